@@ -1,1 +1,24 @@
-//! (being written)
+//! The nouns of an upgrade: our own kinds, the foreign kinds an upgrade reads or writes, and every name, label,
+//! annotation and reason that is part of the wire contract.
+//!
+//! No logic but names and conversions; no I/O.
+
+pub mod annotations;
+pub mod crd;
+pub mod foreign;
+pub mod labels;
+pub mod names;
+pub mod node_state;
+pub mod phase;
+pub mod reasons;
+pub mod upgrade_plan;
+
+pub use node_state::NodeState;
+pub use phase::Phase;
+pub use upgrade_plan::{
+    ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, PhaseTransition, ReleaseMetadata, UpgradePlan,
+    UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
+};
+
+/// The API group of everything that is ours; also the prefix of our labels and annotations.
+pub const GROUP: &str = "management.harvesterhci.io";

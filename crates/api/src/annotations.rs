@@ -1,0 +1,50 @@
+//! Annotation keys, finalizers and Secret types: what users set, what we record, what we read of others.
+
+/// User, on a plan: `"true"` bypasses all create-time checks.
+pub const SKIP_WEBHOOK: &str = "management.harvesterhci.io/skip-webhook";
+/// User, on a plan: `"true"` skips the check for detached single-replica volumes.
+pub const SKIP_SINGLE_REPLICA_DETACHED_VOL: &str = "management.harvesterhci.io/skip-single-replica-detached-vol";
+/// User, on a plan: `"true"` allows deleting a progressing plan outside ClusterUpgrading and NodeUpgrading.
+pub const ALLOW_DELETION: &str = "management.harvesterhci.io/allow-deletion";
+/// User, on a plan: a boolean that skips the disk-space projection.
+pub const SKIP_GC_THRESHOLD_CHECK: &str = "management.harvesterhci.io/skip-garbage-collection-threshold-check";
+/// User, on a plan: the least number of days API server certificates must still be valid.
+pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-certs-expiration-in-day";
+/// User, on a plan: repository and name of the toolkit image, without tag.
+pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";
+/// User, on a plan (ours): any new value on a failed plan resumes it.
+pub const RETRY: &str = "management.harvesterhci.io/retry";
+
+/// Ours, on a plan: Longhorn's replica-replenishment-wait-interval before we raised it.
+pub const SAVED_REPLENISHMENT_INTERVAL: &str = "management.harvesterhci.io/replica-replenishment-wait-interval";
+/// Ours, on a plan: `"true"` when we turned the descheduler addon off.
+pub const DESCHEDULER_WAS_ENABLED: &str = "management.harvesterhci.io/descheduler-was-enabled";
+/// Ours, on a plan: `"true"` once the skip-manifests Plan may have touched nodes, so that it must be undone.
+pub const SKIP_MANIFESTS_APPLIED: &str = "management.harvesterhci.io/skip-manifests-applied";
+/// Ours, on a plan: the Rancher cluster's upgradeStrategy before we replaced it, as JSON.
+pub const SAVED_UPGRADE_STRATEGY: &str = "management.harvesterhci.io/saved-upgrade-strategy";
+/// Ours, on a plan: KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
+pub const SAVED_WORKLOAD_UPDATE_METHODS: &str = "management.harvesterhci.io/saved-workload-update-methods";
+
+/// Ours, on a machine-plan Secret: tells Rancher that the pre-drain hook is done, by repeating its token.
+pub const PRE_HOOK: &str = "management.harvesterhci.io/pre-hook";
+/// Ours, on a machine-plan Secret: tells Rancher that the post-drain hook is done, by repeating its token.
+pub const POST_HOOK: &str = "management.harvesterhci.io/post-hook";
+/// Rancher's, on a machine-plan Secret: the token of the pre-drain hook.
+pub const RKE_PRE_DRAIN: &str = "rke.cattle.io/pre-drain";
+/// Rancher's, on a machine-plan Secret: the token of the post-drain hook.
+pub const RKE_POST_DRAIN: &str = "rke.cattle.io/post-drain";
+/// Type of Rancher's machine-plan Secrets.
+pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
+
+/// Ours, on a Node: the osImage expected after its reboot.
+pub const PENDING_OS_IMAGE: &str = "management.harvesterhci.io/pendingOSImage";
+/// Ours, on a Node: its bootID before the Job that reboots it was created. A reboot is a bootID that differs.
+pub const BOOT_ID_BEFORE_UPGRADE: &str = "management.harvesterhci.io/bootIDBeforeUpgrade";
+/// Cluster API's, on a Node: its Machine.
+pub const MACHINE: &str = "cluster.x-k8s.io/machine";
+/// `"True"` on a VirtualMachineImage that holds an upgrade ISO.
+pub const OS_UPGRADE_IMAGE: &str = "harvesterhci.io/os-upgrade-image";
+
+/// Finalizer on a plan: what we changed has not been put back yet.
+pub const FINALIZER: &str = "management.harvesterhci.io/upgradeplan-cleanup";

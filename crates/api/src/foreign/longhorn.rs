@@ -1,0 +1,102 @@
+//! longhorn.io: volumes, their parts, settings.
+
+use super::{ForeignCondition, Other, api_version_of, foreign_kind, foreign_part, kind_of};
+
+foreign_kind! {
+    /// A replicated volume.
+    Volume: "longhorn.io" / "v1beta2" / "volumes", NamespaceResourceScope, status: true, short: ["lhv"] {
+        /// What is wanted.
+        spec: VolumeSpec,
+        /// What is.
+        status: VolumeStatus,
+    }
+}
+
+foreign_part! {
+    /// What is wanted of a volume.
+    VolumeSpec {
+        /// How many copies.
+        number_of_replicas: i64,
+        /// The node it is attached to.
+        #[serde(rename = "nodeID")]
+        node_id: String,
+        /// Bytes, as text.
+        size: String,
+    }
+}
+
+foreign_part! {
+    /// What a volume is.
+    VolumeStatus {
+        /// creating, attached, attaching, detached, …
+        state: String,
+        /// healthy, degraded, faulted, unknown.
+        robustness: String,
+        /// The node it is attached to.
+        #[serde(rename = "currentNodeID")]
+        current_node_id: String,
+        /// The claim it serves.
+        kubernetes_status: KubernetesStatus,
+        /// Conditions.
+        conditions: Vec<ForeignCondition>,
+    }
+}
+
+foreign_part! {
+    /// The claim that a volume serves.
+    KubernetesStatus {
+        /// Namespace of the claim.
+        namespace: String,
+        /// Name of the claim.
+        pvc_name: String,
+    }
+}
+
+foreign_kind! {
+    /// A setting of Longhorn.
+    Setting: "longhorn.io" / "v1beta2" / "settings", NamespaceResourceScope, status: true {
+        /// The value.
+        value: String,
+    }
+}
+
+foreign_kind! {
+    /// One copy of a volume.
+    Replica: "longhorn.io" / "v1beta2" / "replicas", NamespaceResourceScope, status: true {
+        /// What is wanted.
+        spec: InstanceSpec,
+        /// What is.
+        status: InstanceStatus,
+    }
+}
+
+foreign_kind! {
+    /// What serves a volume's blocks on the node it is attached to.
+    Engine: "longhorn.io" / "v1beta2" / "engines", NamespaceResourceScope, status: true {
+        /// What is wanted.
+        spec: InstanceSpec,
+        /// What is.
+        status: InstanceStatus,
+    }
+}
+
+foreign_part! {
+    /// Where a replica or an engine runs.
+    InstanceSpec {
+        /// Its volume.
+        volume_name: String,
+        /// Its node.
+        #[serde(rename = "nodeID")]
+        node_id: String,
+    }
+}
+
+foreign_part! {
+    /// How a replica or an engine is.
+    InstanceStatus {
+        /// running, stopped, error, …
+        current_state: String,
+        /// Per replica address, of an engine: how far its rebuild is.
+        rebuild_status: Other,
+    }
+}

@@ -1,0 +1,256 @@
+//! Kinds of other projects that an upgrade reads or writes.
+//!
+//! Tolerant: every field we do not use is kept as it is, every field we use may be absent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub mod capi;
+pub mod fleet;
+pub mod harvester;
+pub mod kubevirt;
+pub mod longhorn;
+pub mod rancher;
+pub mod suc;
+
+/// Fields that we do not use, kept.
+pub type Other = BTreeMap<String, Value>;
+
+/// A condition as foreign kinds write it: nothing but the type is sure to be there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeignCondition {
+    /// The aspect.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Why, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub other: Other,
+}
+
+/// The status of the first condition of a type: `Some(true)` for True, `Some(false)` for False.
+#[must_use]
+pub fn condition_is(conditions: &[ForeignCondition], type_: &str) -> Option<bool> {
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+        .and_then(|condition| match condition.status.as_deref() {
+            Some("True") => Some(true),
+            Some("False") => Some(false),
+            _ => None,
+        })
+}
+
+/// A kind of another project: how it is addressed.
+pub struct ForeignKind {
+    /// API group.
+    pub group: &'static str,
+    /// API version.
+    pub version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Plural, lower case.
+    pub plural: &'static str,
+    /// Lives in a namespace.
+    pub namespaced: bool,
+    /// Has a status subresource.
+    pub has_status: bool,
+    /// Short names for kubectl.
+    pub short_names: &'static [&'static str],
+}
+
+/// All foreign kinds, for clusters that we simulate.
+pub const ALL: &[&ForeignKind] = &[
+    &harvester::Version::KIND,
+    &harvester::Setting::KIND,
+    &harvester::VirtualMachineImage::KIND,
+    &harvester::Addon::KIND,
+    &harvester::VirtualMachineBackup::KIND,
+    &harvester::ScheduleVMBackup::KIND,
+    &harvester::Upgrade::KIND,
+    &rancher::Cluster::KIND,
+    &rancher::ManagedChart::KIND,
+    &capi::Machine::KIND,
+    &longhorn::Volume::KIND,
+    &longhorn::Setting::KIND,
+    &longhorn::Replica::KIND,
+    &longhorn::Engine::KIND,
+    &kubevirt::KubeVirt::KIND,
+    &kubevirt::VirtualMachine::KIND,
+    &kubevirt::VirtualMachineInstance::KIND,
+    &kubevirt::VirtualMachineInstanceMigration::KIND,
+    &suc::Plan::KIND,
+    &fleet::Bundle::KIND,
+];
+
+/// Declares a foreign kind: its address and those of its fields that we use. Unknown fields are kept in `other`.
+macro_rules! foreign_kind {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $group:literal / $version:literal / $plural:literal, $scope:ident, status: $has_status:literal
+        $(, short: [$($short:literal),*])?
+        { $( $(#[$field_doc:meta])* $field:ident: $type:ty ),* $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// API version; empty when the object came without one, as items of lists may.
+            #[serde(default)]
+            pub api_version: String,
+            /// Kind; empty when the object came without one.
+            #[serde(default)]
+            pub kind: String,
+            /// Name, namespace, labels and the like.
+            #[serde(default)]
+            pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+            $( $(#[$field_doc])* #[serde(default)] pub $field: $type, )*
+            /// Everything else.
+            #[serde(flatten)]
+            pub other: $crate::foreign::Other,
+        }
+
+        impl $name {
+            /// How this kind is addressed.
+            pub const KIND: $crate::foreign::ForeignKind = $crate::foreign::ForeignKind {
+                group: $group,
+                version: $version,
+                kind: stringify!($name),
+                plural: $plural,
+                namespaced: $crate::foreign::namespaced::$scope,
+                has_status: $has_status,
+                short_names: &[$($($short),*)?],
+            };
+
+            /// An empty object of this kind.
+            #[must_use]
+            pub fn named(name: &str) -> Self {
+                Self {
+                    api_version: api_version_of::<Self>(),
+                    kind: kind_of::<Self>(),
+                    metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                        name: Some(name.to_owned()),
+                        ..Default::default()
+                    },
+                    $( $field: Default::default(), )*
+                    other: Default::default(),
+                }
+            }
+        }
+
+        impl kube::Resource for $name {
+            type DynamicType = ();
+            type Scope = k8s_openapi::$scope;
+
+            fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+                stringify!($name).into()
+            }
+            fn group(_: &()) -> std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+            fn version(_: &()) -> std::borrow::Cow<'_, str> {
+                $version.into()
+            }
+            fn api_version(_: &()) -> std::borrow::Cow<'_, str> {
+                concat!($group, "/", $version).into()
+            }
+            fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+/// Declares a part of a foreign kind: the fields that we use; the others are kept.
+macro_rules! foreign_part {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $( $(#[$field_doc:meta])* $field:ident: $type:ty ),* $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $name {
+            $( $(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
+            /// Everything else.
+            #[serde(flatten)]
+            pub other: $crate::foreign::Other,
+        }
+    };
+}
+
+pub(crate) use {foreign_kind, foreign_part};
+
+/// Scope names as constants, for the macro.
+#[allow(non_upper_case_globals)]
+pub(crate) mod namespaced {
+    pub(crate) const NamespaceResourceScope: bool = true;
+    pub(crate) const ClusterResourceScope: bool = false;
+}
+
+pub(crate) fn api_version_of<K: kube::Resource<DynamicType = ()>>() -> String {
+    K::api_version(&()).into_owned()
+}
+
+pub(crate) fn kind_of<K: kube::Resource<DynamicType = ()>>() -> String {
+    K::kind(&()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_we_do_not_know_survive_a_round_trip() {
+        let given = json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "metadata": {"name": "v"},
+            "spec": {"numberOfReplicas": 3, "frontend": "blockdev"},
+            "status": {"robustness": "healthy", "frontendDisabled": false},
+            "extra": [1, 2]
+        });
+        let volume: longhorn::Volume = serde_json::from_value(given.clone()).unwrap();
+        assert_eq!(volume.spec.number_of_replicas, Some(3));
+        assert_eq!(serde_json::to_value(volume).unwrap(), given);
+    }
+
+    #[test]
+    fn an_empty_object_of_every_kind_can_be_read() {
+        let cluster: rancher::Cluster = serde_json::from_value(json!({"metadata": {"name": "local"}})).unwrap();
+        assert_eq!(cluster.spec, rancher::Cluster::named("local").spec);
+        assert_eq!(
+            rancher::Cluster::named("local").api_version,
+            "provisioning.cattle.io/v1"
+        );
+    }
+
+    #[test]
+    fn the_first_condition_of_a_type_decides() {
+        let conditions: Vec<ForeignCondition> = serde_json::from_value(json!([
+            {"type": "Imported", "status": "True", "lastUpdateTime": "x"}, {"type": "Imported", "status": "False"},
+            {"type": "Odd"}
+        ]))
+        .unwrap();
+        assert_eq!(condition_is(&conditions, "Imported"), Some(true));
+        assert_eq!(condition_is(&conditions, "Odd"), None);
+        assert_eq!(condition_is(&conditions, "Absent"), None);
+    }
+}

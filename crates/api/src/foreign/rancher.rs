@@ -1,0 +1,101 @@
+//! provisioning.cattle.io and management.cattle.io: the Rancher cluster and its charts.
+
+use serde_json::Value;
+
+use super::{ForeignCondition, api_version_of, foreign_kind, foreign_part, kind_of};
+
+foreign_kind! {
+    /// A cluster that Rancher provisions; Harvester's own is `fleet-local/local`.
+    Cluster: "provisioning.cattle.io" / "v1" / "clusters", NamespaceResourceScope, status: true {
+        /// What is wanted.
+        spec: ClusterSpec,
+        /// What is.
+        status: ClusterStatus,
+    }
+}
+
+foreign_part! {
+    /// What is wanted of a cluster.
+    ClusterSpec {
+        /// The RKE2 version.
+        kubernetes_version: String,
+        /// How nodes are provisioned.
+        rke_config: RkeConfig,
+    }
+}
+
+foreign_part! {
+    /// How nodes are provisioned.
+    RkeConfig {
+        /// Every increment makes Rancher provision all nodes anew.
+        provision_generation: i64,
+        /// How nodes are drained on the way. Kept as it is, since it is saved and restored whole.
+        upgrade_strategy: Value,
+    }
+}
+
+foreign_part! {
+    /// What a cluster is.
+    ClusterStatus {
+        /// All is as wanted.
+        ready: bool,
+        /// Conditions.
+        conditions: Vec<ForeignCondition>,
+    }
+}
+
+foreign_kind! {
+    /// A Helm chart that Rancher keeps installed through Fleet.
+    ManagedChart: "management.cattle.io" / "v3" / "managedcharts", NamespaceResourceScope, status: true {
+        /// What is wanted.
+        spec: ManagedChartSpec,
+        /// What is.
+        status: ManagedChartStatus,
+    }
+}
+
+foreign_part! {
+    /// What is wanted of a chart.
+    ManagedChartSpec {
+        /// The chart's name.
+        chart: String,
+        /// The chart's version.
+        version: String,
+        /// Not applied for now.
+        paused: bool,
+        /// Which differences Fleet ignores.
+        diff: Diff,
+    }
+}
+
+foreign_part! {
+    /// Which differences Fleet ignores.
+    Diff {
+        /// By object.
+        compare_patches: Vec<ComparePatch>,
+    }
+}
+
+foreign_part! {
+    /// Which differences of one object Fleet ignores.
+    ComparePatch {
+        /// API version of the object.
+        api_version: String,
+        /// Kind of the object.
+        kind: String,
+        /// Namespace of the object.
+        namespace: String,
+        /// Name of the object.
+        name: String,
+        /// The paths that may differ.
+        json_pointers: Vec<String>,
+    }
+}
+
+foreign_part! {
+    /// What a chart is.
+    ManagedChartStatus {
+        /// Ready and others.
+        conditions: Vec<ForeignCondition>,
+    }
+}

@@ -1,0 +1,148 @@
+//! Names of namespaces and of the objects that belong to a plan.
+
+use sha2::{Digest, Sha256};
+
+use crate::labels::component;
+
+/// Versions, ISO images, the repository, our Jobs.
+pub const HARVESTER_NAMESPACE: &str = "harvester-system";
+/// system-upgrade-controller Plans and their Jobs.
+pub const CATTLE_NAMESPACE: &str = "cattle-system";
+/// The Rancher cluster, Machines, machine-plan Secrets, ManagedCharts.
+pub const FLEET_NAMESPACE: &str = "fleet-local";
+/// Longhorn's settings and volumes.
+pub const LONGHORN_NAMESPACE: &str = "longhorn-system";
+/// The descheduler addon.
+pub const KUBE_SYSTEM_NAMESPACE: &str = "kube-system";
+/// Events of cluster-scoped objects, and the API server's own Service.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// The Rancher cluster that Harvester runs on.
+pub const LOCAL_CLUSTER: &str = "local";
+/// The harvesterhci.io Setting with the running version.
+pub const SERVER_VERSION_SETTING: &str = "server-version";
+/// The longhorn.io Setting that delays replica rebuilds.
+pub const REPLENISHMENT_SETTING: &str = "replica-replenishment-wait-interval";
+/// The Addon that moves pods by itself.
+pub const DESCHEDULER_ADDON: &str = "descheduler";
+/// The KubeVirt object.
+pub const KUBEVIRT: &str = "kubevirt";
+/// The ManagedChart that owns the KubeVirt object.
+pub const HARVESTER_CHART: &str = "harvester";
+/// The lease that the managers compete for.
+pub const LEASE: &str = "3509939c.harvesterhci.io";
+/// The Service of the API server.
+pub const KUBERNETES_SERVICE: &str = "kubernetes";
+/// Repository and name of the toolkit's container image.
+pub const TOOLKIT_IMAGE: &str = "rancher/harvester-upgrade-toolkit";
+
+/// Longest name, in bytes, that [`safe_concat`] returns.
+const NAME_LIMIT: usize = 63;
+
+/// Joins parts with `-`; a result of 64 bytes or more is cut and gets a short digest, 63 bytes in all.
+#[must_use]
+pub fn safe_concat(parts: &[&str]) -> String {
+    let joined = parts.join("-");
+    if joined.len() <= NAME_LIMIT {
+        return joined;
+    }
+    let digest: String = Sha256::digest(joined.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let bytes = joined.as_bytes();
+    let cut = if bytes[56].is_ascii_lowercase() || bytes[56].is_ascii_digit() {
+        57
+    } else {
+        56
+    };
+    let head = String::from_utf8_lossy(&bytes[..cut]);
+    format!("{head}-{}", &digest[..NAME_LIMIT - 1 - cut])
+}
+
+/// The VirtualMachineImage that downloads the ISO of a plan.
+#[must_use]
+pub fn iso_image(plan: &str) -> String {
+    safe_concat(&[plan, component::ISO])
+}
+
+/// Deployment and Service of the plan's repository.
+#[must_use]
+pub fn repo(plan: &str) -> String {
+    safe_concat(&[plan, component::REPO])
+}
+
+/// Where the plan's repository serves the ISO's content. The host is the Service's own name, however long.
+#[must_use]
+pub fn repo_url(plan: &str) -> String {
+    format!("http://{}.{HARVESTER_NAMESPACE}/harvester-iso", repo(plan))
+}
+
+/// A system-upgrade-controller Plan of the plan, by [`component`].
+#[must_use]
+pub fn suc_plan(plan: &str, component: &str) -> String {
+    safe_concat(&[plan, component])
+}
+
+/// The Job that applies the cluster's manifests.
+#[must_use]
+pub fn cluster_job(plan: &str) -> String {
+    safe_concat(&[plan, component::CLUSTER_UPGRADE])
+}
+
+/// A Job of a node, by [`crate::labels::job_type`].
+#[must_use]
+pub fn node_job(plan: &str, job_type: &str, node: &str) -> String {
+    safe_concat(&[plan, component::NODE_UPGRADE, job_type, node])
+}
+
+/// The ConfigMap that lists the VMs to start again.
+#[must_use]
+pub fn restore_config_map(plan: &str) -> String {
+    safe_concat(&[plan, "restore-vm"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_are_joined_as_they_are() {
+        assert_eq!(
+            node_job("up", "pre-drain", "node-1"),
+            "up-node-upgrade-pre-drain-node-1"
+        );
+        assert_eq!(repo_url("up"), "http://up-repo.harvester-system/harvester-iso");
+    }
+
+    #[test]
+    fn a_name_of_63_bytes_is_kept_and_one_of_64_is_cut() {
+        let kept = "a".repeat(59);
+        assert_eq!(iso_image(&kept).len(), 63);
+        assert_eq!(iso_image(&kept), format!("{kept}-iso"));
+        let cut = iso_image(&"a".repeat(60));
+        assert_eq!(cut.len(), 63);
+        assert_eq!(&cut[..58], format!("{}-", "a".repeat(57)));
+    }
+
+    #[test]
+    fn a_cut_never_ends_in_a_separator_before_the_digest() {
+        // Byte 56 is the dash between the parts, so one byte less is kept and one digit more.
+        let name = safe_concat(&[&"a".repeat(56), &"b".repeat(20)]);
+        assert_eq!(name.len(), 63);
+        assert_eq!(&name[..57], format!("{}-", "a".repeat(56)));
+        assert!(!name[57..].contains('-'));
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_whole_joined_name() {
+        let parts = ["x".repeat(40), "y".repeat(40)];
+        let joined = parts.join("-");
+        let hex: String = Sha256::digest(joined.as_bytes())
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let name = safe_concat(&[&parts[0], &parts[1]]);
+        assert!(name.ends_with(&hex[..5]), "{name} {hex}");
+    }
+}

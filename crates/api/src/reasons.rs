@@ -1,0 +1,63 @@
+//! Condition types, condition reasons, event reasons and event sources, to the letter.
+
+/// Condition: the plan can still do something.
+pub const AVAILABLE: &str = "Available";
+/// Condition: the upgrade is under way.
+pub const PROGRESSING: &str = "Progressing";
+/// Condition: something is wrong that a person should look at.
+pub const DEGRADED: &str = "Degraded";
+
+/// Available=True: the plan may run.
+pub const EXECUTABLE: &str = "Executable";
+/// Available=False: the plan ended.
+pub const EXECUTED: &str = "Executed";
+/// Available=False: an older plan runs; also the event that says so.
+pub const CONCURRENT_UPGRADE_BLOCKED: &str = "ConcurrentUpgradeBlocked";
+/// Degraded=False: nothing is wrong.
+pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
+/// Degraded=True: something failed and is tried again; also the event that says so.
+pub const RECONCILE_ERROR: &str = "ReconcileError";
+/// Degraded=True: a wait is past its deadline; also the event that says so. Ours.
+pub const STALLED: &str = "Stalled";
+
+/// Message of Available=False on a plan that ended.
+pub const EXECUTED_MESSAGE: &str = "Entered one of the terminal phases";
+/// Message of Progressing=False on a plan that succeeded.
+pub const COMPLETED_MESSAGE: &str = "UpgradePlan has completed";
+
+/// Event: a phase begins.
+pub const PHASE_TRANSITION: &str = "PhaseTransition";
+/// Event: a phase ended well.
+pub const PHASE_COMPLETED: &str = "PhaseCompleted";
+/// Event: the whole upgrade ended well.
+pub const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
+/// Event: the upgrade failed.
+pub const UPGRADE_FAILED: &str = "UpgradeFailed";
+/// Event: the repository has no image lists, so nothing is removed from the nodes.
+pub const IMAGE_CLEANUP_SKIPPED: &str = "ImageCleanupSkipped";
+/// Event: a Job was created that starts the VMs of a node again.
+pub const RESTORE_VM_JOB_DISPATCHED: &str = "RestoreVMJobDispatched";
+/// Event of the detector: the list of VMs to start again was written.
+pub const RESTORE_VM_CONFIG_MAP_CREATED: &str = "RestoreVMConfigMapCreated";
+/// Event of the detector: the list of VMs to start again could not be written.
+pub const RESTORE_VM_CONFIG_MAP_FAILED: &str = "RestoreVMConfigMapFailed";
+/// Event of the detector: the VMs that cannot migrate were stopped.
+pub const VM_SHUTDOWN_COMPLETED: &str = "VMShutdownCompleted";
+/// Event of the detector: a VM could not be stopped.
+pub const VM_SHUTDOWN_FAILED: &str = "VMShutdownFailed";
+/// Event of restore-vm: the VMs of a node were started again.
+pub const RESTORE_VM_COMPLETED: &str = "RestoreVMCompleted";
+/// Event of restore-vm: a VM could not be started.
+pub const RESTORE_VM_FAILED: &str = "RestoreVMFailed";
+
+/// Node reason: an administrator holds the node.
+pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";
+/// Message that goes with [`ADMINISTRATIVELY_PAUSED`].
+pub const PAUSED_MESSAGE: &str = "Node upgrade paused as requested by the user";
+
+/// Source of the manager's events.
+pub const SOURCE_MANAGER: &str = "upgradeplan-controller";
+/// Source of the detector's events.
+pub const SOURCE_DETECTOR: &str = "vm-live-migrate-detector";
+/// Source of restore-vm's events.
+pub const SOURCE_RESTORE_VM: &str = "restore-vm";
