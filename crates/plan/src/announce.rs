@@ -1,0 +1,51 @@
+//! The events of phase changes, told from the plan's recorded history and nothing else.
+//!
+//! Because only what is on record is announced, an event never speaks of a change that was lost, and a manager that
+//! died between a write and its events catches up when it is back.
+
+use api::{Phase, UpgradePlan, reasons};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{decision::PlanEvent, pipeline};
+
+/// Older changes are not announced again after a restart: their events may have expired by right.
+const FRESH: SignedDuration = SignedDuration::from_mins(10);
+/// How many changes back to look. Each change is seen before the next one, so two are enough.
+const LOOK_BACK: usize = 2;
+
+/// The events of the newest phase changes, each with its moment.
+#[must_use]
+pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+    let Some(status) = &plan.status else { return Vec::new() };
+    let history = &status.phase_transition_timestamps;
+    let recent = &history[history.len().saturating_sub(LOOK_BACK)..];
+    recent
+        .iter()
+        .map(|change| (change.phase_transition_timestamp.0, change.phase.as_str()))
+        .filter(|(at, _)| now.duration_since(*at) < FRESH)
+        .filter_map(|(at, phase)| Some((at, phase_event(plan, phase.parse().ok()?)?)))
+        .collect()
+}
+
+fn phase_event(plan: &UpgradePlan, phase: Phase) -> Option<PlanEvent> {
+    match phase {
+        Phase::Initializing | Phase::Initialized => None,
+        Phase::Succeeded => Some(PlanEvent::normal(reasons::UPGRADE_SUCCEEDED, "Upgrade completed successfully")),
+        Phase::Failed => {
+            let why = plan.condition(reasons::PROGRESSING).map(|condition| condition.message.as_str());
+            let text = match why.filter(|why| !why.is_empty()) {
+                Some(why) => format!("Upgrade failed: {why}"),
+                None => "Upgrade failed".to_owned(),
+            };
+            Some(PlanEvent::warning(reasons::UPGRADE_FAILED, text))
+        }
+        phase => {
+            let (entry, _) = pipeline::find(phase)?;
+            Some(if phase == entry.active {
+                PlanEvent::normal(reasons::PHASE_TRANSITION, format!("Entering phase {}", entry.name))
+            } else {
+                PlanEvent::normal(reasons::PHASE_COMPLETED, format!("Completed phase {}", entry.name))
+            })
+        }
+    }
+}

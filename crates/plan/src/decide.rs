@@ -1,0 +1,140 @@
+//! What to do next: the table of contents of an upgrade.
+
+use api::{Phase, UpgradePlanStatus, reasons};
+use jiff::Timestamp;
+
+use crate::{
+    decision::{Decision, PlanEvent},
+    draft::{Draft, Outcome},
+    observed::Observed,
+    phase::finalize,
+    pipeline::{self, Entry},
+    undo::{self, Ending},
+};
+
+const EXECUTABLE: (bool, &str, &str) = (true, reasons::EXECUTABLE, "");
+const EXECUTED: (bool, &str, &str) = (false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE);
+
+/// Decides. The same moment and the same sight always give the same decision.
+#[must_use]
+pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
+    let mut draft = Draft::new(now, seen);
+    if seen.plan.metadata.deletion_timestamp.is_some() {
+        return delete(draft);
+    }
+    let current = seen.plan.status.as_ref().and_then(|status| status.current_phase.as_deref());
+    let phase = match current.filter(|text| !text.is_empty()).map(str::parse::<Phase>) {
+        None => None,
+        Some(Ok(phase)) => Some(phase),
+        Some(Err(unknown)) => {
+            draft.degrade(format!("unknown phase: {}", unknown.0));
+            return draft.finish(EXECUTABLE, true, None);
+        }
+    };
+    if has_ended(seen.plan.status.as_ref(), phase) {
+        draft.set_finalizer(false);
+        return draft.unchanged();
+    }
+    if let Some(older) = older_active_plan(seen) {
+        return blocked(draft, phase, older);
+    }
+    match phase {
+        None => {
+            draft.set_finalizer(true);
+            draft.enter(Phase::Initializing);
+            draft.finish(EXECUTABLE, true, None)
+        }
+        Some(Phase::Failed) => finalize::fail(draft),
+        Some(phase) => advance(draft, phase),
+    }
+}
+
+/// Takes the plan one step further, if what the step is about holds.
+fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
+    draft.set_finalizer(true);
+    // Every phase but the two terminal ones is in the table, and those are handled before.
+    let Some((entry, next)) = pipeline::find(phase) else { return draft.unchanged() };
+    let outcome = if phase == entry.active { run(&mut draft, entry) } else { go_on(&mut draft, entry, next) };
+    match outcome {
+        Outcome::Done if draft.status().current_phase.as_deref() == Some(Phase::Succeeded.as_str()) => {
+            draft.finish(EXECUTED, false, Some(reasons::COMPLETED_MESSAGE.to_owned()))
+        }
+        Outcome::Done | Outcome::Wait => draft.finish(EXECUTABLE, true, None),
+        Outcome::Fail(message) => {
+            draft.enter(Phase::Failed);
+            draft.finish(EXECUTABLE, true, Some(message))
+        }
+    }
+}
+
+fn run(draft: &mut Draft<'_>, entry: &Entry) -> Outcome {
+    let outcome = (entry.run)(draft);
+    if outcome == Outcome::Done {
+        draft.enter(entry.completed);
+    }
+    outcome
+}
+
+fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome {
+    let outcome = (entry.leave)(draft);
+    if outcome != Outcome::Done {
+        return outcome;
+    }
+    let Some(next) = next else {
+        draft.enter(Phase::Succeeded);
+        return Outcome::Done;
+    };
+    let outcome = (next.enter)(draft);
+    if outcome == Outcome::Done {
+        draft.enter(next.active);
+    }
+    outcome
+}
+
+/// The plan has ended and everything we changed is put back.
+fn has_ended(status: Option<&UpgradePlanStatus>, phase: Option<Phase>) -> bool {
+    let executed = status.is_some_and(|status| {
+        status.conditions.iter().any(|c| c.type_ == reasons::AVAILABLE && c.reason == reasons::EXECUTED)
+    });
+    executed && phase.is_some_and(Phase::is_terminal)
+}
+
+/// The plan that goes first, if it is not this one: the older one, by creation and then by uid, so that of any two
+/// exactly one waits.
+fn older_active_plan(seen: &Observed) -> Option<&str> {
+    let metadata = &seen.plan.metadata;
+    let mine = (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.as_deref().unwrap_or_default());
+    let active = seen.other_plans.iter().filter(|other| other.active);
+    active.filter(|other| (other.created, other.uid.as_str()) < mine).map(|other| other.name.as_str()).next()
+}
+
+/// Waits for an older plan to end.
+fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision {
+    let message = format!("another upgrade {older:?} is in progress");
+    draft.set_finalizer(true);
+    if phase.is_none() {
+        // Never an empty phase: others read it as an upgrade of unknown state.
+        draft.enter(Phase::Initializing);
+    }
+    let was_blocked = draft.seen.plan.condition(reasons::AVAILABLE).is_some_and(|c| {
+        c.reason == reasons::CONCURRENT_UPGRADE_BLOCKED && c.message == message
+    });
+    if !was_blocked {
+        let text = format!("Blocked by in-progress upgrade {older:?}");
+        draft.event(PlanEvent::warning(reasons::CONCURRENT_UPGRADE_BLOCKED, text));
+    }
+    // An upgrade has no fixed length, so waiting for one is never stalled by itself.
+    let object = Some(format!("UpgradePlan {older}"));
+    draft.wait("OlderUpgrade", object, &message, std::time::Duration::from_secs(u64::from(u32::MAX)));
+    draft.finish((false, reasons::CONCURRENT_UPGRADE_BLOCKED, &message), true, None)
+}
+
+/// Puts back what was changed, then lets the plan go.
+fn delete(mut draft: Draft<'_>) -> Decision {
+    let ended = has_ended(draft.seen.plan.status.as_ref(), draft.seen.plan.phase());
+    if ended || draft.seen.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
+        draft.set_finalizer(false);
+        return draft.unchanged();
+    }
+    draft.finish(EXECUTABLE, true, None)
+}

@@ -1,0 +1,214 @@
+//! What a decision is made of: data that somebody else carries out.
+
+use std::collections::BTreeMap;
+
+use api::UpgradePlanStatus;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What to do next. Carried out in the order of the fields: what is to be changed and what it was is on record before
+/// anything is changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Annotations to set on the plan (`Some`) or to remove (`None`).
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Whether the plan should carry our finalizer.
+    pub finalizer: bool,
+    /// The status that the plan should have.
+    pub status: UpgradePlanStatus,
+    /// Events to emit.
+    pub events: Vec<PlanEvent>,
+    /// Changes to other objects, in this order; each is safe to repeat.
+    pub actions: Vec<Action>,
+    /// Questions whose answers the next decision needs.
+    pub needs: Vec<Need>,
+    /// When to decide again even if nothing changes.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// An event on the plan.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanEvent {
+    /// Normal or Warning.
+    pub severity: Severity,
+    /// In one word.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl PlanEvent {
+    /// Something that went as it should.
+    #[must_use]
+    pub fn normal(reason: &str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Normal, reason: reason.to_owned(), message: message.into() }
+    }
+
+    /// Something that a person should look at.
+    #[must_use]
+    pub fn warning(reason: &str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+/// How serious an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// As it should be.
+    Normal,
+    /// A person should look.
+    Warning,
+}
+
+/// Questions outside the watched kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Need {
+    /// Disks and certificates.
+    Preflight,
+    /// The release metadata.
+    Release,
+    /// The image lists.
+    ImageLists,
+}
+
+/// A change to an object other than the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Action {
+    /// Create an object of ours; it is fine if it exists.
+    Create(Child),
+    /// Let a held Job go.
+    ResumeJob {
+        /// Its name.
+        name: String,
+    },
+    /// Delete all objects of ours that serve a component.
+    Delete {
+        /// What they are.
+        kind: ChildKind,
+        /// The component.
+        component: String,
+        /// The step of a node, for Jobs of nodes.
+        job_type: Option<String>,
+    },
+    /// Set (`Some`) or remove (`None`) annotations of a node.
+    AnnotateNode {
+        /// Its name.
+        node: String,
+        /// By key.
+        annotations: BTreeMap<String, Option<String>>,
+    },
+    /// Remove labels of a node.
+    UnlabelNode {
+        /// Its name.
+        node: String,
+        /// The keys.
+        labels: Vec<String>,
+    },
+    /// Answer Rancher on a machine-plan Secret.
+    AnswerHook {
+        /// The Secret.
+        secret: String,
+        /// The annotation that holds the answer.
+        hook: String,
+        /// The answer: Rancher's own token.
+        token: String,
+    },
+    /// Make Rancher upgrade all nodes, each one gated by our hooks. Only from the generation we know.
+    ProvisionCluster {
+        /// The version that the nodes should run.
+        kubernetes_version: String,
+        /// The generation that the cluster has now.
+        from: i64,
+        /// The generation that we give it.
+        to: i64,
+    },
+    /// Put the cluster's upgradeStrategy back.
+    RestoreUpgradeStrategy {
+        /// What it was; null when there was none.
+        strategy: Value,
+    },
+    /// Set Longhorn's replica-replenishment-wait-interval.
+    SetReplenishmentInterval {
+        /// Seconds, as text.
+        value: String,
+    },
+    /// Turn the descheduler addon on or off.
+    EnableDescheduler {
+        /// On.
+        enabled: bool,
+    },
+    /// Set KubeVirt's workloadUpdateMethods.
+    SetWorkloadUpdateMethods {
+        /// The methods.
+        methods: Vec<String>,
+    },
+    /// Make Fleet ignore changes of those methods, or no longer.
+    IgnoreWorkloadUpdateMethods {
+        /// Ignore.
+        ignore: bool,
+    },
+}
+
+/// Kinds of objects that we create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ChildKind {
+    /// VirtualMachineImage.
+    Image,
+    /// Deployment.
+    Deployment,
+    /// Service.
+    Service,
+    /// system-upgrade-controller Plan.
+    SucPlan,
+    /// Job.
+    Job,
+}
+
+/// An object that we create.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Child {
+    /// The image that downloads the ISO.
+    IsoImage {
+        /// Where from.
+        url: String,
+        /// Its checksum, or nothing.
+        checksum: String,
+    },
+    /// The repository's Deployment.
+    RepoDeployment {
+        /// How many pods.
+        replicas: i32,
+        /// The claim that holds the ISO.
+        claim: String,
+    },
+    /// The repository's Service.
+    RepoService,
+    /// A system-upgrade-controller Plan.
+    SucPlan {
+        /// The component it serves.
+        component: String,
+        /// How many nodes at once.
+        concurrency: i64,
+        /// Images to remove, for the clean-up.
+        images: Vec<String>,
+    },
+    /// The Job that applies the cluster's manifests.
+    ClusterJob,
+    /// A Job of a node.
+    NodeJob {
+        /// Which step.
+        job_type: String,
+        /// The node.
+        node: String,
+        /// Create it held.
+        suspend: bool,
+    },
+    /// The Job that starts a node's VMs again.
+    RestoreJob {
+        /// The node.
+        node: String,
+    },
+}

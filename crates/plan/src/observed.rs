@@ -1,0 +1,339 @@
+//! Everything a decision may depend on, as one plain, sorted, serialisable value.
+//!
+//! A test case is such a value; a support bundle loads into one; a failing run saves one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is known about one plan and the cluster around it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
+    /// How the manager was configured.
+    pub settings: Settings,
+    /// The plan itself.
+    pub plan: UpgradePlan,
+    /// All other plans.
+    pub other_plans: Vec<OtherPlan>,
+    /// The Version that the plan names.
+    pub version: Option<VersionSpec>,
+    /// The Harvester version that runs.
+    pub server_version: Option<String>,
+    /// All nodes.
+    pub nodes: BTreeMap<String, NodeSeen>,
+    /// The image that holds, or will hold, the ISO.
+    pub iso_image: Option<ImageSeen>,
+    /// The plan's repository.
+    pub repo: RepoSeen,
+    /// The plan's system-upgrade-controller Plans, by component.
+    pub suc_plans: BTreeMap<String, SucPlanSeen>,
+    /// The plan's Jobs and those of its system-upgrade-controller Plans, by name.
+    pub jobs: BTreeMap<String, JobSeen>,
+    /// Rancher's machine-plan Secrets.
+    pub machine_plans: Vec<MachinePlanSeen>,
+    /// The Rancher cluster.
+    pub cluster: Option<ClusterSeen>,
+    /// Longhorn's replica-replenishment-wait-interval.
+    pub replenishment_interval: Option<String>,
+    /// Whether the descheduler addon is enabled; absent when there is none.
+    pub descheduler_enabled: Option<bool>,
+    /// KubeVirt's workloadUpdateMethods; absent when there is no KubeVirt.
+    pub workload_update_methods: Option<Vec<String>>,
+    /// Whether Fleet ignores changes of those methods; absent when there is no harvester ManagedChart.
+    pub chart_ignores_methods: Option<bool>,
+    /// Per node, the VMs to start again.
+    pub restore_list: BTreeMap<String, String>,
+    /// What has to be asked for outside the watched kinds.
+    pub facts: Facts,
+    /// The error that kept the last decision from being carried out, when it happened more than once.
+    pub trouble: Option<String>,
+}
+
+/// How the manager was configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settings {
+    /// The tag of the manager's own image: what nodes can run before new images are loaded.
+    pub own_tag: String,
+    /// Service account of our Jobs.
+    pub job_service_account: String,
+    /// Service account of system-upgrade-controller Plans.
+    pub plan_service_account: String,
+    /// How long each wait may take.
+    pub deadlines: Deadlines,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            own_tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+            job_service_account: "harvester".to_owned(),
+            plan_service_account: "system-upgrade-controller".to_owned(),
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+/// How long each wait may take before it counts as stalled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deadlines {
+    /// For objects that should be there already.
+    pub prerequisite: Duration,
+    /// For the facts of the pre-flight checks.
+    pub preflight: Duration,
+    /// For the import of the ISO.
+    pub iso: Duration,
+    /// For the repository to serve.
+    pub repo: Duration,
+    /// For the release metadata.
+    pub metadata: Duration,
+    /// For all nodes to have the images.
+    pub preload: Duration,
+    /// For the cluster's components.
+    pub cluster: Duration,
+    /// For changes of ours to show.
+    pub setting: Duration,
+    /// For a small Plan to run on all nodes.
+    pub skip_manifests: Duration,
+    /// For the VMs of a node to be moved away.
+    pub pre_drain: Duration,
+    /// For Rancher to take its next step.
+    pub rancher: Duration,
+    /// For a node's operating system to be installed.
+    pub post_drain: Duration,
+    /// For a node to come back.
+    pub reboot: Duration,
+    /// For a single node's whole upgrade.
+    pub single_node: Duration,
+    /// For stale images to be removed.
+    pub cleanup: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        let minutes = |n: u64| Duration::from_secs(n * 60);
+        Self {
+            prerequisite: minutes(5),
+            preflight: minutes(10),
+            iso: minutes(120),
+            repo: minutes(15),
+            metadata: minutes(10),
+            preload: minutes(120),
+            cluster: minutes(120),
+            setting: minutes(5),
+            skip_manifests: minutes(15),
+            pre_drain: minutes(120),
+            rancher: minutes(60),
+            post_drain: minutes(60),
+            reboot: minutes(30),
+            single_node: minutes(120),
+            cleanup: minutes(60),
+        }
+    }
+}
+
+/// Another plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherPlan {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// It may still change the cluster.
+    pub active: bool,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSeen {
+    /// Harvester manages it.
+    pub managed: bool,
+    /// It only votes.
+    pub witness: bool,
+    /// It is Ready.
+    pub ready: bool,
+    /// Its operating system.
+    pub os_image: String,
+    /// Its kubelet.
+    pub kubelet_version: String,
+    /// Identifies the boot.
+    pub boot_id: String,
+    /// The operating system that we expect after its reboot.
+    pub pending_os_image: Option<String>,
+    /// Its boot before the Job that reboots it was created.
+    pub boot_id_before_upgrade: Option<String>,
+    /// Labels that system-upgrade-controller left for this plan's Plans.
+    pub leftover_labels: Vec<String>,
+}
+
+/// The image that holds the ISO.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSeen {
+    /// Its name.
+    pub name: String,
+    /// We created it.
+    pub ours: bool,
+    /// Imported or given up; absent while it is being imported.
+    pub imported: Option<bool>,
+}
+
+/// The plan's repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RepoSeen {
+    /// The Deployment: whether all replicas are available; absent when there is none.
+    pub deployment_ready: Option<bool>,
+    /// The Service: whether it has an address and a ready endpoint; absent when there is none.
+    pub service_ready: Option<bool>,
+}
+
+/// A system-upgrade-controller Plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SucPlanSeen {
+    /// It has run on all nodes.
+    pub complete: bool,
+    /// A Job of it has failed.
+    pub job_failed: bool,
+}
+
+/// A Job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobSeen {
+    /// Which part of the upgrade it serves.
+    pub component: String,
+    /// Which step of a node, for Jobs of nodes.
+    pub job_type: Option<String>,
+    /// Its node, if it has one.
+    pub node: Option<String>,
+    /// It is held.
+    pub suspended: bool,
+    /// How it stands.
+    pub outcome: JobOutcome,
+}
+
+/// How a Job stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JobOutcome {
+    /// Not ended.
+    Running,
+    /// Ended well.
+    Complete,
+    /// Ended badly.
+    Failed {
+        /// Why, in one word.
+        reason: String,
+        /// Why, in a sentence.
+        message: String,
+    },
+}
+
+/// A machine-plan Secret: the place where Rancher asks and we answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachinePlanSeen {
+    /// Name of the Secret.
+    pub secret: String,
+    /// The node, once its Machine is known.
+    pub node: Option<String>,
+    /// Rancher's question before it drains.
+    pub pre_drain: Option<String>,
+    /// Our answer.
+    pub pre_hook: Option<String>,
+    /// Rancher's question after it has drained and updated.
+    pub post_drain: Option<String>,
+    /// Our answer.
+    pub post_hook: Option<String>,
+}
+
+/// The Rancher cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterSeen {
+    /// The version it should run.
+    pub kubernetes_version: Option<String>,
+    /// Counts how often its nodes were provisioned.
+    pub provision_generation: i64,
+    /// How its nodes are drained.
+    pub upgrade_strategy: Option<Value>,
+    /// All is as wanted.
+    pub ready: bool,
+}
+
+/// What has to be asked for outside the watched kinds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Facts {
+    /// For the pre-flight checks.
+    pub preflight: Fetched<PreflightFacts>,
+    /// The release metadata in the repository.
+    pub release: Fetched<ReleaseMetadata>,
+    /// The image lists in the repository.
+    pub image_lists: Fetched<ImageLists>,
+}
+
+/// Something that has to be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Fetched<T> {
+    /// Nobody asked, or the answer is on its way.
+    #[default]
+    Unknown,
+    /// No answer yet.
+    Failed {
+        /// Why.
+        error: String,
+        /// When it was asked last.
+        at: Timestamp,
+        /// How often.
+        attempts: u32,
+    },
+    /// The answer.
+    Got(T),
+}
+
+/// What the pre-flight checks look at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreflightFacts {
+    /// Per managed node.
+    pub kubelets: BTreeMap<String, KubeletFacts>,
+    /// Addresses of the API server.
+    pub api_servers: Vec<String>,
+    /// When the certificate of an address ends, for those that answered.
+    pub certificates: BTreeMap<String, Timestamp>,
+}
+
+/// What a kubelet says about its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeletFacts {
+    /// Bytes in all.
+    pub capacity_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Above this, it removes images.
+    pub image_gc_high_threshold_percent: f64,
+}
+
+/// The image lists in the repository; absent when it has none for these versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageLists {
+    /// Of the previous version.
+    pub previous: Option<Vec<String>>,
+    /// Of the new version.
+    pub current: Option<Vec<String>>,
+}

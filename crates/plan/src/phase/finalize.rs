@@ -1,0 +1,23 @@
+//! Finalize: what was changed is put back, what was created is removed, then the plan has ended.
+
+use api::reasons;
+
+use crate::{
+    decision::Decision,
+    draft::{Draft, Outcome},
+    undo::{self, Ending},
+};
+
+/// After the last phase.
+pub fn leave(draft: &mut Draft<'_>) -> Outcome {
+    undo::put_back(draft, Ending::Success)
+}
+
+/// After a failure. The reason stays what it was.
+pub fn fail(mut draft: Draft<'_>) -> Decision {
+    let why = draft.seen.plan.condition(reasons::PROGRESSING).map(|condition| condition.message.clone());
+    match undo::put_back(&mut draft, Ending::Failure) {
+        Outcome::Done => draft.finish((false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE), false, why),
+        _ => draft.finish((true, reasons::EXECUTABLE, ""), true, why),
+    }
+}

@@ -1,0 +1,53 @@
+//! ImageCleanup: images that only the previous release used are removed from the nodes.
+
+use api::{NodeState, labels::component, names, reasons};
+
+use super::suc_plan::{self, Wanted};
+use crate::{
+    decision::{Need, PlanEvent},
+    draft::{Draft, Outcome},
+    stale_images,
+};
+
+/// Runs the clean-up Plan, one node after another, if there is anything to remove.
+pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.cleanup;
+    let images = if seen.suc_plans.contains_key(component::IMAGE_CLEANUP) {
+        Vec::new()
+    } else {
+        if draft.status().previous_version.is_none() {
+            return Outcome::Done;
+        }
+        let url = format!("{}/bundle/harvester/images-lists-archive", names::repo_url(draft.plan_name()));
+        let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, "ImageLists", url, limit) else {
+            return Outcome::Wait;
+        };
+        let (Some(previous), Some(current)) = (&lists.previous, &lists.current) else {
+            let text = "Image list not available in upgrade repository; skipping stale image cleanup";
+            draft.event(PlanEvent::warning(reasons::IMAGE_CLEANUP_SKIPPED, text));
+            return Outcome::Done;
+        };
+        let stale = stale_images::stale(previous, current);
+        if stale.is_empty() {
+            return Outcome::Done;
+        }
+        stale
+    };
+    let wanted = Wanted {
+        component: component::IMAGE_CLEANUP,
+        concurrency: 1,
+        images,
+        states: Some((NodeState::ImageCleaning, NodeState::ImageCleaned, NodeState::ImageCleanFailed)),
+        what: "ImageCleanup",
+        message: "stale images are being removed from the nodes",
+        limit,
+    };
+    let outcome = suc_plan::complete(draft, wanted);
+    if outcome == Outcome::Done {
+        for node in suc_plan::managed_nodes(draft) {
+            draft.reach(&node, NodeState::ImageCleaned, None, None);
+        }
+    }
+    outcome
+}

@@ -1,0 +1,56 @@
+//! ImagePreload: container images are loaded onto all nodes before anything is changed.
+
+use api::{NodeState, labels::component};
+
+use super::suc_plan::{self, Wanted};
+use crate::{
+    draft::{Draft, Outcome},
+    version,
+};
+
+/// The new release must be one that the running one may be upgraded to. `spec.force` skips this and nothing else.
+pub fn enter(draft: &mut Draft<'_>) -> Outcome {
+    if draft.seen.plan.spec.force == Some(true) {
+        return Outcome::Done;
+    }
+    let status = draft.status();
+    let Some(release) = &status.release_metadata else {
+        return Outcome::Fail("release metadata is not available in UpgradePlan status".to_owned());
+    };
+    let Some(current) = &status.previous_version else {
+        return Outcome::Fail("previous version is not available in UpgradePlan status".to_owned());
+    };
+    let target = release.harvester.as_deref().unwrap_or_default();
+    let minimum = release.min_upgradable_version.as_deref().unwrap_or_default();
+    match version::check(current, target, minimum, true) {
+        Ok(()) => Outcome::Done,
+        Err(why) => Outcome::Fail(why.to_string()),
+    }
+}
+
+/// Runs the preload Plan on all nodes.
+pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    let nodes = suc_plan::managed_nodes(draft);
+    let all = suc_plan::all_at_once(&nodes);
+    let asked = draft.seen.plan.spec.image_preload_option.as_ref().and_then(|option| option.concurrency).unwrap_or(0);
+    if asked < 0 {
+        return Outcome::Done;
+    }
+    let wanted = Wanted {
+        component: component::IMAGE_PRELOAD,
+        concurrency: if asked == 0 { all } else { asked.min(all) },
+        images: Vec::new(),
+        states: Some((NodeState::ImagePreloading, NodeState::ImagePreloaded, NodeState::ImagePreloadFailed)),
+        what: "ImagePreload",
+        message: "images are being loaded onto the nodes",
+        limit: draft.seen.settings.deadlines.preload,
+    };
+    let outcome = suc_plan::complete(draft, wanted);
+    if outcome == Outcome::Done {
+        // A complete Plan has served every node, also those whose Job came and went unseen.
+        for node in nodes {
+            draft.reach(&node, NodeState::ImagePreloaded, None, None);
+        }
+    }
+    outcome
+}

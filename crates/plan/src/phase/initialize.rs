@@ -1,0 +1,64 @@
+//! Initialize: records what the upgrade starts from, then checks that it may start.
+
+use api::VersionSnapshot;
+
+use crate::{
+    decision::Need,
+    draft::{Draft, Outcome},
+    observed::{Fetched, PreflightFacts},
+    preflight,
+};
+
+/// How often kubelets and API servers are asked before their silence counts.
+const PREFLIGHT_ATTEMPTS: u32 = 5;
+
+/// Records the Version, the running version and the shape of the cluster.
+pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.prerequisite;
+    if seen.plan.spec.image.is_none() {
+        let name = seen.plan.spec.version.as_deref().unwrap_or_default();
+        let Some(url) = seen.version.as_ref().and_then(|version| version.iso_url.clone()) else {
+            let object = Some(format!("Version harvester-system/{name}"));
+            draft.wait("Version", object, format!("Version harvester-system/{name} with an isoURL is missing"), limit);
+            return Outcome::Wait;
+        };
+        let iso_checksum = seen.version.as_ref().and_then(|version| version.iso_checksum.clone());
+        draft.status_mut().version = Some(VersionSnapshot { iso_url: url, iso_checksum });
+    }
+    let Some(running) = seen.server_version.clone().filter(|version| !version.is_empty()) else {
+        let object = Some("Setting server-version".to_owned());
+        draft.wait("ServerVersion", object, "Setting server-version has no value", limit);
+        return Outcome::Wait;
+    };
+    let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name);
+    let Some(first) = managed.next() else {
+        draft.wait("Nodes", None, "no node carries the label harvesterhci.io/managed=true", limit);
+        return Outcome::Wait;
+    };
+    let single = managed.next().is_none().then(|| first.clone());
+    draft.status_mut().previous_version = Some(running);
+    draft.status_mut().single_node = single;
+    Outcome::Done
+}
+
+/// The pre-flight checks. What they find is final; that they could not look is not, at first.
+pub fn leave(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    if let Err(message) = preflight::skips_disk_space(&seen.plan) {
+        return Outcome::Fail(message);
+    }
+    let fetched: &Fetched<PreflightFacts> = &seen.facts.preflight;
+    if let Fetched::Failed { error, attempts, .. } = fetched
+        && *attempts >= PREFLIGHT_ATTEMPTS
+    {
+        return Outcome::Fail(error.clone());
+    }
+    let limit = seen.settings.deadlines.preflight;
+    let object = "Node (all), EndpointSlice default/kubernetes".to_owned();
+    let Some(facts) = draft.ask(Need::Preflight, fetched, "Preflight", object, limit) else { return Outcome::Wait };
+    match preflight::check(&seen.plan, facts, draft.now) {
+        Ok(()) => Outcome::Done,
+        Err(message) => Outcome::Fail(message),
+    }
+}

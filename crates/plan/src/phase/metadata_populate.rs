@@ -1,0 +1,32 @@
+//! MetadataPopulate: what the ISO says about the new release is recorded.
+
+use api::{ReleaseMetadata, names};
+
+use crate::{
+    decision::Need,
+    draft::{Draft, Outcome},
+};
+
+/// Reads the release metadata. Metadata that later phases could not work with is refused here, where nothing has been
+/// changed yet, instead of stalling a drained node.
+pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let url = format!("{}/harvester-release.yaml", names::repo_url(draft.plan_name()));
+    let limit = seen.settings.deadlines.metadata;
+    let Some(release) = draft.ask(Need::Release, &seen.facts.release, "ReleaseMetadata", url.clone(), limit) else {
+        return Outcome::Wait;
+    };
+    if let Some(missing) = missing_field(release) {
+        let message = format!("{url} has no {missing}: the ISO is not a Harvester release; start over with another one");
+        draft.wait("ReleaseMetadata", Some(url), &message, limit);
+        draft.degrade(message);
+        return Outcome::Wait;
+    }
+    draft.status_mut().release_metadata = Some(release.clone());
+    Outcome::Done
+}
+
+fn missing_field(release: &ReleaseMetadata) -> Option<&'static str> {
+    let needed = [("harvester", &release.harvester), ("os", &release.os), ("kubernetes", &release.kubernetes)];
+    needed.into_iter().find(|(_, value)| value.as_deref().is_none_or(str::is_empty)).map(|(name, _)| name)
+}

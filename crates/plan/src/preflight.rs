@@ -1,0 +1,192 @@
+//! The checks between Initialized and the first change: disks and certificates. A failed check is final.
+
+use api::{UpgradePlan, annotations};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::observed::{KubeletFacts, PreflightFacts};
+
+/// Space that new images take when nothing better is known.
+pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
+/// How long API server certificates must still be valid.
+const CERTIFICATE_DAYS: i64 = 7;
+const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
+
+/// A pre-flight check: one line of [`CHECKS`].
+pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<(), String>;
+
+/// All checks, in order; the first that fails ends the plan.
+pub const CHECKS: [(&str, Check); 2] = [("disk space", disk_space), ("certificates", certificates)];
+
+/// Runs all checks.
+///
+/// # Errors
+/// What the first failing check found, for the user.
+pub fn check(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<(), String> {
+    CHECKS.iter().try_for_each(|(_, check)| check(plan, facts, now))
+}
+
+/// Whether the plan skips the disk-space check.
+///
+/// # Errors
+/// The annotation is no boolean.
+pub fn skips_disk_space(plan: &UpgradePlan) -> Result<bool, String> {
+    let key = annotations::SKIP_GC_THRESHOLD_CHECK;
+    match plan.annotation(key) {
+        None => Ok(false),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
+        Some(value) => Err(format!("invalid value {value:?} for annotation {key}: use \"true\" or \"false\"")),
+    }
+}
+
+/// No kubelet may come to remove the new images because its disk fills up while they are loaded.
+fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+    if skips_disk_space(plan)? {
+        return Ok(());
+    }
+    let full: Vec<String> = facts.kubelets.iter().filter_map(|(node, kubelet)| projection(node, kubelet)).collect();
+    if full.is_empty() { Ok(()) } else { Err(full.join(" ")) }
+}
+
+/// What is wrong with one node's disk, if anything.
+#[allow(clippy::cast_precision_loss, reason = "a percentage with two decimals")]
+fn projection(node: &str, kubelet: &KubeletFacts) -> Option<String> {
+    let KubeletFacts { capacity_bytes, used_bytes, image_gc_high_threshold_percent: threshold } = kubelet;
+    if *capacity_bytes == 0 {
+        return Some(format!("Node {node} reports a file system of 0 bytes; check its kubelet."));
+    }
+    let percent = used_bytes.saturating_add(NEW_IMAGES_BYTES) as f64 / *capacity_bytes as f64 * 100.0;
+    (percent > *threshold).then(|| {
+        format!(
+            "Node {node} will reach {percent:.2}% storage space after loading new images. \
+             It's higher than kubelet image garbage collection threshold {threshold}%."
+        )
+    })
+}
+
+/// No certificate of the API server may end during the upgrade.
+fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<(), String> {
+    let days = least_days(plan)?;
+    if facts.api_servers.is_empty() {
+        return Err("cluster IP is empty in the default/kubernetes endpointslices".to_owned());
+    }
+    let Some(earliest) = facts.certificates.values().min() else {
+        return Err("no certificates found for kubernetes API server".to_owned());
+    };
+    let window = SignedDuration::from_secs(days.saturating_mul(SECONDS_PER_DAY));
+    let limit = now.saturating_add(window).unwrap_or(Timestamp::MAX);
+    if *earliest < limit {
+        return Err(format!(
+            "earliest expiring cert for default/kubernetes ClusterIP is {earliest}, it will expire in {days} days. \
+             Please rotate RKE2 certificates"
+        ));
+    }
+    Ok(())
+}
+
+fn least_days(plan: &UpgradePlan) -> Result<i64, String> {
+    let key = annotations::MIN_CERTS_EXPIRATION_IN_DAY;
+    let Some(value) = plan.annotation(key) else { return Ok(CERTIFICATE_DAYS) };
+    match value.parse::<i64>() {
+        Ok(days) if days > 0 => Ok(days),
+        Ok(_) => Err(format!("invalid value {value:?} for annotation {key}: must be greater than 0")),
+        Err(_) => Err(format!("invalid value {value:?} for annotation {key}: must be a whole number of days")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const GIB: u64 = 1024 * 1024 * 1024;
+
+    fn now() -> Timestamp {
+        "2026-03-13T03:57:09Z".parse().unwrap()
+    }
+
+    fn plan(annotation: Option<(&str, &str)>) -> UpgradePlan {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        plan.metadata.annotations = annotation.map(|(key, value)| [(key.to_owned(), value.to_owned())].into());
+        plan
+    }
+
+    fn facts(used_gib: u64, threshold: f64, cert_days: i64) -> PreflightFacts {
+        let kubelet = KubeletFacts {
+            capacity_bytes: 100 * GIB,
+            used_bytes: used_gib * GIB,
+            image_gc_high_threshold_percent: threshold,
+        };
+        let end = now() + SignedDuration::from_hours(24 * cert_days);
+        PreflightFacts {
+            kubelets: [("node-1".into(), kubelet), ("node-2".into(), kubelet)].into(),
+            api_servers: vec!["10.0.0.1:6443".into()],
+            certificates: [("10.0.0.1:6443".into(), end)].into(),
+        }
+    }
+
+    #[test]
+    fn enough_space_and_long_certificates_pass() {
+        assert_eq!(check(&plan(None), &facts(50, 85.0, 365), now()), Ok(()));
+    }
+
+    #[test]
+    fn every_node_that_would_fill_up_is_named() {
+        let error = check(&plan(None), &facts(80, 85.0, 365), now()).unwrap_err();
+        assert_eq!(
+            error,
+            "Node node-1 will reach 93.00% storage space after loading new images. It's higher than kubelet image \
+             garbage collection threshold 85%. Node node-2 will reach 93.00% storage space after loading new images. \
+             It's higher than kubelet image garbage collection threshold 85%."
+        );
+    }
+
+    #[test]
+    fn the_kubelets_own_threshold_counts_and_reaching_it_exactly_is_fine() {
+        assert!(check(&plan(None), &facts(50, 60.0, 365), now()).unwrap_err().contains("threshold 60%"));
+        assert_eq!(check(&plan(None), &facts(47, 60.0, 365), now()), Ok(()));
+    }
+
+    #[rstest]
+    #[case("true", true)]
+    #[case("T", true)]
+    #[case("0", false)]
+    fn the_disk_check_can_be_skipped(#[case] value: &str, #[case] skipped: bool) {
+        let plan = plan(Some((annotations::SKIP_GC_THRESHOLD_CHECK, value)));
+        assert_eq!(check(&plan, &facts(99, 85.0, 365), now()).is_ok(), skipped);
+    }
+
+    #[rstest]
+    #[case(annotations::SKIP_GC_THRESHOLD_CHECK, "notabool", "invalid value")]
+    #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "soon", "invalid value")]
+    #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "-1", "must be greater than 0")]
+    #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "0", "must be greater than 0")]
+    fn a_bad_value_is_refused_and_its_annotation_named(#[case] key: &str, #[case] value: &str, #[case] text: &str) {
+        let error = check(&plan(Some((key, value))), &facts(10, 85.0, 365), now()).unwrap_err();
+        assert!(error.contains(text) && error.contains(key), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_that_ends_within_the_window_is_refused() {
+        let error = check(&plan(None), &facts(10, 85.0, 3), now()).unwrap_err();
+        assert!(error.starts_with("earliest expiring cert for default/kubernetes ClusterIP is 2026-03-16"), "{error}");
+        assert!(error.ends_with("it will expire in 7 days. Please rotate RKE2 certificates"), "{error}");
+        let three = plan(Some((annotations::MIN_CERTS_EXPIRATION_IN_DAY, "3")));
+        assert_eq!(check(&three, &facts(10, 85.0, 5), now()), Ok(()));
+    }
+
+    #[test]
+    fn an_api_server_that_cannot_be_found_or_shows_no_certificate_is_refused() {
+        let mut facts = facts(10, 85.0, 365);
+        facts.certificates.clear();
+        assert!(check(&plan(None), &facts, now()).unwrap_err().contains("no certificates found"));
+        facts.api_servers.clear();
+        assert!(check(&plan(None), &facts, now()).unwrap_err().contains("cluster IP is empty"));
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_before_certificates() {
+        assert!(check(&plan(None), &facts(99, 85.0, 1), now()).unwrap_err().contains("storage space"));
+    }
+}
