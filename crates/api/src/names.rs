@@ -60,6 +60,15 @@ pub fn safe_concat(parts: &[&str]) -> String {
     format!("{head}-{}", &digest[..NAME_LIMIT - 1 - cut])
 }
 
+/// The SHA-256 of a text, in hexadecimal: for names that must be the same each time.
+#[must_use]
+pub fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// The VirtualMachineImage that downloads the ISO of a plan.
 #[must_use]
 pub fn iso_image(plan: &str) -> String {

@@ -1,1 +1,16 @@
-//! (being written)
+//! The operator: observes the cluster, lets [`plan::decide`] decide, and carries decisions out.
+//!
+//! [`run::run`] is the whole manager. It gets its client, its clock and its view of the outside from its caller, so the
+//! rehearsal and the tests run the very same code on a simulated cluster.
+
+pub mod act;
+pub mod events;
+pub mod facts;
+pub mod health;
+pub mod lease;
+pub mod objects;
+pub mod observe;
+pub mod outside;
+pub mod rbac;
+pub mod run;
+pub mod watched;

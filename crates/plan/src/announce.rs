@@ -30,9 +30,14 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
 fn phase_event(plan: &UpgradePlan, phase: Phase) -> Option<PlanEvent> {
     match phase {
         Phase::Initializing | Phase::Initialized => None,
-        Phase::Succeeded => Some(PlanEvent::normal(reasons::UPGRADE_SUCCEEDED, "Upgrade completed successfully")),
+        Phase::Succeeded => Some(PlanEvent::normal(
+            reasons::UPGRADE_SUCCEEDED,
+            "Upgrade completed successfully",
+        )),
         Phase::Failed => {
-            let why = plan.condition(reasons::PROGRESSING).map(|condition| condition.message.as_str());
+            let why = plan
+                .condition(reasons::PROGRESSING)
+                .map(|condition| condition.message.as_str());
             let text = match why.filter(|why| !why.is_empty()) {
                 Some(why) => format!("Upgrade failed: {why}"),
                 None => "Upgrade failed".to_owned(),

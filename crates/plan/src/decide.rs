@@ -22,7 +22,11 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
     if seen.plan.metadata.deletion_timestamp.is_some() {
         return delete(draft);
     }
-    let current = seen.plan.status.as_ref().and_then(|status| status.current_phase.as_deref());
+    let current = seen
+        .plan
+        .status
+        .as_ref()
+        .and_then(|status| status.current_phase.as_deref());
     let phase = match current.filter(|text| !text.is_empty()).map(str::parse::<Phase>) {
         None => None,
         Some(Ok(phase)) => Some(phase),
@@ -53,8 +57,14 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
 fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
     draft.set_finalizer(true);
     // Every phase but the two terminal ones is in the table, and those are handled before.
-    let Some((entry, next)) = pipeline::find(phase) else { return draft.unchanged() };
-    let outcome = if phase == entry.active { run(&mut draft, entry) } else { go_on(&mut draft, entry, next) };
+    let Some((entry, next)) = pipeline::find(phase) else {
+        return draft.unchanged();
+    };
+    let outcome = if phase == entry.active {
+        run(&mut draft, entry)
+    } else {
+        go_on(&mut draft, entry, next)
+    };
     match outcome {
         Outcome::Done if draft.status().current_phase.as_deref() == Some(Phase::Succeeded.as_str()) => {
             draft.finish(EXECUTED, false, Some(reasons::COMPLETED_MESSAGE.to_owned()))
@@ -94,7 +104,10 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
 /// The plan has ended and everything we changed is put back.
 fn has_ended(status: Option<&UpgradePlanStatus>, phase: Option<Phase>) -> bool {
     let executed = status.is_some_and(|status| {
-        status.conditions.iter().any(|c| c.type_ == reasons::AVAILABLE && c.reason == reasons::EXECUTED)
+        status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == reasons::AVAILABLE && c.reason == reasons::EXECUTED)
     });
     executed && phase.is_some_and(Phase::is_terminal)
 }
@@ -103,9 +116,15 @@ fn has_ended(status: Option<&UpgradePlanStatus>, phase: Option<Phase>) -> bool {
 /// exactly one waits.
 fn older_active_plan(seen: &Observed) -> Option<&str> {
     let metadata = &seen.plan.metadata;
-    let mine = (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.as_deref().unwrap_or_default());
+    let mine = (
+        metadata.creation_timestamp.as_ref().map(|time| time.0),
+        metadata.uid.as_deref().unwrap_or_default(),
+    );
     let active = seen.other_plans.iter().filter(|other| other.active);
-    active.filter(|other| (other.created, other.uid.as_str()) < mine).map(|other| other.name.as_str()).next()
+    active
+        .filter(|other| (other.created, other.uid.as_str()) < mine)
+        .map(|other| other.name.as_str())
+        .next()
 }
 
 /// Waits for an older plan to end.
@@ -116,16 +135,23 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
         // Never an empty phase: others read it as an upgrade of unknown state.
         draft.enter(Phase::Initializing);
     }
-    let was_blocked = draft.seen.plan.condition(reasons::AVAILABLE).is_some_and(|c| {
-        c.reason == reasons::CONCURRENT_UPGRADE_BLOCKED && c.message == message
-    });
+    let was_blocked = draft
+        .seen
+        .plan
+        .condition(reasons::AVAILABLE)
+        .is_some_and(|c| c.reason == reasons::CONCURRENT_UPGRADE_BLOCKED && c.message == message);
     if !was_blocked {
         let text = format!("Blocked by in-progress upgrade {older:?}");
         draft.event(PlanEvent::warning(reasons::CONCURRENT_UPGRADE_BLOCKED, text));
     }
     // An upgrade has no fixed length, so waiting for one is never stalled by itself.
     let object = Some(format!("UpgradePlan {older}"));
-    draft.wait("OlderUpgrade", object, &message, std::time::Duration::from_secs(u64::from(u32::MAX)));
+    draft.wait(
+        "OlderUpgrade",
+        object,
+        &message,
+        std::time::Duration::from_secs(u64::from(u32::MAX)),
+    );
     draft.finish((false, reasons::CONCURRENT_UPGRADE_BLOCKED, &message), true, None)
 }
 

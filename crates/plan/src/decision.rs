@@ -44,13 +44,21 @@ impl PlanEvent {
     /// Something that went as it should.
     #[must_use]
     pub fn normal(reason: &str, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Normal, reason: reason.to_owned(), message: message.into() }
+        Self {
+            severity: Severity::Normal,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 
     /// Something that a person should look at.
     #[must_use]
     pub fn warning(reason: &str, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, reason: reason.to_owned(), message: message.into() }
+        Self {
+            severity: Severity::Warning,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 }
 

@@ -104,9 +104,10 @@ impl<'a> Draft<'a> {
     /// Moves the plan to a phase and notes when.
     pub fn enter(&mut self, phase: Phase) {
         self.status.current_phase = Some(phase.to_string());
-        self.status
-            .phase_transition_timestamps
-            .push(PhaseTransition { phase: phase.to_string(), phase_transition_timestamp: Time(self.now) });
+        self.status.phase_transition_timestamps.push(PhaseTransition {
+            phase: phase.to_string(),
+            phase_transition_timestamp: Time(self.now),
+        });
     }
 
     /// Adds an event.
@@ -153,7 +154,14 @@ impl<'a> Draft<'a> {
     }
 
     /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted.
-    pub fn ask<T>(&mut self, need: Need, fetched: &'a Fetched<T>, what: &str, object: String, limit: Duration) -> Option<&'a T> {
+    pub fn ask<T>(
+        &mut self,
+        need: Need,
+        fetched: &'a Fetched<T>,
+        what: &str,
+        object: String,
+        limit: Duration,
+    ) -> Option<&'a T> {
         match fetched {
             Fetched::Got(answer) => return Some(answer),
             Fetched::Unknown => {
@@ -176,7 +184,12 @@ impl<'a> Draft<'a> {
     /// What a node has reached, as drafted so far.
     #[must_use]
     pub fn progress(&self, node: &str) -> Progress {
-        Progress::recorded(self.status.node_upgrade_statuses.get(node).and_then(|entry| entry.state.as_deref()))
+        Progress::recorded(
+            self.status
+                .node_upgrade_statuses
+                .get(node)
+                .and_then(|entry| entry.state.as_deref()),
+        )
     }
 
     /// Joins a state that is seen into what the node has reached.
@@ -219,13 +232,21 @@ impl<'a> Draft<'a> {
         if let Some(error) = &self.seen.trouble {
             self.degrade(error.clone());
         }
-        let phase = self.status.current_phase.clone().unwrap_or_else(|| Phase::Initializing.to_string());
+        let phase = self
+            .status
+            .current_phase
+            .clone()
+            .unwrap_or_else(|| Phase::Initializing.to_string());
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);
         let degraded = self.degraded.take();
         if let Some((reason, message)) = degraded {
             if self.set_condition(reasons::DEGRADED, true, reason, &message) {
-                let text = if reason == reasons::STALLED { message } else { format!("Pipeline error: {message}") };
+                let text = if reason == reasons::STALLED {
+                    message
+                } else {
+                    format!("Pipeline error: {message}")
+                };
                 self.events.push(PlanEvent::warning(reason, text));
             }
         } else {
@@ -233,10 +254,16 @@ impl<'a> Draft<'a> {
         }
         let (status, reason, message) = available;
         self.set_condition(reasons::AVAILABLE, status, reason, message);
-        let deadlines = self.waits.iter().filter_map(|wait| wait.deadline.as_ref().map(|time| time.0));
+        let deadlines = self
+            .waits
+            .iter()
+            .filter_map(|wait| wait.deadline.as_ref().map(|time| time.0));
         let wake_at = deadlines.filter(|at| *at > self.now).chain(self.ask_again_at).min();
         self.status.waiting_for = std::mem::take(&mut self.waits);
-        Decision { wake_at, ..self.unchanged() }
+        Decision {
+            wake_at,
+            ..self.unchanged()
+        }
     }
 
     /// Sets a condition; its time moves only when its status does. Tells whether anything but the time changed.
@@ -250,14 +277,26 @@ impl<'a> Draft<'a> {
             last_transition_time: Time(self.now),
             observed_generation: self.seen.plan.metadata.generation,
         };
-        let Some(known) = self.status.conditions.iter_mut().find(|condition| condition.type_ == type_) else {
+        let Some(known) = self
+            .status
+            .conditions
+            .iter_mut()
+            .find(|condition| condition.type_ == type_)
+        else {
             self.status.conditions.push(wanted);
             return true;
         };
         let moved = known.status != wanted.status;
         let changed = moved || known.reason != wanted.reason || known.message != wanted.message;
-        let since = if moved { wanted.last_transition_time.clone() } else { known.last_transition_time.clone() };
-        *known = Condition { last_transition_time: since, ..wanted };
+        let since = if moved {
+            wanted.last_transition_time.clone()
+        } else {
+            known.last_transition_time.clone()
+        };
+        *known = Condition {
+            last_transition_time: since,
+            ..wanted
+        };
         changed
     }
 }

@@ -5,7 +5,9 @@ use api::{Phase, UpgradePlan, annotations, names};
 /// Repository and name, without tag: the plan's own choice or ours.
 #[must_use]
 pub fn repository(plan: &UpgradePlan) -> &str {
-    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE).filter(|image| !image.is_empty()).unwrap_or(names::TOOLKIT_IMAGE)
+    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)
+        .filter(|image| !image.is_empty())
+        .unwrap_or(names::TOOLKIT_IMAGE)
 }
 
 /// The tag: the plan's own choice; else the manager's until images are preloaded, because until then nodes without a
@@ -16,8 +18,16 @@ pub fn tag(plan: &UpgradePlan, own_tag: &str) -> String {
         return tag.clone();
     }
     let preloaded = plan.phase().is_some_and(|phase| phase >= Phase::ImagePreloaded);
-    let skipped = plan.spec.image_preload_option.as_ref().and_then(|option| option.concurrency).is_some_and(|n| n < 0);
-    let release = plan.status.as_ref().and_then(|status| status.release_metadata.as_ref()?.harvester.clone());
+    let skipped = plan
+        .spec
+        .image_preload_option
+        .as_ref()
+        .and_then(|option| option.concurrency)
+        .is_some_and(|n| n < 0);
+    let release = plan
+        .status
+        .as_ref()
+        .and_then(|status| status.release_metadata.as_ref()?.harvester.clone());
     match release {
         Some(release) if preloaded && !skipped && !release.is_empty() => release,
         _ => own_tag.to_owned(),
@@ -34,8 +44,10 @@ mod tests {
         let mut plan = UpgradePlan::new("up", Default::default());
         plan.status = Some(UpgradePlanStatus {
             current_phase: Some(phase.to_string()),
-            release_metadata: release
-                .map(|harvester| ReleaseMetadata { harvester: Some(harvester.into()), ..Default::default() }),
+            release_metadata: release.map(|harvester| ReleaseMetadata {
+                harvester: Some(harvester.into()),
+                ..Default::default()
+            }),
             ..Default::default()
         });
         plan

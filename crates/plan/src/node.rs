@@ -25,7 +25,10 @@ pub const fn ordinal(state: NodeState) -> u8 {
 /// The upgrade of the node has failed, and with it the plan.
 #[must_use]
 pub const fn is_upgrade_failure(state: NodeState) -> bool {
-    matches!(state, NodeState::PreDrainFailed | NodeState::PostDrainFailed | NodeState::SingleNodeUpgradeFailed)
+    matches!(
+        state,
+        NodeState::PreDrainFailed | NodeState::PostDrainFailed | NodeState::SingleNodeUpgradeFailed
+    )
 }
 
 /// The node runs the new operating system.
@@ -64,7 +67,11 @@ impl Progress {
     /// wins, so that a Job that is tried again can turn a failure into a success.
     #[must_use]
     pub const fn join(self, seen: NodeState) -> Self {
-        if self.ordinal() > ordinal(seen) { self } else { Self(Some(seen)) }
+        if self.ordinal() > ordinal(seen) {
+            self
+        } else {
+            Self(Some(seen))
+        }
     }
 }
 
@@ -109,7 +116,10 @@ mod tests {
 
     #[test]
     fn only_two_states_end_the_upgrade_of_a_node_well() {
-        let upgraded: Vec<_> = NodeState::ALL.into_iter().filter(|s| is_upgraded(*s) && ordinal(*s) == 7).collect();
+        let upgraded: Vec<_> = NodeState::ALL
+            .into_iter()
+            .filter(|s| is_upgraded(*s) && ordinal(*s) == 7)
+            .collect();
         assert_eq!(upgraded, [PostDrained, SingleNodeUpgraded]);
         assert!(!is_upgrade_failure(ImageCleanFailed));
     }

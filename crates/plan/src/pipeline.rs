@@ -44,7 +44,9 @@ pub const PIPELINE: [Entry; 8] = [
 /// The entry that a phase belongs to, and the one after it.
 #[must_use]
 pub fn find(phase: Phase) -> Option<(&'static Entry, Option<&'static Entry>)> {
-    let at = PIPELINE.iter().position(|entry| entry.active == phase || entry.completed == phase)?;
+    let at = PIPELINE
+        .iter()
+        .position(|entry| entry.active == phase || entry.completed == phase)?;
     Some((&PIPELINE[at], PIPELINE.get(at + 1)))
 }
 
@@ -54,7 +56,10 @@ mod tests {
 
     #[test]
     fn the_table_names_every_phase_once_and_in_order() {
-        let values: Vec<Phase> = PIPELINE.iter().flat_map(|entry| [entry.active, entry.completed]).collect();
+        let values: Vec<Phase> = PIPELINE
+            .iter()
+            .flat_map(|entry| [entry.active, entry.completed])
+            .collect();
         assert_eq!(values, Phase::ALL[..16]);
     }
 }

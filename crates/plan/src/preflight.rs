@@ -35,7 +35,9 @@ pub fn skips_disk_space(plan: &UpgradePlan) -> Result<bool, String> {
         None => Ok(false),
         Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
         Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
-        Some(value) => Err(format!("invalid value {value:?} for annotation {key}: use \"true\" or \"false\"")),
+        Some(value) => Err(format!(
+            "invalid value {value:?} for annotation {key}: use \"true\" or \"false\""
+        )),
     }
 }
 
@@ -44,16 +46,26 @@ fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Resul
     if skips_disk_space(plan)? {
         return Ok(());
     }
-    let full: Vec<String> = facts.kubelets.iter().filter_map(|(node, kubelet)| projection(node, kubelet)).collect();
+    let full: Vec<String> = facts
+        .kubelets
+        .iter()
+        .filter_map(|(node, kubelet)| projection(node, kubelet))
+        .collect();
     if full.is_empty() { Ok(()) } else { Err(full.join(" ")) }
 }
 
 /// What is wrong with one node's disk, if anything.
 #[allow(clippy::cast_precision_loss, reason = "a percentage with two decimals")]
 fn projection(node: &str, kubelet: &KubeletFacts) -> Option<String> {
-    let KubeletFacts { capacity_bytes, used_bytes, image_gc_high_threshold_percent: threshold } = kubelet;
+    let KubeletFacts {
+        capacity_bytes,
+        used_bytes,
+        image_gc_high_threshold_percent: threshold,
+    } = kubelet;
     if *capacity_bytes == 0 {
-        return Some(format!("Node {node} reports a file system of 0 bytes; check its kubelet."));
+        return Some(format!(
+            "Node {node} reports a file system of 0 bytes; check its kubelet."
+        ));
     }
     let percent = used_bytes.saturating_add(NEW_IMAGES_BYTES) as f64 / *capacity_bytes as f64 * 100.0;
     (percent > *threshold).then(|| {
@@ -86,11 +98,17 @@ fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> R
 
 fn least_days(plan: &UpgradePlan) -> Result<i64, String> {
     let key = annotations::MIN_CERTS_EXPIRATION_IN_DAY;
-    let Some(value) = plan.annotation(key) else { return Ok(CERTIFICATE_DAYS) };
+    let Some(value) = plan.annotation(key) else {
+        return Ok(CERTIFICATE_DAYS);
+    };
     match value.parse::<i64>() {
         Ok(days) if days > 0 => Ok(days),
-        Ok(_) => Err(format!("invalid value {value:?} for annotation {key}: must be greater than 0")),
-        Err(_) => Err(format!("invalid value {value:?} for annotation {key}: must be a whole number of days")),
+        Ok(_) => Err(format!(
+            "invalid value {value:?} for annotation {key}: must be greater than 0"
+        )),
+        Err(_) => Err(format!(
+            "invalid value {value:?} for annotation {key}: must be a whole number of days"
+        )),
     }
 }
 
@@ -144,7 +162,11 @@ mod tests {
 
     #[test]
     fn the_kubelets_own_threshold_counts_and_reaching_it_exactly_is_fine() {
-        assert!(check(&plan(None), &facts(50, 60.0, 365), now()).unwrap_err().contains("threshold 60%"));
+        assert!(
+            check(&plan(None), &facts(50, 60.0, 365), now())
+                .unwrap_err()
+                .contains("threshold 60%")
+        );
         assert_eq!(check(&plan(None), &facts(47, 60.0, 365), now()), Ok(()));
     }
 
@@ -170,8 +192,14 @@ mod tests {
     #[test]
     fn a_certificate_that_ends_within_the_window_is_refused() {
         let error = check(&plan(None), &facts(10, 85.0, 3), now()).unwrap_err();
-        assert!(error.starts_with("earliest expiring cert for default/kubernetes ClusterIP is 2026-03-16"), "{error}");
-        assert!(error.ends_with("it will expire in 7 days. Please rotate RKE2 certificates"), "{error}");
+        assert!(
+            error.starts_with("earliest expiring cert for default/kubernetes ClusterIP is 2026-03-16"),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("it will expire in 7 days. Please rotate RKE2 certificates"),
+            "{error}"
+        );
         let three = plan(Some((annotations::MIN_CERTS_EXPIRATION_IN_DAY, "3")));
         assert_eq!(check(&three, &facts(10, 85.0, 5), now()), Ok(()));
     }
@@ -180,13 +208,25 @@ mod tests {
     fn an_api_server_that_cannot_be_found_or_shows_no_certificate_is_refused() {
         let mut facts = facts(10, 85.0, 365);
         facts.certificates.clear();
-        assert!(check(&plan(None), &facts, now()).unwrap_err().contains("no certificates found"));
+        assert!(
+            check(&plan(None), &facts, now())
+                .unwrap_err()
+                .contains("no certificates found")
+        );
         facts.api_servers.clear();
-        assert!(check(&plan(None), &facts, now()).unwrap_err().contains("cluster IP is empty"));
+        assert!(
+            check(&plan(None), &facts, now())
+                .unwrap_err()
+                .contains("cluster IP is empty")
+        );
     }
 
     #[test]
     fn a_full_disk_is_reported_before_certificates() {
-        assert!(check(&plan(None), &facts(99, 85.0, 1), now()).unwrap_err().contains("storage space"));
+        assert!(
+            check(&plan(None), &facts(99, 85.0, 1), now())
+                .unwrap_err()
+                .contains("storage space")
+        );
     }
 }

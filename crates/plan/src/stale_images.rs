@@ -16,14 +16,26 @@ const RETAINED: [&str; 6] = [
 #[must_use]
 pub fn stale(previous: &[String], current: &[String]) -> Vec<String> {
     let current: BTreeSet<&str> = current.iter().map(String::as_str).collect();
-    let stale: BTreeSet<&str> = previous.iter().map(String::as_str).filter(|image| !current.contains(image)).collect();
-    stale.into_iter().filter(|image| !RETAINED.contains(&name_component(image))).map(str::to_owned).collect()
+    let stale: BTreeSet<&str> = previous
+        .iter()
+        .map(String::as_str)
+        .filter(|image| !current.contains(image))
+        .collect();
+    stale
+        .into_iter()
+        .filter(|image| !RETAINED.contains(&name_component(image)))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// One image per line; blanks are dropped.
 #[must_use]
 pub fn parse_list(text: &str) -> Vec<String> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The last path element of an image reference, without tag and digest.
@@ -56,8 +68,10 @@ mod tests {
     #[test]
     fn w25_the_toolkits_own_image_and_those_of_running_engines_stay() {
         let old = list(&[
-            "docker.io/rancher/harvester-upgrade:v1", "rancher/harvester-upgrade-toolkit:v1",
-            "registry:5000/longhornio/longhorn-engine:v1", "rancher/longhorn-engine-like:v1",
+            "docker.io/rancher/harvester-upgrade:v1",
+            "rancher/harvester-upgrade-toolkit:v1",
+            "registry:5000/longhornio/longhorn-engine:v1",
+            "rancher/longhorn-engine-like:v1",
         ]);
         assert_eq!(stale(&old, &[]), list(&["rancher/longhorn-engine-like:v1"]));
     }

@@ -86,7 +86,12 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending) -> Outcome {
     let name = api::names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
     let object = Some(format!("Plan cattle-system/{name}"));
     let limit = seen.settings.deadlines.skip_manifests;
-    if draft.wait("SkipManifestsRemove", object, "waiting for skip-manifest remove plan to complete", limit) {
+    if draft.wait(
+        "SkipManifestsRemove",
+        object,
+        "waiting for skip-manifest remove plan to complete",
+        limit,
+    ) {
         // A node that is gone for good must not keep the plan from ending.
         draft.annotate(annotations::SKIP_MANIFESTS_APPLIED, None);
         let text = "RKE2 manifests are still skipped on some nodes: remove \
@@ -98,7 +103,10 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending) -> Outcome {
 
 /// Longhorn rebuilds replicas as soon as before.
 fn replenishment_interval(draft: &mut Draft<'_>, _: Ending) -> Outcome {
-    let Some(saved) = draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).map(str::to_owned) else {
+    let Some(saved) = draft
+        .annotation(annotations::SAVED_REPLENISHMENT_INTERVAL)
+        .map(str::to_owned)
+    else {
         return Outcome::Done;
     };
     match &draft.seen.replenishment_interval {
@@ -127,7 +135,12 @@ fn workload_update_methods(draft: &mut Draft<'_>, _: Ending) -> Outcome {
         return Outcome::Done;
     };
     let mut outcome = Outcome::Done;
-    if draft.seen.workload_update_methods.as_ref().is_some_and(|now| *now != saved.methods) {
+    if draft
+        .seen
+        .workload_update_methods
+        .as_ref()
+        .is_some_and(|now| *now != saved.methods)
+    {
         draft.act(Action::SetWorkloadUpdateMethods { methods: saved.methods });
         outcome = changing(draft, "KubeVirt harvester-system/kubevirt");
     }
@@ -141,10 +154,19 @@ fn workload_update_methods(draft: &mut Draft<'_>, _: Ending) -> Outcome {
 /// Rancher drains as before. Never while it still has nodes to upgrade: without our hooks it would go on with them
 /// unprotected.
 fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
-    let Some(saved) = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY) else { return Outcome::Done };
-    let Ok(saved) = serde_json::from_str::<Value>(saved) else { return Outcome::Done };
-    let Some(cluster) = &draft.seen.cluster else { return Outcome::Done };
-    let provisioned = draft.status().provision_generation.is_some_and(|ours| cluster.provision_generation >= ours);
+    let Some(saved) = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY) else {
+        return Outcome::Done;
+    };
+    let Ok(saved) = serde_json::from_str::<Value>(saved) else {
+        return Outcome::Done;
+    };
+    let Some(cluster) = &draft.seen.cluster else {
+        return Outcome::Done;
+    };
+    let provisioned = draft
+        .status()
+        .provision_generation
+        .is_some_and(|ours| cluster.provision_generation >= ours);
     if !provisioned || (ending != Ending::Success && !rancher_is_done(draft)) {
         return Outcome::Done;
     }
@@ -159,9 +181,15 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
 /// No node is left that Rancher would go on with.
 fn rancher_is_done(draft: &Draft<'_>) -> bool {
     let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-    let open = draft.seen.machine_plans.iter().any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
+    let open = draft
+        .seen
+        .machine_plans
+        .iter()
+        .any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
     let managed = draft.seen.nodes.iter().filter(|(_, node)| node.managed);
-    let all_done = managed.map(|(name, _)| draft.progress(name).state()).all(|state| state.is_some_and(node::is_upgraded));
+    let all_done = managed
+        .map(|(name, _)| draft.progress(name).state())
+        .all(|state| state.is_some_and(node::is_upgraded));
     !open && all_done
 }
 
@@ -172,17 +200,26 @@ fn nodes(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     for (name, node) in &draft.seen.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
-            (annotations::BOOT_ID_BEFORE_UPGRADE, node.boot_id_before_upgrade.is_some()),
+            (
+                annotations::BOOT_ID_BEFORE_UPGRADE,
+                node.boot_id_before_upgrade.is_some(),
+            ),
         ];
         let left: Vec<_> = ours.into_iter().filter(|(_, present)| *present).collect();
         if !left.is_empty() {
             let annotations = left.into_iter().map(|(key, _)| (key.to_owned(), None)).collect();
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
             outcome = changing(draft, &format!("Node {name}"));
         }
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
         if ending != Ending::Failure && !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty() {
-            draft.act(Action::UnlabelNode { node: name.clone(), labels: node.leftover_labels.clone() });
+            draft.act(Action::UnlabelNode {
+                node: name.clone(),
+                labels: node.leftover_labels.clone(),
+            });
             outcome = changing(draft, &format!("Node {name}"));
         }
     }
@@ -203,7 +240,11 @@ fn children(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
         left.push((ChildKind::Service, component::REPO.to_owned(), None));
     }
     let undoing = draft.annotation(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
-    for plan in seen.suc_plans.keys().filter(|plan| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE)) {
+    for plan in seen
+        .suc_plans
+        .keys()
+        .filter(|plan| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE))
+    {
         left.push((ChildKind::SucPlan, plan.clone(), None));
     }
     if ending != Ending::Failure {
@@ -222,7 +263,11 @@ fn children(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     let mut outcome = Outcome::Done;
     for (kind, component, job_type) in left {
         let text = format!("{kind:?} {component}");
-        draft.act(Action::Delete { kind, component, job_type });
+        draft.act(Action::Delete {
+            kind,
+            component,
+            job_type,
+        });
         outcome = waiting(draft, "Removal", &text, "objects of the upgrade are being removed");
     }
     outcome

@@ -40,7 +40,9 @@ pub enum Ineligible {
 /// The first rule that forbids it.
 pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result<(), Ineligible> {
     let current = parse(current)?;
-    let Parsed::Release(target) = parse(target)? else { return Ok(()) };
+    let Parsed::Release(target) = parse(target)? else {
+        return Ok(());
+    };
     let Parsed::Release(current) = current else {
         return if strict { Err(Ineligible::FromDev) } else { Ok(()) };
     };
@@ -60,8 +62,7 @@ pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result
             Parsed::Release(_) => {}
         }
     }
-    let same_release =
-        (current.major, current.minor, current.patch) == (target.major, target.minor, target.patch);
+    let same_release = (current.major, current.minor, current.patch) == (target.major, target.minor, target.patch);
     if !current.pre.is_empty() && !same_release {
         return Err(Ineligible::AcrossPrerelease);
     }

@@ -12,12 +12,20 @@ use crate::{
 /// KubeVirt's own update must not move all VMs at once, and Fleet must not revert that as drift.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let Some(methods) = &seen.workload_update_methods else { return Outcome::Done };
+    let Some(methods) = &seen.workload_update_methods else {
+        return Outcome::Done;
+    };
     let ignored = seen.chart_ignores_methods;
     if draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS).is_none() {
-        let saved = SavedMethods { methods: methods.clone(), ignored: ignored == Some(true) };
+        let saved = SavedMethods {
+            methods: methods.clone(),
+            ignored: ignored == Some(true),
+        };
         // Plain data with string keys always serialises.
-        draft.annotate(annotations::SAVED_WORKLOAD_UPDATE_METHODS, serde_json::to_string(&saved).ok());
+        draft.annotate(
+            annotations::SAVED_WORKLOAD_UPDATE_METHODS,
+            serde_json::to_string(&saved).ok(),
+        );
     }
     let mut outcome = Outcome::Done;
     if ignored == Some(false) {
@@ -35,13 +43,23 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let name = names::cluster_job(draft.plan_name());
-    match seen.jobs.values().find(|job| job.component == component::CLUSTER_UPGRADE).map(|job| &job.outcome) {
+    match seen
+        .jobs
+        .values()
+        .find(|job| job.component == component::CLUSTER_UPGRADE)
+        .map(|job| &job.outcome)
+    {
         Some(JobOutcome::Complete) => return Outcome::Done,
         Some(JobOutcome::Failed { .. }) => return Outcome::Fail("cluster-upgrade job failed".to_owned()),
         Some(JobOutcome::Running) => {}
         None => draft.create(Child::ClusterJob),
     }
     let object = Some(format!("Job harvester-system/{name}"));
-    draft.wait("ClusterUpgradeJob", object, "cluster components are being upgraded", seen.settings.deadlines.cluster);
+    draft.wait(
+        "ClusterUpgradeJob",
+        object,
+        "cluster components are being upgraded",
+        seen.settings.deadlines.cluster,
+    );
     Outcome::Wait
 }

@@ -15,7 +15,11 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
 
 /// After a failure. The reason stays what it was.
 pub fn fail(mut draft: Draft<'_>) -> Decision {
-    let why = draft.seen.plan.condition(reasons::PROGRESSING).map(|condition| condition.message.clone());
+    let why = draft
+        .seen
+        .plan
+        .condition(reasons::PROGRESSING)
+        .map(|condition| condition.message.clone());
     match undo::put_back(&mut draft, Ending::Failure) {
         Outcome::Done => draft.finish((false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE), false, why),
         _ => draft.finish((true, reasons::EXECUTABLE, ""), true, why),

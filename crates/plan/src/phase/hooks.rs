@@ -27,7 +27,9 @@ pub(super) fn answer(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen) {
 
 /// A question that has not been answered.
 fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a str> {
-    question.as_deref().filter(|token| !token.is_empty() && answer.as_deref() != Some(*token))
+    question
+        .as_deref()
+        .filter(|token| !token.is_empty() && answer.as_deref() != Some(*token))
 }
 
 fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str) {
@@ -71,7 +73,11 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: &str, node: &str) {
             if step != job_type::PRE_DRAIN {
                 remember_boot(draft, node);
             }
-            draft.create(Child::NodeJob { job_type: step.to_owned(), node: node.to_owned(), suspend: held });
+            draft.create(Child::NodeJob {
+                job_type: step.to_owned(),
+                node: node.to_owned(),
+                suspend: held,
+            });
         }
     }
 }
@@ -79,7 +85,9 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: &str, node: &str) {
 /// The user holds the node.
 pub(super) fn is_held(draft: &Draft<'_>, node: &str) -> bool {
     let option = draft.seen.plan.spec.node_upgrade_option.as_ref();
-    option.and_then(|option| option.pause_nodes.as_ref()).is_some_and(|nodes| nodes.iter().any(|name| name == node))
+    option
+        .and_then(|option| option.pause_nodes.as_ref())
+        .is_some_and(|nodes| nodes.iter().any(|name| name == node))
 }
 
 /// Notes which boot the node runs, before a Job exists that could reboot it.
@@ -88,6 +96,9 @@ fn remember_boot(draft: &mut Draft<'_>, node: &str) {
     if seen.boot_id_before_upgrade.as_deref() != Some(&seen.boot_id) {
         let boot_id = Some(seen.boot_id.clone());
         let annotations = BTreeMap::from([(annotations::BOOT_ID_BEFORE_UPGRADE.to_owned(), boot_id)]);
-        draft.act(Action::AnnotateNode { node: node.to_owned(), annotations });
+        draft.act(Action::AnnotateNode {
+            node: node.to_owned(),
+            annotations,
+        });
     }
 }

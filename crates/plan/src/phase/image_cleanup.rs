@@ -19,7 +19,10 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         if draft.status().previous_version.is_none() {
             return Outcome::Done;
         }
-        let url = format!("{}/bundle/harvester/images-lists-archive", names::repo_url(draft.plan_name()));
+        let url = format!(
+            "{}/bundle/harvester/images-lists-archive",
+            names::repo_url(draft.plan_name())
+        );
         let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, "ImageLists", url, limit) else {
             return Outcome::Wait;
         };
@@ -38,7 +41,11 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         component: component::IMAGE_CLEANUP,
         concurrency: 1,
         images,
-        states: Some((NodeState::ImageCleaning, NodeState::ImageCleaned, NodeState::ImageCleanFailed)),
+        states: Some((
+            NodeState::ImageCleaning,
+            NodeState::ImageCleaned,
+            NodeState::ImageCleanFailed,
+        )),
         what: "ImageCleanup",
         message: "stale images are being removed from the nodes",
         limit,

@@ -32,7 +32,14 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let nodes = suc_plan::managed_nodes(draft);
     let all = suc_plan::all_at_once(&nodes);
-    let asked = draft.seen.plan.spec.image_preload_option.as_ref().and_then(|option| option.concurrency).unwrap_or(0);
+    let asked = draft
+        .seen
+        .plan
+        .spec
+        .image_preload_option
+        .as_ref()
+        .and_then(|option| option.concurrency)
+        .unwrap_or(0);
     if asked < 0 {
         return Outcome::Done;
     }
@@ -40,7 +47,11 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         component: component::IMAGE_PRELOAD,
         concurrency: if asked == 0 { all } else { asked.min(all) },
         images: Vec::new(),
-        states: Some((NodeState::ImagePreloading, NodeState::ImagePreloaded, NodeState::ImagePreloadFailed)),
+        states: Some((
+            NodeState::ImagePreloading,
+            NodeState::ImagePreloaded,
+            NodeState::ImagePreloadFailed,
+        )),
         what: "ImagePreload",
         message: "images are being loaded onto the nodes",
         limit: draft.seen.settings.deadlines.preload,

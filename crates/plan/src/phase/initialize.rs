@@ -20,11 +20,19 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         let name = seen.plan.spec.version.as_deref().unwrap_or_default();
         let Some(url) = seen.version.as_ref().and_then(|version| version.iso_url.clone()) else {
             let object = Some(format!("Version harvester-system/{name}"));
-            draft.wait("Version", object, format!("Version harvester-system/{name} with an isoURL is missing"), limit);
+            draft.wait(
+                "Version",
+                object,
+                format!("Version harvester-system/{name} with an isoURL is missing"),
+                limit,
+            );
             return Outcome::Wait;
         };
         let iso_checksum = seen.version.as_ref().and_then(|version| version.iso_checksum.clone());
-        draft.status_mut().version = Some(VersionSnapshot { iso_url: url, iso_checksum });
+        draft.status_mut().version = Some(VersionSnapshot {
+            iso_url: url,
+            iso_checksum,
+        });
     }
     let Some(running) = seen.server_version.clone().filter(|version| !version.is_empty()) else {
         let object = Some("Setting server-version".to_owned());
@@ -33,7 +41,12 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     };
     let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name);
     let Some(first) = managed.next() else {
-        draft.wait("Nodes", None, "no node carries the label harvesterhci.io/managed=true", limit);
+        draft.wait(
+            "Nodes",
+            None,
+            "no node carries the label harvesterhci.io/managed=true",
+            limit,
+        );
         return Outcome::Wait;
     };
     let single = managed.next().is_none().then(|| first.clone());
@@ -56,7 +69,9 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     }
     let limit = seen.settings.deadlines.preflight;
     let object = "Node (all), EndpointSlice default/kubernetes".to_owned();
-    let Some(facts) = draft.ask(Need::Preflight, fetched, "Preflight", object, limit) else { return Outcome::Wait };
+    let Some(facts) = draft.ask(Need::Preflight, fetched, "Preflight", object, limit) else {
+        return Outcome::Wait;
+    };
     match preflight::check(&seen.plan, facts, draft.now) {
         Ok(()) => Outcome::Done,
         Err(message) => Outcome::Fail(message),

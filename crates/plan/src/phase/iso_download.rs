@@ -25,7 +25,10 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         (None, None) => {
             let version = draft.status().version.clone().unwrap_or_default();
             let checksum = version.iso_checksum.unwrap_or_default();
-            draft.create(Child::IsoImage { url: version.iso_url, checksum });
+            draft.create(Child::IsoImage {
+                url: version.iso_url,
+                checksum,
+            });
             format!("image {name} is being imported")
         }
     };

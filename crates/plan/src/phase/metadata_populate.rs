@@ -13,11 +13,18 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let url = format!("{}/harvester-release.yaml", names::repo_url(draft.plan_name()));
     let limit = seen.settings.deadlines.metadata;
-    let Some(release) = draft.ask(Need::Release, &seen.facts.release, "ReleaseMetadata", url.clone(), limit) else {
+    let Some(release) = draft.ask(
+        Need::Release,
+        &seen.facts.release,
+        "ReleaseMetadata",
+        url.clone(),
+        limit,
+    ) else {
         return Outcome::Wait;
     };
     if let Some(missing) = missing_field(release) {
-        let message = format!("{url} has no {missing}: the ISO is not a Harvester release; start over with another one");
+        let message =
+            format!("{url} has no {missing}: the ISO is not a Harvester release; start over with another one");
         draft.wait("ReleaseMetadata", Some(url), &message, limit);
         draft.degrade(message);
         return Outcome::Wait;
@@ -27,6 +34,13 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 }
 
 fn missing_field(release: &ReleaseMetadata) -> Option<&'static str> {
-    let needed = [("harvester", &release.harvester), ("os", &release.os), ("kubernetes", &release.kubernetes)];
-    needed.into_iter().find(|(_, value)| value.as_deref().is_none_or(str::is_empty)).map(|(name, _)| name)
+    let needed = [
+        ("harvester", &release.harvester),
+        ("os", &release.os),
+        ("kubernetes", &release.kubernetes),
+    ];
+    needed
+        .into_iter()
+        .find(|(_, value)| value.as_deref().is_none_or(str::is_empty))
+        .map(|(name, _)| name)
 }

@@ -56,14 +56,21 @@ fn descheduler(draft: &mut Draft<'_>) -> Outcome {
 
 /// A node that only reboots must not make Longhorn copy all its replicas. A longer interval of the user's is kept.
 fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
-    let Some(value) = draft.seen.replenishment_interval.clone() else { return Outcome::Done };
-    if value.parse::<u64>().is_ok_and(|seconds| seconds >= EXTENDED_INTERVAL_SECONDS) {
+    let Some(value) = draft.seen.replenishment_interval.clone() else {
+        return Outcome::Done;
+    };
+    if value
+        .parse::<u64>()
+        .is_ok_and(|seconds| seconds >= EXTENDED_INTERVAL_SECONDS)
+    {
         return Outcome::Done;
     }
     if draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).is_none() {
         draft.annotate(annotations::SAVED_REPLENISHMENT_INTERVAL, Some(value));
     }
-    draft.act(Action::SetReplenishmentInterval { value: EXTENDED_INTERVAL_SECONDS.to_string() });
+    draft.act(Action::SetReplenishmentInterval {
+        value: EXTENDED_INTERVAL_SECONDS.to_string(),
+    });
     changing(draft, "Setting longhorn-system/replica-replenishment-wait-interval")
 }
 
@@ -71,7 +78,12 @@ fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
 fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
     let Some(cluster) = &draft.seen.cluster else {
         let limit = draft.seen.settings.deadlines.prerequisite;
-        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        draft.wait(
+            "Cluster",
+            Some("Cluster fleet-local/local".to_owned()),
+            "the Rancher cluster is missing",
+            limit,
+        );
         return Outcome::Wait;
     };
     if draft.annotation(annotations::SAVED_UPGRADE_STRATEGY).is_none() {
@@ -121,17 +133,28 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     let limit = draft.seen.settings.deadlines.prerequisite;
     let Some(cluster) = &draft.seen.cluster else {
-        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        draft.wait(
+            "Cluster",
+            Some("Cluster fleet-local/local".to_owned()),
+            "the Rancher cluster is missing",
+            limit,
+        );
         return Some(Outcome::Wait);
     };
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let Some(kubernetes_version) = release.kubernetes else {
-        return Some(Outcome::Fail("kubernetes version not found in release metadata".to_owned()));
+        return Some(Outcome::Fail(
+            "kubernetes version not found in release metadata".to_owned(),
+        ));
     };
     let from = cluster.provision_generation;
     let to = *draft.status_mut().provision_generation.get_or_insert(from + 1);
     if from < to {
-        draft.act(Action::ProvisionCluster { kubernetes_version, from, to });
+        draft.act(Action::ProvisionCluster {
+            kubernetes_version,
+            from,
+            to,
+        });
     }
     None
 }
@@ -139,14 +162,26 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
 /// What Jobs say about their nodes.
 fn look_at_jobs(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    for job in seen.jobs.values().filter(|job| job.component == component::NODE_UPGRADE) {
-        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else { continue };
+    for job in seen
+        .jobs
+        .values()
+        .filter(|job| job.component == component::NODE_UPGRADE)
+    {
+        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else {
+            continue;
+        };
         let states = match step {
             job_type::PRE_DRAIN => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
-            job_type::POST_DRAIN => (NodeState::PostDraining, NodeState::WaitingReboot, NodeState::PostDrainFailed),
-            job_type::SINGLE_NODE_UPGRADE => {
-                (NodeState::SingleNodeUpgrading, NodeState::WaitingReboot, NodeState::SingleNodeUpgradeFailed)
-            }
+            job_type::POST_DRAIN => (
+                NodeState::PostDraining,
+                NodeState::WaitingReboot,
+                NodeState::PostDrainFailed,
+            ),
+            job_type::SINGLE_NODE_UPGRADE => (
+                NodeState::SingleNodeUpgrading,
+                NodeState::WaitingReboot,
+                NodeState::SingleNodeUpgradeFailed,
+            ),
             _ => continue,
         };
         if job.suspended {
@@ -161,19 +196,36 @@ fn look_at_jobs(draft: &mut Draft<'_>) {
 /// A node is back when it is Ready, in another boot, with the new operating system.
 fn look_at_reboots(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    let Some(os) = draft.status().release_metadata.as_ref().and_then(|release| release.os.clone()) else { return };
+    let Some(os) = draft
+        .status()
+        .release_metadata
+        .as_ref()
+        .and_then(|release| release.os.clone())
+    else {
+        return;
+    };
     let single = draft.status().single_node.is_some();
     for (name, node) in &seen.nodes {
         if draft.progress(name).state() != Some(NodeState::WaitingReboot) {
             continue;
         }
-        let rebooted = node.boot_id_before_upgrade.as_ref().is_none_or(|before| *before != node.boot_id);
+        let rebooted = node
+            .boot_id_before_upgrade
+            .as_ref()
+            .is_none_or(|before| *before != node.boot_id);
         if node.ready && rebooted && node.os_image == os {
-            let back = if single { NodeState::SingleNodeUpgraded } else { NodeState::PostDrained };
+            let back = if single {
+                NodeState::SingleNodeUpgraded
+            } else {
+                NodeState::PostDrained
+            };
             draft.reach(name, back, None, None);
         } else if node.pending_os_image.as_deref() != Some(&os) {
             let annotations = BTreeMap::from([(annotations::PENDING_OS_IMAGE.to_owned(), Some(os.clone()))]);
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
         }
     }
     forget_boots(draft);
@@ -185,15 +237,22 @@ fn forget_boots(draft: &mut Draft<'_>) {
         if node.pending_os_image.is_some() && draft.progress(name).state().is_some_and(node::is_upgraded) {
             let keys = [annotations::PENDING_OS_IMAGE, annotations::BOOT_ID_BEFORE_UPGRADE];
             let annotations = keys.into_iter().map(|key| (key.to_owned(), None)).collect();
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
         }
     }
 }
 
 /// What all nodes together mean for the phase.
 fn evaluate(draft: &mut Draft<'_>) -> Outcome {
-    let nodes: Vec<(String, Option<NodeState>)> =
-        draft.status().node_upgrade_statuses.keys().map(|name| (name.clone(), draft.progress(name).state())).collect();
+    let nodes: Vec<(String, Option<NodeState>)> = draft
+        .status()
+        .node_upgrade_statuses
+        .keys()
+        .map(|name| (name.clone(), draft.progress(name).state()))
+        .collect();
     for (name, state) in &nodes {
         if state.is_some_and(node::is_upgrade_failure) {
             let entry = draft.status().node_upgrade_statuses.get(name);
@@ -204,29 +263,51 @@ fn evaluate(draft: &mut Draft<'_>) -> Outcome {
             restore_vms(draft, name);
         }
     }
-    let done = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)).count();
+    let done = nodes
+        .iter()
+        .filter(|(_, state)| state.is_some_and(node::is_upgraded))
+        .count();
     if done == nodes.len() && done > 0 {
         return Outcome::Done;
     }
-    let paused: Vec<&str> =
-        nodes.iter().filter(|(_, state)| *state == Some(NodeState::UpgradePaused)).map(|(name, _)| name.as_str()).collect();
+    let paused: Vec<&str> = nodes
+        .iter()
+        .filter(|(_, state)| *state == Some(NodeState::UpgradePaused))
+        .map(|(name, _)| name.as_str())
+        .collect();
     let limits = draft.seen.settings.deadlines.clone();
     if !paused.is_empty() {
         // A person holds the node, so only a person knows for how long.
         let message = format!("node upgrade paused: {}", paused.join(", "));
-        draft.wait("Paused", Some(format!("Node {}", paused.join(", "))), message, std::time::Duration::from_secs(u64::from(u32::MAX)));
+        draft.wait(
+            "Paused",
+            Some(format!("Node {}", paused.join(", "))),
+            message,
+            std::time::Duration::from_secs(u64::from(u32::MAX)),
+        );
     }
     let mut at_work = !paused.is_empty();
     for (name, state) in &nodes {
         let Some(state) = state else { continue };
-        let job = |step| Some(format!("Job harvester-system/{}", names::node_job(draft.plan_name(), step, name)));
+        let job = |step| {
+            Some(format!(
+                "Job harvester-system/{}",
+                names::node_job(draft.plan_name(), step, name)
+            ))
+        };
         let (what, object, message, limit) = match state {
-            NodeState::PreDraining => {
-                ("PreDrainJob", job(job_type::PRE_DRAIN), "VMs are being moved away", limits.pre_drain)
-            }
-            NodeState::PreDrained => {
-                ("RancherUpdate", Some(format!("Node {name}")), "Rancher drains it and updates RKE2", limits.rancher)
-            }
+            NodeState::PreDraining => (
+                "PreDrainJob",
+                job(job_type::PRE_DRAIN),
+                "VMs are being moved away",
+                limits.pre_drain,
+            ),
+            NodeState::PreDrained => (
+                "RancherUpdate",
+                Some(format!("Node {name}")),
+                "Rancher drains it and updates RKE2",
+                limits.rancher,
+            ),
             NodeState::PostDraining => (
                 "PostDrainJob",
                 job(job_type::POST_DRAIN),
@@ -239,17 +320,28 @@ fn evaluate(draft: &mut Draft<'_>) -> Outcome {
                 "RKE2 and the operating system are being upgraded",
                 limits.single_node,
             ),
-            NodeState::WaitingReboot => {
-                ("Reboot", Some(format!("Node {name}")), "reboots into the new operating system", limits.reboot)
-            }
+            NodeState::WaitingReboot => (
+                "Reboot",
+                Some(format!("Node {name}")),
+                "reboots into the new operating system",
+                limits.reboot,
+            ),
             _ => continue,
         };
         at_work = true;
         draft.wait(what, object, format!("node {name}: {message}"), limit);
     }
     if !at_work {
-        let message = format!("Rancher is to go on with the next node ({done} of {} done)", nodes.len());
-        draft.wait("RancherNextNode", Some("Cluster fleet-local/local".to_owned()), message, limits.rancher);
+        let message = format!(
+            "Rancher is to go on with the next node ({done} of {} done)",
+            nodes.len()
+        );
+        draft.wait(
+            "RancherNextNode",
+            Some("Cluster fleet-local/local".to_owned()),
+            message,
+            limits.rancher,
+        );
     }
     Outcome::Wait
 }
@@ -283,7 +375,12 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     let mut outcome = Outcome::Done;
     for machine_plan in &seen.machine_plans {
         hooks::answer(draft, machine_plan);
-        if outcome == Outcome::Done && machine_plan.post_drain.as_deref().is_some_and(|token| !token.is_empty()) {
+        if outcome == Outcome::Done
+            && machine_plan
+                .post_drain
+                .as_deref()
+                .is_some_and(|token| !token.is_empty())
+        {
             let secret = &machine_plan.secret;
             let message = format!(
                 "waiting for Rancher to complete node upgrades: secret {secret} still has {} annotation",

@@ -15,14 +15,23 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let hosts = seen.nodes.values().filter(|node| node.managed && !node.witness).count();
     let replicas = match hosts {
         0 => {
-            draft.wait("Nodes", None, "no non-witness managed nodes found in the cluster", limit);
+            draft.wait(
+                "Nodes",
+                None,
+                "no non-witness managed nodes found in the cluster",
+                limit,
+            );
             return Outcome::Wait;
         }
         1 => 1,
         _ => 2,
     };
     if seen.repo.deployment_ready.is_none() {
-        let claim = draft.status().iso_image_id.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
+        let claim = draft
+            .status()
+            .iso_image_id
+            .clone()
+            .unwrap_or_else(|| names::iso_image(draft.plan_name()));
         draft.create(Child::RepoDeployment { replicas, claim });
     }
     if seen.repo.service_ready.is_none() {

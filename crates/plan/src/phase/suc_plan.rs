@@ -29,7 +29,15 @@ pub(super) struct Wanted {
 /// Makes sure the Plan exists and waits until it is complete. Fails as soon as one of its Jobs has failed: the Plan's
 /// own condition may say so only for a moment.
 pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
-    let Wanted { component, concurrency, images, states, what, message, limit } = wanted;
+    let Wanted {
+        component,
+        concurrency,
+        images,
+        states,
+        what,
+        message,
+        limit,
+    } = wanted;
     let seen = draft.seen;
     let jobs = seen.jobs.values().filter(|job| job.component == component);
     let mut job_failed = false;
@@ -41,9 +49,15 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     }
     match seen.suc_plans.get(component) {
         Some(plan) if plan.complete => return Outcome::Done,
-        Some(plan) if plan.job_failed || job_failed => return Outcome::Fail(format!("{} plan job(s) failed", short(component))),
+        Some(plan) if plan.job_failed || job_failed => {
+            return Outcome::Fail(format!("{} plan job(s) failed", short(component)));
+        }
         Some(_) => {}
-        None => draft.create(Child::SucPlan { component: component.to_owned(), concurrency, images }),
+        None => draft.create(Child::SucPlan {
+            component: component.to_owned(),
+            concurrency,
+            images,
+        }),
     }
     let name = names::suc_plan(draft.plan_name(), component);
     draft.wait(what, Some(format!("Plan cattle-system/{name}")), message, limit);
@@ -70,7 +84,13 @@ pub(super) fn reach_by_job(draft: &mut Draft<'_>, node: &str, outcome: &JobOutco
 
 /// The names of all nodes that Harvester manages.
 pub(super) fn managed_nodes(draft: &Draft<'_>) -> Vec<String> {
-    draft.seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name.clone()).collect()
+    draft
+        .seen
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.managed)
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// A number of nodes as a concurrency.

@@ -1,0 +1,512 @@
+//! Carries decisions out: first what is on record, then what follows from it.
+//!
+//! Every write passes the fence of the lease. Every action is safe to repeat: names are fixed, creating what exists is
+//! adopting it, and foreign objects are only ever patched.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use api::{
+    UpgradePlan, annotations,
+    foreign::{harvester, kubevirt, longhorn, rancher, suc},
+    labels, names,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{Node, Secret, Service},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use plan::{Action, Child, Decision, announce, decision::ChildKind, observed::Settings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    events::Recorder,
+    lease::Leadership,
+    objects,
+    watched::{Watched, Written},
+};
+
+/// Why a decision could not be carried out to its end. The rest of it will be decided anew.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// Another manager may be at work.
+    #[error("the lease is lost")]
+    NotLeader,
+    /// The API server refused or did not answer.
+    #[error("failed to {doing}: {source}")]
+    Kube {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        source: Box<kube::Error>,
+    },
+    /// An object of that name exists and is not ours.
+    #[error("{object} exists and does not belong to this UpgradePlan; delete it to go on")]
+    NotOurs {
+        /// The object.
+        object: String,
+    },
+    /// An object could not be built.
+    #[error("failed to build an object")]
+    Build(#[from] serde_json::Error),
+}
+
+impl ActError {
+    /// Somebody else changed the object meanwhile: not an error, just another look.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Kube { source, .. } if matches!(source.as_ref(), kube::Error::Api(s) if s.code == 409))
+    }
+}
+
+/// The newest version that we wrote, per kind: until the caches have seen it, they are behind.
+pub type Versions = BTreeMap<Written, u64>;
+
+/// Carries decisions out.
+pub struct Actor {
+    client: Client,
+    settings: Settings,
+    leadership: Leadership,
+    recorder: Recorder,
+}
+
+impl Actor {
+    /// Acts through a client, behind a fence.
+    #[must_use]
+    pub fn new(client: Client, settings: Settings, leadership: Leadership) -> Self {
+        Self {
+            recorder: Recorder::new(client.clone()),
+            client,
+            settings,
+            leadership,
+        }
+    }
+
+    /// Carries a decision out, in the order of its fields.
+    ///
+    /// # Errors
+    /// Where it had to stop.
+    pub async fn carry_out(
+        &self,
+        plan: &UpgradePlan,
+        watched: &Watched,
+        decision: &Decision,
+        now: Timestamp,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        let plan = self.write_metadata(plan, decision, written).await?;
+        if plan.metadata.deletion_timestamp.is_some() && !decision.finalizer {
+            return Ok(());
+        }
+        self.write_status(plan.clone(), decision, written).await?;
+        for event in &decision.events {
+            self.fence()?;
+            self.recorder
+                .tell(&plan, now, event)
+                .await
+                .map_err(|source| failed("tell an event", source))?;
+        }
+        for action in &decision.actions {
+            self.fence()?;
+            self.act(&plan, watched, action, written).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the events of the phases on record.
+    ///
+    /// # Errors
+    /// Where it had to stop.
+    pub async fn announce(&self, plan: &UpgradePlan, now: Timestamp) -> Result<(), ActError> {
+        for (at, event) in announce::phase_events(plan, now) {
+            self.fence()?;
+            self.recorder
+                .tell(plan, at, &event)
+                .await
+                .map_err(|source| failed("tell an event", source))?;
+        }
+        Ok(())
+    }
+
+    fn fence(&self) -> Result<(), ActError> {
+        if self.leadership.holds() {
+            Ok(())
+        } else {
+            Err(ActError::NotLeader)
+        }
+    }
+
+    async fn write_metadata(
+        &self,
+        plan: &UpgradePlan,
+        decision: &Decision,
+        written: &mut Versions,
+    ) -> Result<UpgradePlan, ActError> {
+        let mut finalizers = plan.metadata.finalizers.clone().unwrap_or_default();
+        let has_ours = finalizers.iter().any(|one| one == annotations::FINALIZER);
+        let mut metadata = json!({});
+        if decision.finalizer != has_ours {
+            finalizers.retain(|one| one != annotations::FINALIZER);
+            if decision.finalizer {
+                finalizers.push(annotations::FINALIZER.to_owned());
+            }
+            metadata["finalizers"] = json!(finalizers);
+        }
+        if !decision.annotations.is_empty() {
+            metadata["annotations"] = json!(decision.annotations);
+        }
+        if metadata == json!({}) {
+            return Ok(plan.clone());
+        }
+        metadata["resourceVersion"] = json!(plan.resource_version());
+        self.fence()?;
+        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let patched = plans.patch(&plan.name_any(), &PatchParams::default(), &patch).await;
+        let patched = patched.map_err(|source| failed("record in the UpgradePlan's metadata", source))?;
+        note(written, Written::Plan, &patched);
+        Ok(patched)
+    }
+
+    async fn write_status(
+        &self,
+        mut plan: UpgradePlan,
+        decision: &Decision,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        if plan.status.as_ref() == Some(&decision.status) {
+            return Ok(());
+        }
+        plan.status = Some(decision.status.clone());
+        self.fence()?;
+        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
+        let updated = plans
+            .replace_status(&plan.name_any(), &PostParams::default(), &plan)
+            .await;
+        note(
+            written,
+            Written::Plan,
+            &updated.map_err(|source| failed("write the UpgradePlan's status", source))?,
+        );
+        Ok(())
+    }
+
+    async fn act(
+        &self,
+        plan: &UpgradePlan,
+        watched: &Watched,
+        action: &Action,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        match action {
+            Action::Create(child) => self.create(plan, child, written).await,
+            Action::ResumeJob { name } => {
+                let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
+                self.patch(&jobs, name, json!({"spec": {"suspend": false}}), Written::Job, written)
+                    .await
+            }
+            Action::Delete {
+                kind,
+                component,
+                job_type,
+            } => self.delete(plan, *kind, component, job_type.as_deref()).await,
+            Action::AnnotateNode { node, annotations } => {
+                let patch = json!({"metadata": {"annotations": annotations}});
+                self.patch(
+                    &Api::<Node>::all(self.client.clone()),
+                    node,
+                    patch,
+                    Written::Node,
+                    written,
+                )
+                .await
+            }
+            Action::UnlabelNode { node, labels } => {
+                let labels: BTreeMap<&String, Value> = labels.iter().map(|label| (label, Value::Null)).collect();
+                let patch = json!({"metadata": {"labels": labels}});
+                self.patch(
+                    &Api::<Node>::all(self.client.clone()),
+                    node,
+                    patch,
+                    Written::Node,
+                    written,
+                )
+                .await
+            }
+            Action::AnswerHook { secret, hook, token } => {
+                let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
+                let patch = json!({"metadata": {"annotations": {hook: token}}});
+                self.patch(&secrets, secret, patch, Written::Secret, written).await
+            }
+            Action::ProvisionCluster {
+                kubernetes_version,
+                from,
+                to,
+            } => self.provision(watched, kubernetes_version, (*from, *to), written).await,
+            Action::RestoreUpgradeStrategy { strategy } => self.restore_strategy(watched, strategy, written).await,
+            Action::SetReplenishmentInterval { value } => {
+                let settings = self.in_namespace::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
+                let patch = json!({"value": value});
+                self.patch(
+                    &settings,
+                    names::REPLENISHMENT_SETTING,
+                    patch,
+                    Written::LonghornSetting,
+                    written,
+                )
+                .await
+            }
+            Action::EnableDescheduler { enabled } => {
+                let addons = self.in_namespace::<harvester::Addon>(names::KUBE_SYSTEM_NAMESPACE);
+                let patch = json!({"spec": {"enabled": enabled}});
+                self.patch(&addons, names::DESCHEDULER_ADDON, patch, Written::Addon, written)
+                    .await
+            }
+            Action::SetWorkloadUpdateMethods { methods } => {
+                let kubevirts = self.in_namespace::<kubevirt::KubeVirt>(names::HARVESTER_NAMESPACE);
+                let patch = json!({"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": methods}}});
+                self.patch(&kubevirts, names::KUBEVIRT, patch, Written::KubeVirt, written)
+                    .await
+            }
+            Action::IgnoreWorkloadUpdateMethods { ignore } => {
+                let Some(chart) = watched
+                    .managed_charts
+                    .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART)
+                else {
+                    return Ok(());
+                };
+                let charts = self.in_namespace::<rancher::ManagedChart>(names::FLEET_NAMESPACE);
+                let mut patch = objects::rancher::ignore_methods(&chart, *ignore);
+                // The list is replaced whole, so it must be the list that we read.
+                patch["metadata"] = json!({"resourceVersion": chart.resource_version()});
+                self.patch(&charts, names::HARVESTER_CHART, patch, Written::ManagedChart, written)
+                    .await
+            }
+        }
+    }
+
+    async fn provision(
+        &self,
+        watched: &Watched,
+        kubernetes_version: &str,
+        (from, to): (i64, i64),
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
+            return Ok(());
+        };
+        let generation = cluster
+            .spec
+            .rke_config
+            .as_ref()
+            .and_then(|rke| rke.provision_generation)
+            .unwrap_or_default();
+        if generation != from {
+            return Ok(());
+        }
+        let version = cluster.resource_version().unwrap_or_default();
+        let patch = objects::rancher::provision(kubernetes_version, to, &version);
+        let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
+        self.patch(&clusters, names::LOCAL_CLUSTER, patch, Written::Cluster, written)
+            .await
+    }
+
+    async fn restore_strategy(
+        &self,
+        watched: &Watched,
+        strategy: &Value,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
+            return Ok(());
+        };
+        let present = cluster
+            .spec
+            .rke_config
+            .as_ref()
+            .is_some_and(|rke| rke.upgrade_strategy.is_some());
+        let patch = objects::rancher::restore_strategy(strategy, present);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
+        let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
+        let patched = clusters
+            .patch(names::LOCAL_CLUSTER, &PatchParams::default(), &patch)
+            .await;
+        note(
+            written,
+            Written::Cluster,
+            &patched.map_err(|source| failed("put the upgradeStrategy back", source))?,
+        );
+        Ok(())
+    }
+
+    async fn create(&self, plan: &UpgradePlan, child: &Child, written: &mut Versions) -> Result<(), ActError> {
+        let settings = &self.settings;
+        match child {
+            Child::IsoImage { url, checksum } => {
+                let image = objects::iso_image::build(plan, url, checksum)?;
+                self.create_one::<harvester::VirtualMachineImage>(plan, image, Written::Image, written)
+                    .await
+            }
+            Child::RepoDeployment { replicas, claim } => {
+                let deployment = objects::repo::deployment(plan, settings, *replicas, claim)?;
+                self.create_one::<Deployment>(plan, deployment, Written::Deployment, written)
+                    .await
+            }
+            Child::RepoService => {
+                self.create_one::<Service>(plan, objects::repo::service(plan)?, Written::Service, written)
+                    .await
+            }
+            Child::SucPlan {
+                component,
+                concurrency,
+                images,
+            } => {
+                let suc_plan = objects::suc_plan::build(plan, settings, component, *concurrency, images)?;
+                self.create_one::<suc::Plan>(plan, suc_plan, Written::SucPlan, written)
+                    .await
+            }
+            Child::ClusterJob => {
+                self.create_one::<Job>(plan, objects::job::cluster(plan, settings)?, Written::Job, written)
+                    .await
+            }
+            Child::NodeJob {
+                job_type,
+                node,
+                suspend,
+            } => {
+                let job = objects::job::node(plan, settings, job_type, node, *suspend)?;
+                self.create_one::<Job>(plan, job, Written::Job, written).await
+            }
+            Child::RestoreJob { node } => {
+                let job = objects::job::restore_vm(plan, settings, node)?;
+                self.create_one::<Job>(plan, job, Written::Job, written).await
+            }
+        }
+    }
+
+    /// Creates an object; one that exists is adopted if this plan owns it.
+    async fn create_one<K>(
+        &self,
+        plan: &UpgradePlan,
+        object: K,
+        kind: Written,
+        written: &mut Versions,
+    ) -> Result<(), ActError>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
+        let text = format!("{} {namespace}/{name}", K::kind(&()));
+        let api = self.in_namespace::<K>(&namespace);
+        let doing = || format!("create {text}");
+        let found = match api.create(&PostParams::default(), &object).await {
+            Ok(created) => created,
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                api.get(&name).await.map_err(|source| failed(doing(), source))?
+            }
+            Err(source) => return Err(failed(doing(), source)),
+        };
+        if !found
+            .owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == plan.metadata.uid.as_ref())
+        {
+            return Err(ActError::NotOurs { object: text });
+        }
+        note(written, kind, &found);
+        Ok(())
+    }
+
+    async fn delete(
+        &self,
+        plan: &UpgradePlan,
+        kind: ChildKind,
+        component: &str,
+        job_type: Option<&str>,
+    ) -> Result<(), ActError> {
+        let mut selector = format!(
+            "{}={},{}={component}",
+            labels::UPGRADE_PLAN,
+            plan.name_any(),
+            labels::UPGRADE_COMPONENT
+        );
+        if let Some(job_type) = job_type {
+            selector = format!("{selector},{}={job_type}", labels::JOB_TYPE);
+        }
+        let which = ListParams::default().labels(&selector);
+        let how = DeleteParams::background();
+        let result = match kind {
+            ChildKind::Image => {
+                let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
+                images.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Deployment => {
+                let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
+                deployments.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Service => {
+                let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
+                services.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::SucPlan => {
+                let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
+                plans.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Job => {
+                let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
+                jobs.delete_collection(&how, &which).await.map(|_| ())
+            }
+        };
+        result.map_err(|source| failed(format!("delete {kind:?} objects of {component}"), source))
+    }
+
+    async fn patch<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        patch: Value,
+        kind: Written,
+        written: &mut Versions,
+    ) -> Result<(), ActError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(patched) => note(written, kind, &patched),
+            // What is gone needs no patch; the next look will tell what that means.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(source) => return Err(failed(format!("patch {} {name}", K::kind(&())), source)),
+        }
+        Ok(())
+    }
+
+    fn in_namespace<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+fn note<K: Resource>(written: &mut Versions, kind: Written, object: &K) {
+    let version: u64 = object
+        .resource_version()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default();
+    let known = written.entry(kind).or_default();
+    *known = version.max(*known);
+}
+
+fn failed(doing: impl Into<String>, source: kube::Error) -> ActError {
+    ActError::Kube {
+        doing: doing.into(),
+        source: Box::new(source),
+    }
+}

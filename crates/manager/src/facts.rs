@@ -1,0 +1,279 @@
+//! Answers to the questions that decisions ask outside the watched kinds.
+//!
+//! A question is answered by a future that the manager's loop drives; what it found is kept until the plan is gone.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{ReleaseMetadata, UpgradePlan, labels, names};
+use clock::Clock;
+use futures::{StreamExt, future::BoxFuture, stream};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use plan::{
+    Need,
+    observed::{Facts, Fetched, ImageLists, KubeletFacts, PreflightFacts},
+    stale_images,
+};
+use serde::Deserialize;
+
+use crate::outside::{FetchError, Outside};
+
+/// How many kubelets are asked at once.
+const KUBELETS_AT_ONCE: usize = 16;
+/// The port of the API server on its own addresses.
+const API_SERVER_PORT: u16 = 6443;
+/// What a kubelet does when its configuration does not say.
+const DEFAULT_GC_THRESHOLD_PERCENT: f64 = 85.0;
+
+/// An answer on its way.
+pub type Answering = BoxFuture<'static, Answer>;
+
+/// An answer: which plan asked what, and what was found.
+pub struct Answer {
+    uid: String,
+    found: Found,
+}
+
+enum Found {
+    Preflight(Result<PreflightFacts, String>),
+    Release(Result<ReleaseMetadata, String>),
+    ImageLists(Result<ImageLists, String>),
+}
+
+/// What is known, per plan.
+#[derive(Default)]
+pub struct Known {
+    facts: BTreeMap<String, Facts>,
+    asked: BTreeMap<String, Vec<Need>>,
+}
+
+impl Known {
+    /// What is known for a plan.
+    #[must_use]
+    pub fn of(&self, plan: &UpgradePlan) -> Facts {
+        self.facts
+            .get(&plan.uid().unwrap_or_default())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Notes that a question is on its way; `false` if it already was.
+    pub fn ask(&mut self, plan: &UpgradePlan, need: Need) -> bool {
+        let asked = self.asked.entry(plan.uid().unwrap_or_default()).or_default();
+        let new = !asked.contains(&need);
+        if new {
+            asked.push(need);
+        }
+        new
+    }
+
+    /// Takes an answer in.
+    pub fn take(&mut self, answer: Answer, clock: &Clock) {
+        let Answer { uid, found } = answer;
+        let facts = self.facts.entry(uid.clone()).or_default();
+        let need = match found {
+            Found::Preflight(result) => {
+                note(&mut facts.preflight, result, clock);
+                Need::Preflight
+            }
+            Found::Release(result) => {
+                note(&mut facts.release, result, clock);
+                Need::Release
+            }
+            Found::ImageLists(result) => {
+                note(&mut facts.image_lists, result, clock);
+                Need::ImageLists
+            }
+        };
+        self.asked.entry(uid).or_default().retain(|asked| *asked != need);
+    }
+
+    /// Forgets plans that are gone.
+    pub fn keep(&mut self, plans: &[Arc<UpgradePlan>]) {
+        let alive = |uid: &String| plans.iter().any(|plan| plan.metadata.uid.as_ref() == Some(uid));
+        self.facts.retain(|uid, _| alive(uid));
+        self.asked.retain(|uid, _| alive(uid));
+    }
+}
+
+fn note<T>(known: &mut Fetched<T>, result: Result<T, String>, clock: &Clock) {
+    let before = match known {
+        Fetched::Failed { attempts, .. } => *attempts,
+        _ => 0,
+    };
+    *known = match result {
+        Ok(found) => Fetched::Got(found),
+        Err(error) => Fetched::Failed {
+            error,
+            at: clock.now_in_seconds(),
+            attempts: before + 1,
+        },
+    };
+}
+
+/// Starts to answer a question.
+#[must_use]
+pub fn answer(
+    client: Client,
+    outside: Arc<dyn Outside>,
+    plan: &UpgradePlan,
+    need: Need,
+    managed_nodes: Vec<String>,
+) -> Answering {
+    let uid = plan.uid().unwrap_or_default();
+    let base = names::repo_url(&plan.name_any());
+    let previous = plan
+        .status
+        .as_ref()
+        .and_then(|status| status.previous_version.clone())
+        .unwrap_or_default();
+    Box::pin(async move {
+        let found = match need {
+            Need::Preflight => Found::Preflight(preflight(&client, outside.as_ref(), managed_nodes).await),
+            Need::Release => Found::Release(release(outside.as_ref(), &base).await),
+            Need::ImageLists => Found::ImageLists(image_lists(outside.as_ref(), &base, &previous).await),
+        };
+        Answer { uid, found }
+    })
+}
+
+async fn release(outside: &dyn Outside, base: &str) -> Result<ReleaseMetadata, String> {
+    let url = format!("{base}/harvester-release.yaml");
+    let body = outside
+        .fetch(&url)
+        .await
+        .map_err(|error| format!("failed to read {url}: {error}"))?;
+    let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
+    serde_saphyr::from_str(&text).map_err(|error| format!("{url} is not release metadata: {error}"))
+}
+
+async fn image_lists(outside: &dyn Outside, base: &str, previous: &str) -> Result<ImageLists, String> {
+    let list = async |version: &str| {
+        let url = format!("{base}/bundle/harvester/images-lists-archive/{version}/image_list_all.txt");
+        match outside.fetch(&url).await {
+            Ok(body) => Ok(Some(stale_images::parse_list(&String::from_utf8_lossy(&body)))),
+            Err(FetchError::NotFound) => Ok(None),
+            Err(FetchError::Other(error)) => Err(format!("failed to read {url}: {error}")),
+        }
+    };
+    Ok(ImageLists {
+        previous: list(previous).await?,
+        current: list("current").await?,
+    })
+}
+
+async fn preflight(client: &Client, outside: &dyn Outside, nodes: Vec<String>) -> Result<PreflightFacts, String> {
+    let asked = nodes.into_iter().map(|node| async move {
+        let facts = kubelet(client, &node).await;
+        (node, facts)
+    });
+    let answers: Vec<_> = stream::iter(asked).buffer_unordered(KUBELETS_AT_ONCE).collect().await;
+    let mut kubelets = BTreeMap::new();
+    for (node, facts) in answers {
+        kubelets.insert(node, facts?);
+    }
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
+    let selector = format!("{}={}", labels::SERVICE_NAME, names::KUBERNETES_SERVICE);
+    let slices = slices.list(&ListParams::default().labels(&selector)).await;
+    let slices = slices.map_err(|error| format!("failed to list the API server's endpoints: {error}"))?;
+    let api_servers: Vec<String> = slices
+        .iter()
+        .flat_map(|slice| &slice.endpoints)
+        .flat_map(|endpoint| &endpoint.addresses)
+        .map(|address| with_port(address))
+        .collect();
+    let mut certificates = BTreeMap::new();
+    for address in &api_servers {
+        match outside.certificate_end(address).await {
+            Ok(end) => {
+                certificates.insert(address.clone(), end);
+            }
+            Err(error) => tracing::warn!(%error, "an API server did not show its certificate"),
+        }
+    }
+    Ok(PreflightFacts {
+        kubelets,
+        api_servers,
+        certificates,
+    })
+}
+
+/// `host:port`, with brackets around IPv6 addresses.
+fn with_port(address: &str) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{API_SERVER_PORT}")
+    } else {
+        format!("{address}:{API_SERVER_PORT}")
+    }
+}
+
+#[derive(Deserialize)]
+struct Summary {
+    node: SummaryNode,
+}
+
+#[derive(Deserialize)]
+struct SummaryNode {
+    fs: Option<FileSystem>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FileSystem {
+    capacity_bytes: Option<u64>,
+    used_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Configz {
+    kubeletconfig: KubeletConfig,
+}
+
+#[derive(Deserialize)]
+struct KubeletConfig {
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    image_gc_high_threshold_percent: Option<f64>,
+}
+
+/// What a kubelet says about its disk, through the API server: no token of ours leaves for a node.
+async fn kubelet(client: &Client, node: &str) -> Result<KubeletFacts, String> {
+    let summary: Summary = proxied(client, node, "stats/summary").await?;
+    let configz: Configz = proxied(client, node, "configz").await?;
+    let fs = summary.node.fs;
+    let (Some(capacity_bytes), Some(used_bytes)) = (
+        fs.as_ref().and_then(|fs| fs.capacity_bytes),
+        fs.as_ref().and_then(|fs| fs.used_bytes),
+    ) else {
+        return Err(format!(
+            "kubelet of node {node} does not report its file system in stats/summary"
+        ));
+    };
+    let threshold = configz
+        .kubeletconfig
+        .image_gc_high_threshold_percent
+        .unwrap_or(DEFAULT_GC_THRESHOLD_PERCENT);
+    Ok(KubeletFacts {
+        capacity_bytes,
+        used_bytes,
+        image_gc_high_threshold_percent: threshold,
+    })
+}
+
+async fn proxied<T: for<'de> Deserialize<'de>>(client: &Client, node: &str, path: &str) -> Result<T, String> {
+    let failed = |what: &dyn std::fmt::Display| format!("failed to ask the kubelet of node {node} for {path}: {what}");
+    let request = http::Request::get(format!("/api/v1/nodes/{node}/proxy/{path}"));
+    let request = request.body(Vec::new()).map_err(|error| failed(&error))?;
+    let text = client.request_text(request).await.map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w30_addresses_of_ipv6_get_brackets() {
+        assert_eq!(with_port("10.0.0.1"), "10.0.0.1:6443");
+        assert_eq!(with_port("fd00::1"), "[fd00::1]:6443");
+    }
+}

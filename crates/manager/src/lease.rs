@@ -1,0 +1,195 @@
+//! Leader election by a Lease, and the fence that every write passes.
+//!
+//! The algorithm is that of client-go: whoever holds the lease renews it; whoever does not takes it over once it has
+//! not been renewed for its duration. Time is measured on the own clock since a change was seen, never compared with
+//! another machine's. The lease's own timestamps are for people.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use api::names;
+use clock::Clock;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::sync::Notify;
+
+/// A lease that has not been renewed for this long is free.
+const DURATION: Duration = Duration::from_secs(30);
+/// A holder that could not renew for this long stops to write: well before others may start.
+const RENEW_DEADLINE: Duration = Duration::from_secs(20);
+/// How often a holder renews.
+const RENEW_PERIOD: Duration = Duration::from_secs(10);
+/// How often others look, and how soon a failed renewal is tried again.
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
+/// Whether this manager may write.
+#[derive(Clone)]
+pub struct Leadership {
+    clock: Clock,
+    /// On the own clock, in milliseconds: until when this manager may write. `u64::MAX` without election.
+    valid_until: Arc<AtomicU64>,
+    gained: Arc<Notify>,
+}
+
+impl Leadership {
+    /// Without election: always.
+    #[must_use]
+    pub fn unconditional(clock: Clock) -> Self {
+        Self {
+            clock,
+            valid_until: Arc::new(AtomicU64::new(u64::MAX)),
+            gained: Arc::default(),
+        }
+    }
+
+    /// With election: not yet.
+    #[must_use]
+    pub fn contested(clock: Clock) -> Self {
+        Self {
+            clock,
+            valid_until: Arc::new(AtomicU64::new(0)),
+            gained: Arc::default(),
+        }
+    }
+
+    /// This manager may write now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        millis(self.clock.elapsed()) < self.valid_until.load(Ordering::Acquire)
+    }
+
+    /// Waits until this manager may write.
+    pub async fn gained(&self) {
+        while !self.holds() {
+            self.gained.notified().await;
+        }
+    }
+
+    fn extend(&self, until: Duration) {
+        self.valid_until.store(millis(until), Ordering::Release);
+        self.gained.notify_one();
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What was last seen of the lease, and when that was.
+struct Sight {
+    holder: String,
+    renewed: Option<MicroTime>,
+    transitions: i32,
+    at: Duration,
+}
+
+/// Competes for the lease; returns when it was held and is lost.
+pub async fn compete(client: Client, namespace: &str, identity: &str, leadership: &Leadership) {
+    let leases: Api<Lease> = Api::namespaced(client, namespace);
+    let clock = leadership.clock.clone();
+    let mut sight: Option<Sight> = None;
+    let mut held = false;
+    loop {
+        let started = clock.elapsed();
+        let outcome = attempt(&leases, identity, &clock, &mut sight).await;
+        match outcome {
+            Ok(true) => {
+                held = true;
+                leadership.extend(started + RENEW_DEADLINE);
+                clock.sleep(RENEW_PERIOD).await;
+                continue;
+            }
+            Ok(false) if held => return,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "failed to renew the lease"),
+        }
+        if held && !leadership.holds() {
+            return;
+        }
+        clock.sleep(RETRY_PERIOD).await;
+    }
+}
+
+/// One attempt to take or renew the lease; tells whether it is held now.
+async fn attempt(
+    leases: &Api<Lease>,
+    identity: &str,
+    clock: &Clock,
+    sight: &mut Option<Sight>,
+) -> Result<bool, kube::Error> {
+    let Some(mut lease) = leases.get_opt(names::LEASE).await? else {
+        let metadata = ObjectMeta {
+            name: Some(names::LEASE.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let lease = Lease {
+            metadata,
+            spec: Some(claim(identity, clock, None)),
+        };
+        return match leases.create(&PostParams::default(), &lease).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(error),
+        };
+    };
+    let spec = lease.spec.clone().unwrap_or_default();
+    let holder = spec.holder_identity.clone().unwrap_or_default();
+    if holder != identity && !holder.is_empty() {
+        let known = sight
+            .as_ref()
+            .filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
+        let Some(known) = known else {
+            *sight = Some(Sight {
+                holder,
+                renewed: spec.renew_time.clone(),
+                transitions: spec.lease_transitions.unwrap_or_default(),
+                at: clock.elapsed(),
+            });
+            return Ok(false);
+        };
+        let duration = spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        if clock.elapsed() < known.at + duration.map_or(DURATION, Duration::from_secs) {
+            return Ok(false);
+        }
+        tracing::info!(from = %known.holder, transitions = known.transitions + 1, "taking over the lease");
+    }
+    lease.spec = Some(claim(identity, clock, Some(&spec)));
+    // The version read above goes along: of two that try, one is refused.
+    match leases.replace(names::LEASE, &PostParams::default(), &lease).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn claim(identity: &str, clock: &Clock, before: Option<&LeaseSpec>) -> LeaseSpec {
+    let now = MicroTime(clock.now());
+    let mine = before.is_some_and(|before| before.holder_identity.as_deref() == Some(identity));
+    let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
+    LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+        acquire_time: if mine {
+            before.and_then(|b| b.acquire_time.clone())
+        } else {
+            Some(now.clone())
+        },
+        renew_time: Some(now),
+        lease_transitions: Some(if mine || before.is_none() {
+            transitions
+        } else {
+            transitions + 1
+        }),
+        ..LeaseSpec::default()
+    }
+}

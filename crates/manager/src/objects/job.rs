@@ -1,0 +1,130 @@
+//! The Jobs: cluster manifests, the steps of a node, VMs that start again.
+
+use api::{
+    UpgradePlan, labels,
+    labels::{component, job_type},
+    names,
+};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use plan::{image, observed::Settings};
+use serde_json::{Value, json};
+
+use super::{JOB_TTL_SECONDS, component_labels, metadata, tolerations};
+
+fn image(plan: &UpgradePlan, settings: &Settings) -> String {
+    format!("{}:{}", image::repository(plan), image::tag(plan, &settings.own_tag))
+}
+
+/// The Job that applies the cluster's manifests.
+///
+/// # Errors
+/// Never for a plan that the API server accepted.
+pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_json::Error> {
+    let name = plan.name_any();
+    let labels = component_labels(plan, component::CLUSTER_UPGRADE);
+    serde_json::from_value(json!({
+        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::cluster_job(&name), labels.clone()),
+        "spec": {
+            "ttlSecondsAfterFinished": JOB_TTL_SECONDS,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": settings.job_service_account,
+                    "tolerations": tolerations(),
+                    "containers": [{
+                        "name": "apply",
+                        "image": image(plan, settings),
+                        "command": ["upgrade_manifests.sh"],
+                        "env": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}],
+                        "securityContext": {"runAsUser": 0},
+                    }],
+                },
+            },
+        },
+    }))
+}
+
+/// A Job that does one step of a node, on that node and as root of its host.
+///
+/// # Errors
+/// Never for a plan that the API server accepted.
+pub fn node(
+    plan: &UpgradePlan,
+    settings: &Settings,
+    step: &str,
+    node: &str,
+    suspend: bool,
+) -> Result<Job, serde_json::Error> {
+    let name = plan.name_any();
+    let mut env = vec![
+        json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
+        json!({"name": "HARVESTER_UPGRADE_NODE_NAME", "value": node}),
+    ];
+    if step != job_type::PRE_DRAIN {
+        // The step reboots the host once this pod has succeeded, so it must know which pod it is.
+        let field = json!({"fieldRef": {"fieldPath": "metadata.name"}});
+        env.push(json!({"name": "HARVESTER_UPGRADE_POD_NAME", "valueFrom": field}));
+    }
+    let pod = json!({
+        "hostPID": true,
+        "containers": [{
+            "name": "apply",
+            "image": image(plan, settings),
+            "command": ["upgrade_node.sh"],
+            "args": [step],
+            "env": env,
+            "securityContext": {"privileged": true, "runAsUser": 0},
+            "volumeMounts": [{"name": "host-root", "mountPath": "/host"}],
+        }],
+        "volumes": [{"name": "host-root", "hostPath": {"path": "/"}}],
+    });
+    on_node(plan, settings, step, node, suspend, pod)
+}
+
+/// The Job that starts the VMs again that were stopped for a node's upgrade.
+///
+/// # Errors
+/// Never for a plan that the API server accepted.
+pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result<Job, serde_json::Error> {
+    let pod = json!({
+        "containers": [{
+            "name": "restore-vm",
+            "image": image(plan, settings),
+            "command": ["upgrade-toolkit"],
+            "args": ["restore-vm", "--node", node, "--upgrade", plan.name_any()],
+        }],
+    });
+    on_node(plan, settings, job_type::RESTORE_VM, node, false, pod)
+}
+
+fn on_node(
+    plan: &UpgradePlan,
+    settings: &Settings,
+    step: &str,
+    node: &str,
+    suspend: bool,
+    mut pod: Value,
+) -> Result<Job, serde_json::Error> {
+    let mut labels = component_labels(plan, component::NODE_UPGRADE);
+    labels.insert(labels::JOB_TYPE.to_owned(), step.to_owned());
+    labels.insert(labels::NODE.to_owned(), node.to_owned());
+    pod["restartPolicy"] = json!("Never");
+    // Straight to the node: it is cordoned by then, and the scheduler would not place anything there.
+    pod["nodeName"] = json!(node);
+    pod["serviceAccountName"] = json!(settings.job_service_account);
+    pod["tolerations"] = tolerations();
+    let name = names::node_job(&plan.name_any(), step, node);
+    let mut job: Job = serde_json::from_value(json!({
+        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, name, labels.clone()),
+        "spec": {
+            "ttlSecondsAfterFinished": JOB_TTL_SECONDS,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }))?;
+    if let Some(spec) = &mut job.spec {
+        spec.suspend = suspend.then_some(true);
+    }
+    Ok(job)
+}

@@ -1,0 +1,69 @@
+//! The objects that belong to an upgrade, as they are created. Pure: a plan and a wish in, an object out.
+
+use std::collections::BTreeMap;
+
+use api::{UpgradePlan, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+pub mod iso_image;
+pub mod job;
+pub mod rancher;
+pub mod repo;
+pub mod suc_plan;
+
+/// The path of KubeVirt's workloadUpdateMethods, for Fleet to ignore.
+pub const IGNORED_POINTER: &str = "/spec/workloadUpdateStrategy/workloadUpdateMethods";
+/// How long finished Jobs are kept: 7 days.
+pub const JOB_TTL_SECONDS: i32 = 7 * 24 * 60 * 60;
+
+/// The plan owns what it creates, so that nothing outlives it.
+#[must_use]
+pub fn owner(plan: &UpgradePlan) -> OwnerReference {
+    OwnerReference {
+        api_version: UpgradePlan::api_version(&()).into_owned(),
+        kind: UpgradePlan::kind(&()).into_owned(),
+        name: plan.name_any(),
+        uid: plan.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// The labels of everything that serves a component.
+#[must_use]
+pub fn component_labels(plan: &UpgradePlan, component: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (labels::UPGRADE_PLAN.to_owned(), plan.name_any()),
+        (labels::UPGRADE_COMPONENT.to_owned(), component.to_owned()),
+    ])
+}
+
+/// Name, namespace, labels and owner of an object of ours.
+#[must_use]
+pub fn metadata(plan: &UpgradePlan, namespace: &str, name: String, labels: BTreeMap<String, String>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(labels),
+        owner_references: Some(vec![owner(plan)]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Our pods run on nodes that are cordoned, drained or tainted by the upgrade itself.
+#[must_use]
+pub fn tolerations() -> Value {
+    json!([
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "node-role.kubernetes.io/etcd", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "kubernetes.io/arch", "operator": "Equal", "value": "amd64", "effect": "NoSchedule"},
+        {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"},
+        {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm", "effect": "NoSchedule"},
+        {"key": "kubevirt.io/drain", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "CriticalAddonsOnly", "operator": "Exists"}
+    ])
+}

@@ -1,0 +1,139 @@
+//! Patches of objects that Rancher owns. Only what the upgrade needs is touched.
+
+use api::{
+    annotations,
+    foreign::rancher::{ComparePatch, Diff, ManagedChart},
+    names,
+};
+use serde_json::{Value, json};
+
+use super::IGNORED_POINTER;
+
+/// Makes Rancher upgrade all nodes one by one, each gated by our hooks, starting only from the version we know.
+#[must_use]
+pub fn provision(kubernetes_version: &str, to: i64, resource_version: &str) -> Value {
+    let drain = json!({
+        "enabled": true,
+        "force": true,
+        "ignoreDaemonSets": true,
+        "deleteEmptyDirData": true,
+        "ignoreErrors": false,
+        "disableEviction": false,
+        "gracePeriod": 0,
+        "timeout": 0,
+        "skipWaitForDeleteTimeoutSeconds": 0,
+        "preDrainHooks": [{"annotation": annotations::PRE_HOOK}],
+        "postDrainHooks": [{"annotation": annotations::POST_HOOK}],
+    });
+    json!({
+        "metadata": {"resourceVersion": resource_version},
+        "spec": {
+            "kubernetesVersion": kubernetes_version,
+            "rkeConfig": {
+                "provisionGeneration": to,
+                "upgradeStrategy": {
+                    "controlPlaneConcurrency": "1",
+                    "controlPlaneDrainOptions": drain,
+                    "workerConcurrency": "1",
+                    "workerDrainOptions": drain,
+                },
+            },
+        },
+    })
+}
+
+/// Puts an upgradeStrategy back. A merge patch would keep what only ours had, so this one replaces.
+#[must_use]
+pub fn restore_strategy(strategy: &Value, present: bool) -> Value {
+    match (strategy, present) {
+        (Value::Null, true) => json!([{"op": "remove", "path": "/spec/rkeConfig/upgradeStrategy"}]),
+        (Value::Null, false) => json!([]),
+        (strategy, _) => json!([{"op": "add", "path": "/spec/rkeConfig/upgradeStrategy", "value": strategy}]),
+    }
+}
+
+/// The chart's comparePatches with our pointer in them, or without it. Entries of others stay as they are.
+#[must_use]
+pub fn ignore_methods(chart: &ManagedChart, ignore: bool) -> Value {
+    let diff: Diff = chart.spec.diff.clone().unwrap_or_default();
+    let mut patches = diff.compare_patches.unwrap_or_default();
+    let is_ours = |patch: &ComparePatch| {
+        patch.api_version.as_deref() == Some("kubevirt.io/v1")
+            && patch.kind.as_deref() == Some("KubeVirt")
+            && patch.name.as_deref() == Some(names::KUBEVIRT)
+    };
+    if ignore {
+        match patches.iter_mut().find(|patch| is_ours(patch)) {
+            Some(patch) => {
+                let pointers = patch.json_pointers.get_or_insert_default();
+                if !pointers.iter().any(|pointer| pointer == IGNORED_POINTER) {
+                    pointers.push(IGNORED_POINTER.to_owned());
+                }
+            }
+            None => patches.push(ComparePatch {
+                api_version: Some("kubevirt.io/v1".to_owned()),
+                kind: Some("KubeVirt".to_owned()),
+                name: Some(names::KUBEVIRT.to_owned()),
+                namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
+                json_pointers: Some(vec![IGNORED_POINTER.to_owned()]),
+                ..ComparePatch::default()
+            }),
+        }
+    } else {
+        for patch in patches.iter_mut().filter(|patch| is_ours(patch)) {
+            if let Some(pointers) = &mut patch.json_pointers {
+                pointers.retain(|pointer| pointer != IGNORED_POINTER);
+            }
+        }
+        patches.retain(|patch| {
+            !is_ours(patch)
+                || patch
+                    .json_pointers
+                    .as_ref()
+                    .is_some_and(|pointers| !pointers.is_empty())
+                || !patch.other.is_empty()
+        });
+    }
+    json!({"spec": {"diff": {"comparePatches": patches}}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(patches: Value) -> ManagedChart {
+        let mut chart = ManagedChart::named("harvester");
+        chart.spec.diff = serde_json::from_value(json!({"comparePatches": patches})).unwrap();
+        chart
+    }
+
+    fn patches(chart: &ManagedChart, ignore: bool) -> Value {
+        ignore_methods(chart, ignore)["spec"]["diff"]["comparePatches"].clone()
+    }
+
+    #[test]
+    fn our_pointer_is_added_once_and_others_stay() {
+        let others = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "jsonPointers": ["/data"]}]);
+        let once = patches(&chart(others.clone()), true);
+        assert_eq!(once.as_array().map(Vec::len), Some(2));
+        assert_eq!(once[0], others[0]);
+        assert_eq!(patches(&chart(once.clone()), true), once);
+        assert_eq!(patches(&chart(once), false), others);
+    }
+
+    #[test]
+    fn an_entry_of_the_user_keeps_its_own_pointers() {
+        let theirs =
+            json!([{"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "name": "kubevirt", "jsonPointers": ["/a"]}]);
+        let both = patches(&chart(theirs.clone()), true);
+        assert_eq!(both[0]["jsonPointers"], json!(["/a", IGNORED_POINTER]));
+        assert_eq!(patches(&chart(both), false), theirs);
+    }
+
+    #[test]
+    fn a_strategy_that_was_absent_is_absent_again() {
+        assert_eq!(restore_strategy(&Value::Null, true)[0]["op"], "remove");
+        assert_eq!(restore_strategy(&Value::Null, false), json!([]));
+        assert_eq!(restore_strategy(&json!({"a": 1}), true)[0]["value"], json!({"a": 1}));
+    }
+}

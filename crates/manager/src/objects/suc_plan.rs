@@ -1,0 +1,66 @@
+//! The system-upgrade-controller Plans that run once on every node.
+
+use api::{UpgradePlan, foreign::suc, labels, labels::component, names};
+use kube::ResourceExt;
+use plan::{image, observed::Settings};
+use serde_json::{Value, json};
+
+use super::{component_labels, metadata, tolerations};
+
+/// The Plan of a component.
+///
+/// # Errors
+/// Never for a plan that the API server accepted.
+pub fn build(
+    plan: &UpgradePlan,
+    settings: &Settings,
+    component: &str,
+    concurrency: i64,
+    images: &[String],
+) -> Result<suc::Plan, serde_json::Error> {
+    let name = plan.name_any();
+    let labels = component_labels(plan, component);
+    let mut container = container(&name, component, images);
+    // system-upgrade-controller adds the tag, and a security context of ours replaces its own.
+    container["image"] = json!(image::repository(plan));
+    container["securityContext"] = json!({"privileged": true, "runAsUser": 0});
+    serde_json::from_value(json!({
+        "apiVersion": "upgrade.cattle.io/v1",
+        "kind": "Plan",
+        "metadata": metadata(plan, names::CATTLE_NAMESPACE, names::suc_plan(&name, component), labels),
+        "spec": {
+            "concurrency": concurrency,
+            "jobActiveDeadlineSecs": 0,
+            "nodeSelector": {"matchLabels": {labels::MANAGED: "true"}},
+            "serviceAccountName": settings.plan_service_account,
+            "tolerations": tolerations(),
+            "upgrade": container,
+            "version": image::tag(plan, &settings.own_tag),
+        },
+    }))
+}
+
+fn container(plan: &str, component: &str, images: &[String]) -> Value {
+    match component {
+        component::IMAGE_PRELOAD => json!({
+            "command": ["upgrade_node.sh"],
+            "args": ["prepare"],
+            "env": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}],
+        }),
+        component::IMAGE_CLEANUP => json!({
+            "command": ["upgrade-toolkit", "node", "clean-images"],
+            "env": [{"name": "IMAGES", "value": images.join(" ")}],
+        }),
+        skip_manifests => {
+            let action = if skip_manifests == component::SKIP_MANIFESTS_APPLY {
+                "apply"
+            } else {
+                "remove"
+            };
+            json!({
+                "command": ["upgrade-toolkit", "node", "skip-manifests", action],
+                "env": [{"name": "MANIFESTS", "value": "rke2-multus.yaml"}],
+            })
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A GET request, and nothing more.
+
+use ::http::StatusCode;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+
+use super::FetchError;
+
+/// Files we read are lists and metadata; anything larger is not one of them.
+const LARGEST_FILE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads a file.
+pub(super) async fn get(url: &str) -> Result<Vec<u8>, FetchError> {
+    let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
+    let uri = url.parse().map_err(|error| other(&error))?;
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.get(uri).await.map_err(|error| other(&chain(&error)))?;
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
+        status => return Err(other(&status)),
+    }
+    let body = Limited::new(response.into_body(), LARGEST_FILE_BYTES).collect().await;
+    Ok(body.map_err(|error| other(&error))?.to_bytes().to_vec())
+}
+
+/// An error with its causes: the outermost alone rarely says what went wrong.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    async fn answering(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/harvester-release.yaml", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_whole() {
+        let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nos: x").await;
+        assert_eq!(get(&url).await, Ok(b"os: x".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_is_told_from_a_broken_server() {
+        let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+        assert_eq!(get(&url).await, Err(FetchError::NotFound));
+        let url = answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
+        let error = get(&url).await.unwrap_err();
+        assert!(error.to_string().contains("503"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_ends_early_is_an_error() {
+        let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nos: x").await;
+        assert!(matches!(get(&url).await, Err(FetchError::Other(_))));
+    }
+}

@@ -1,0 +1,104 @@
+//! What the manager may do in a cluster: the one source of the roles that ship and of those the tests enforce.
+
+use serde_json::{Value, json};
+
+/// A rule: API group, resources, verbs.
+pub type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const READ: &[&str] = &["get", "list", "watch"];
+const READ_PATCH: &[&str] = &["get", "list", "watch", "patch"];
+
+/// Rules for the whole cluster.
+pub const CLUSTER_RULES: &[Rule] = &[
+    ("", &["configmaps", "nodes"], READ),
+    ("", &["events"], &["create"]),
+    ("", &["nodes"], &["patch"]),
+    ("", &["nodes/proxy"], &["get"]),
+    (
+        "",
+        &["services"],
+        &["get", "list", "watch", "create", "deletecollection"],
+    ),
+    (
+        "apps",
+        &["deployments"],
+        &["get", "list", "watch", "create", "deletecollection"],
+    ),
+    (
+        "batch",
+        &["jobs"],
+        &["get", "list", "watch", "create", "patch", "deletecollection"],
+    ),
+    ("cluster.x-k8s.io", &["machines"], READ),
+    ("discovery.k8s.io", &["endpointslices"], READ),
+    ("harvesterhci.io", &["addons"], READ_PATCH),
+    ("harvesterhci.io", &["settings", "versions"], READ),
+    (
+        "harvesterhci.io",
+        &["virtualmachineimages"],
+        &["get", "list", "watch", "create", "deletecollection"],
+    ),
+    ("kubevirt.io", &["kubevirts"], READ_PATCH),
+    ("longhorn.io", &["settings"], READ_PATCH),
+    ("management.cattle.io", &["managedcharts"], READ_PATCH),
+    ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH),
+    ("management.harvesterhci.io", &["upgradeplans/status"], &["update"]),
+    // An owner that blocks deletion may only be named by who may touch its finalizers.
+    ("management.harvesterhci.io", &["upgradeplans/finalizers"], &["update"]),
+    ("provisioning.cattle.io", &["clusters"], READ_PATCH),
+    (
+        "upgrade.cattle.io",
+        &["plans"],
+        &["get", "list", "watch", "create", "deletecollection"],
+    ),
+];
+
+/// Rules for namespace `fleet-local` only: Secrets nowhere else.
+pub const FLEET_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH)];
+
+/// Rules for the manager's own namespace: leader election.
+pub const LEASE_RULES: &[Rule] = &[("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
+
+/// All roles and bindings for a service account.
+#[must_use]
+pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Value> {
+    let subject = json!([{"kind": "ServiceAccount", "name": service_account, "namespace": namespace}]);
+    let role = |kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]| {
+        let mut metadata = json!({"name": format!("{prefix}{name}")});
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+            "rules": rules.iter().map(|(group, resources, verbs)| {
+                json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+            }).collect::<Vec<_>>(),
+        })
+    };
+    let binding = |role: &Value| {
+        let kind = role["kind"].as_str().unwrap_or_default();
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        let mut metadata = role["metadata"].clone();
+        metadata["name"] = json!(format!("{name}binding"));
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": subject,
+        })
+    };
+    let roles = [
+        role("ClusterRole", "manager-role", None, CLUSTER_RULES),
+        role(
+            "Role",
+            "machine-plan-role",
+            Some(api::names::FLEET_NAMESPACE),
+            FLEET_RULES,
+        ),
+        role("Role", "leader-election-role", Some(namespace), LEASE_RULES),
+    ];
+    roles
+        .into_iter()
+        .flat_map(|role| [binding(&role), role])
+        .rev()
+        .collect()
+}

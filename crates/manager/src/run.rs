@@ -1,0 +1,263 @@
+//! The manager: watches, competes for the lease, and goes through the plans whenever something changed.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use api::{UpgradePlan, annotations, labels, names};
+use clock::Clock;
+use futures::{StreamExt, stream::FuturesUnordered};
+use jiff::Timestamp;
+use kube::{Client, ResourceExt};
+use plan::{decide, observed::Settings};
+use tokio::{net::TcpListener, task::JoinSet};
+
+use crate::{
+    act::{ActError, Actor, Versions},
+    facts::{self, Answering, Known},
+    health,
+    lease::{self, Leadership},
+    observe::observe,
+    outside::Outside,
+    watched::Watched,
+};
+
+/// How long caches may lag behind our own writes before we look anyway.
+const LONGEST_LAG: Duration = Duration::from_secs(10);
+/// Pauses after decisions that could not be carried out: doubling from the first to the second.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// An error that happened this often in a row is shown to the user.
+const TROUBLE_AFTER: u32 = 3;
+
+/// How the manager runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What decisions depend on.
+    pub settings: Settings,
+    /// The namespace of the lease; without it there is no election.
+    pub lease_namespace: Option<String>,
+    /// Who this manager is, among those that compete.
+    pub identity: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            lease_namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
+            identity: "manager".to_owned(),
+        }
+    }
+}
+
+/// Why the manager ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Another manager took over. This one ends so that it starts again with nothing in memory.
+    #[error("the lease {} is lost; ending so that another manager can go on", names::LEASE)]
+    LeaseLost,
+}
+
+/// Runs the manager until `shutdown`.
+///
+/// # Errors
+/// The lease was lost.
+pub async fn run(
+    client: Client,
+    clock: Clock,
+    outside: Arc<dyn Outside>,
+    config: Config,
+    health_listener: Option<TcpListener>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), RunError> {
+    let watched = Watched::default();
+    // Everything in the background ends with this function.
+    let mut background = JoinSet::new();
+    for watch in watched.watches(&client) {
+        background.spawn(watch);
+    }
+    if let Some(listener) = health_listener {
+        let watched = watched.clone();
+        background.spawn(async move {
+            if let Err(error) = health::serve(listener, watched).await {
+                tracing::error!(%error, "health endpoints failed");
+            }
+        });
+    }
+    let leadership = match config.lease_namespace {
+        Some(_) => Leadership::contested(clock.clone()),
+        None => Leadership::unconditional(clock.clone()),
+    };
+    let lost = async {
+        match &config.lease_namespace {
+            Some(namespace) => lease::compete(client.clone(), namespace, &config.identity, &leadership).await,
+            None => std::future::pending().await,
+        }
+    };
+    let manager = Manager {
+        actor: Actor::new(client.clone(), config.settings.clone(), leadership.clone()),
+        client: client.clone(),
+        clock,
+        outside,
+        settings: config.settings.clone(),
+        watched,
+        known: Known::default(),
+        answers: FuturesUnordered::new(),
+        written: Versions::new(),
+        behind_since: None,
+        errors: 0,
+        trouble: None,
+    };
+    let work = async {
+        leadership.gained().await;
+        tracing::info!(identity = %config.identity, "leading");
+        manager.work().await
+    };
+    tokio::select! {
+        biased;
+        () = shutdown => Ok(()),
+        () = lost => Err(RunError::LeaseLost),
+        error = work => Err(error),
+    }
+}
+
+struct Manager {
+    client: Client,
+    clock: Clock,
+    outside: Arc<dyn Outside>,
+    settings: Settings,
+    watched: Watched,
+    actor: Actor,
+    known: Known,
+    answers: FuturesUnordered<Answering>,
+    /// What we wrote; caches that have not seen it are behind.
+    written: Versions,
+    behind_since: Option<Duration>,
+    errors: u32,
+    trouble: Option<String>,
+}
+
+impl Manager {
+    /// Goes through the plans on every change, for ever.
+    async fn work(mut self) -> RunError {
+        loop {
+            let wake_at = match self.pass().await {
+                Ok(wake_at) => wake_at,
+                Err(ActError::NotLeader) => return RunError::LeaseLost,
+                Err(error) => Some(self.pause_after(&error)),
+            };
+            let clock = self.clock.clone();
+            let timer = async {
+                match wake_at {
+                    Some(moment) => clock.sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(answer) = self.answers.next(), if !self.answers.is_empty() => self.known.take(answer, &self.clock),
+                () = self.watched.changed.notified() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    /// Looks at every plan once; tells when to look again at the latest.
+    async fn pass(&mut self) -> Result<Option<Timestamp>, ActError> {
+        if !self.watched.is_synced() {
+            return Ok(None);
+        }
+        if let Some(until) = self.behind() {
+            return Ok(Some(until));
+        }
+        let mut plans = self.watched.plans.list();
+        plans.sort_by_key(|plan| (plan.creation_timestamp().map(|time| time.0), plan.uid()));
+        self.known.keep(&plans);
+        let mut wake_at: Option<Timestamp> = None;
+        for plan in &plans {
+            let now = self.clock.now_in_seconds();
+            self.actor.announce(plan, now).await?;
+            let trouble = self.trouble.clone();
+            let seen = observe(&self.watched, &self.settings, plan, self.known.of(plan), trouble);
+            let decision = decide(now, &seen);
+            log(plan, &decision);
+            self.actor
+                .carry_out(plan, &self.watched, &decision, now, &mut self.written)
+                .await?;
+            for need in &decision.needs {
+                self.ask(plan, *need);
+            }
+            wake_at = [wake_at, decision.wake_at].into_iter().flatten().min();
+        }
+        self.errors = 0;
+        self.trouble = None;
+        Ok(wake_at)
+    }
+
+    /// Until when to wait for the caches to catch up with our own writes. Deciding on what we know to be outdated
+    /// would only produce conflicts.
+    fn behind(&mut self) -> Option<Timestamp> {
+        self.written.retain(|kind, version| self.watched.seen(*kind) < *version);
+        if self.written.is_empty() {
+            self.behind_since = None;
+            return None;
+        }
+        let since = *self.behind_since.get_or_insert(self.clock.elapsed());
+        let lag = self.clock.elapsed().saturating_sub(since);
+        if lag >= LONGEST_LAG {
+            // What we wrote may be gone again; then it will never be seen.
+            self.written.clear();
+            self.behind_since = None;
+            return None;
+        }
+        self.clock.now().saturating_add(LONGEST_LAG.saturating_sub(lag)).ok()
+    }
+
+    fn ask(&mut self, plan: &UpgradePlan, need: plan::Need) {
+        if !self.known.ask(plan, need) {
+            return;
+        }
+        let nodes = self.watched.nodes.list();
+        let managed = nodes
+            .iter()
+            .filter(|node| node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"));
+        let managed = managed.map(|node| node.name_any()).collect();
+        self.answers.push(facts::answer(
+            self.client.clone(),
+            self.outside.clone(),
+            plan,
+            need,
+            managed,
+        ));
+    }
+
+    /// When to try again after an error. A conflict is only a reason to look again.
+    fn pause_after(&mut self, error: &ActError) -> Timestamp {
+        if error.is_conflict() {
+            tracing::debug!(%error, "somebody was faster; looking again");
+        } else {
+            self.errors += 1;
+            tracing::warn!(%error, attempts = self.errors, "failed; trying again");
+            if self.errors >= TROUBLE_AFTER {
+                self.trouble = Some(error.to_string());
+            }
+        }
+        let doubling = 2u32.saturating_pow(self.errors.saturating_sub(1).min(10));
+        let pause = SHORTEST_PAUSE.saturating_mul(doubling).min(LONGEST_PAUSE);
+        self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// One line per decision that changes anything.
+fn log(plan: &UpgradePlan, decision: &plan::Decision) {
+    let changes_status = plan.status.as_ref() != Some(&decision.status);
+    let finalizer = plan.finalizers().iter().any(|one| one == annotations::FINALIZER) != decision.finalizer;
+    if changes_status || finalizer || !decision.actions.is_empty() || !decision.annotations.is_empty() {
+        tracing::info!(
+            plan = %plan.name_any(),
+            phase = decision.status.current_phase.as_deref().unwrap_or_default(),
+            waiting = decision.status.waiting_for.first().and_then(|wait| wait.message.as_deref()).unwrap_or_default(),
+            actions = decision.actions.len(),
+            "decided"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Every kind the manager watches, one watch each, narrowed to what decisions read.
+
+use std::sync::Arc;
+
+use api::{
+    UpgradePlan, annotations,
+    foreign::{capi, harvester, kubevirt, longhorn, rancher, suc},
+    labels, names,
+};
+use cache::Cache;
+use futures::future::BoxFuture;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{ConfigMap, Node, Secret, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Api, Client, runtime::watcher};
+use tokio::sync::Notify;
+
+/// All caches, and the bell that rings when any of them changes.
+#[derive(Clone, Default)]
+#[allow(missing_docs, reason = "each is the cache of the kind it is named after")]
+pub struct Watched {
+    pub plans: Cache<UpgradePlan>,
+    pub nodes: Cache<Node>,
+    pub versions: Cache<harvester::Version>,
+    pub settings: Cache<harvester::Setting>,
+    pub images: Cache<harvester::VirtualMachineImage>,
+    pub addons: Cache<harvester::Addon>,
+    pub deployments: Cache<Deployment>,
+    pub services: Cache<Service>,
+    pub endpoint_slices: Cache<EndpointSlice>,
+    pub suc_plans: Cache<suc::Plan>,
+    pub jobs: Cache<Job>,
+    pub secrets: Cache<Secret>,
+    pub machines: Cache<capi::Machine>,
+    pub clusters: Cache<rancher::Cluster>,
+    pub managed_charts: Cache<rancher::ManagedChart>,
+    pub longhorn_settings: Cache<longhorn::Setting>,
+    pub kubevirts: Cache<kubevirt::KubeVirt>,
+    pub config_maps: Cache<ConfigMap>,
+    /// Rings when any cache changes.
+    pub changed: Arc<Notify>,
+}
+
+/// Kinds that the manager writes, for [`Watched::seen`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each is the kind it is named after")]
+pub enum Written {
+    Plan,
+    Node,
+    Image,
+    Addon,
+    Deployment,
+    Service,
+    SucPlan,
+    Job,
+    Secret,
+    Cluster,
+    ManagedChart,
+    LonghornSetting,
+    KubeVirt,
+}
+
+impl Watched {
+    /// The watches that keep the caches up to date; each runs for ever.
+    #[must_use]
+    pub fn watches(&self, client: &Client) -> Vec<BoxFuture<'static, ()>> {
+        let all = watcher::Config::default;
+        let ours = || all().labels(labels::UPGRADE_PLAN);
+        let named = |name: &str| all().fields(&format!("metadata.name={name}"));
+        let bell = || self.changed.clone();
+        let c = client;
+        let machine_plans = all().fields(&format!("type={}", annotations::MACHINE_PLAN_SECRET_TYPE));
+        vec![
+            Box::pin(self.plans.clone().run(Api::all(c.clone()), all(), |_| (), bell())),
+            Box::pin(self.nodes.clone().run(Api::all(c.clone()), all(), prune_node, bell())),
+            Box::pin(self.versions.clone().run(harvester_system(c), all(), |_| (), bell())),
+            Box::pin(self.settings.clone().run(
+                Api::all(c.clone()),
+                named(names::SERVER_VERSION_SETTING),
+                |_| (),
+                bell(),
+            )),
+            Box::pin(self.images.clone().run(harvester_system(c), all(), |_| (), bell())),
+            Box::pin(self.addons.clone().run(
+                Api::namespaced(c.clone(), names::KUBE_SYSTEM_NAMESPACE),
+                named(names::DESCHEDULER_ADDON),
+                |_| (),
+                bell(),
+            )),
+            Box::pin(
+                self.deployments
+                    .clone()
+                    .run(harvester_system(c), ours(), |_| (), bell()),
+            ),
+            Box::pin(self.services.clone().run(harvester_system(c), ours(), |_| (), bell())),
+            Box::pin(self.endpoint_slices.clone().run(
+                harvester_system(c),
+                all().labels(labels::SERVICE_NAME),
+                |_| (),
+                bell(),
+            )),
+            Box::pin(self.suc_plans.clone().run(
+                Api::namespaced(c.clone(), names::CATTLE_NAMESPACE),
+                ours(),
+                |_| (),
+                bell(),
+            )),
+            Box::pin(self.jobs.clone().run(Api::all(c.clone()), ours(), prune_job, bell())),
+            Box::pin(
+                self.secrets
+                    .clone()
+                    .run(fleet_local(c), machine_plans, prune_secret, bell()),
+            ),
+            Box::pin(
+                self.machines
+                    .clone()
+                    .run(fleet_local(c), all(), |machine| machine.other.clear(), bell()),
+            ),
+            Box::pin(
+                self.clusters
+                    .clone()
+                    .run(fleet_local(c), named(names::LOCAL_CLUSTER), |_| (), bell()),
+            ),
+            Box::pin(
+                self.managed_charts
+                    .clone()
+                    .run(fleet_local(c), named(names::HARVESTER_CHART), |_| (), bell()),
+            ),
+            Box::pin(self.longhorn_settings.clone().run(
+                Api::namespaced(c.clone(), names::LONGHORN_NAMESPACE),
+                named(names::REPLENISHMENT_SETTING),
+                |_| (),
+                bell(),
+            )),
+            Box::pin(
+                self.kubevirts
+                    .clone()
+                    .run(harvester_system(c), named(names::KUBEVIRT), |_| (), bell()),
+            ),
+            Box::pin(
+                self.config_maps
+                    .clone()
+                    .run(harvester_system(c), ours(), |_| (), bell()),
+            ),
+        ]
+    }
+
+    /// Every first list has come in.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.plans.is_synced()
+            && self.nodes.is_synced()
+            && self.versions.is_synced()
+            && self.settings.is_synced()
+            && self.images.is_synced()
+            && self.addons.is_synced()
+            && self.deployments.is_synced()
+            && self.services.is_synced()
+            && self.endpoint_slices.is_synced()
+            && self.suc_plans.is_synced()
+            && self.jobs.is_synced()
+            && self.secrets.is_synced()
+            && self.machines.is_synced()
+            && self.clusters.is_synced()
+            && self.managed_charts.is_synced()
+            && self.longhorn_settings.is_synced()
+            && self.kubevirts.is_synced()
+            && self.config_maps.is_synced()
+    }
+
+    /// The newest version of a kind that came in.
+    #[must_use]
+    pub fn seen(&self, kind: Written) -> u64 {
+        match kind {
+            Written::Plan => self.plans.seen(),
+            Written::Node => self.nodes.seen(),
+            Written::Image => self.images.seen(),
+            Written::Addon => self.addons.seen(),
+            Written::Deployment => self.deployments.seen(),
+            Written::Service => self.services.seen(),
+            Written::SucPlan => self.suc_plans.seen(),
+            Written::Job => self.jobs.seen(),
+            Written::Secret => self.secrets.seen(),
+            Written::Cluster => self.clusters.seen(),
+            Written::ManagedChart => self.managed_charts.seen(),
+            Written::LonghornSetting => self.longhorn_settings.seen(),
+            Written::KubeVirt => self.kubevirts.seen(),
+        }
+    }
+}
+
+fn harvester_system<K>(client: &Client) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE)
+}
+
+fn fleet_local<K>(client: &Client) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), names::FLEET_NAMESPACE)
+}
+
+/// A node's list of images is long and nobody here reads it.
+fn prune_node(node: &mut Node) {
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+    }
+}
+
+/// Of a Job, decisions read its metadata, whether it is held, and its conditions.
+fn prune_job(job: &mut Job) {
+    if let Some(spec) = &mut job.spec {
+        spec.template = Default::default();
+    }
+}
+
+/// Rancher's plans are long and full of secrets; we only ever need their annotations.
+fn prune_secret(secret: &mut Secret) {
+    secret.data = None;
+    secret.string_data = None;
+}
