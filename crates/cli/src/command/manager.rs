@@ -1,0 +1,144 @@
+//! `manager`: the operator, in a cluster or from a developer's machine.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use clock::Clock;
+use manager::{
+    outside::Network,
+    run::{Config, run as run_manager},
+};
+use plan::observed::Settings;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing_subscriber::EnvFilter;
+
+/// How the manager runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    upgrade-toolkit manager --leader-elect\n  \
+    KUBECONFIG=~/.kube/config upgrade-toolkit manager --health-probe-bind-address 127.0.0.1:8081")]
+pub(super) struct Args {
+    /// Address of /healthz and /readyz; 0 turns them off
+    #[arg(long, default_value = ":8081")]
+    health_probe_bind_address: String,
+    /// Compete for the lease, so that of several managers one works
+    #[arg(long)]
+    leader_elect: bool,
+    /// Namespace of the lease
+    #[arg(long, env = "POD_NAMESPACE", default_value = "harvester-system")]
+    leader_election_namespace: String,
+    /// Who this manager is, among those that compete
+    #[arg(long, env = "POD_NAME", default_value = "upgrade-toolkit")]
+    identity: String,
+    /// Service account of the Jobs
+    #[arg(long, env = "UPGRADE_JOB_SERVICE_ACCOUNT", default_value = "harvester")]
+    job_service_account: String,
+    /// Service account of system-upgrade-controller Plans
+    #[arg(
+        long,
+        env = "UPGRADE_PLAN_SERVICE_ACCOUNT",
+        default_value = "system-upgrade-controller"
+    )]
+    plan_service_account: String,
+    /// Tag of the toolkit image that workloads run before new images are loaded
+    #[arg(long, env = "UPGRADE_TOOLKIT_TAG", default_value = concat!("v", env!("CARGO_PKG_VERSION")))]
+    toolkit_tag: String,
+    /// Scheme and host of the upgrade repository, when it is not reached by its Service; outside a cluster http://localhost
+    #[arg(long)]
+    repo_host: Option<String>,
+    /// Format of the log: json or console
+    #[arg(long, default_value = "json", value_parser = ["json", "console"])]
+    log_format: String,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if args.log_format == "json" {
+        log.json().init();
+    } else {
+        log.init();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: Args) -> anyhow::Result<ExitCode> {
+    let client = kube::Client::try_default()
+        .await
+        .context("failed to find a cluster: set KUBECONFIG")?;
+    let listener = match listen_address(&args.health_probe_bind_address) {
+        None => None,
+        Some(address) => {
+            let listener = TcpListener::bind(&address).await;
+            Some(listener.with_context(|| format!("failed to listen on --health-probe-bind-address {address}"))?)
+        }
+    };
+    let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let outside = Network {
+        repo_host: args
+            .repo_host
+            .or_else(|| (!in_cluster).then(|| "http://localhost".to_owned())),
+    };
+    let config = Config {
+        settings: Settings {
+            own_tag: args.toolkit_tag,
+            job_service_account: args.job_service_account,
+            plan_service_account: args.plan_service_account,
+            ..Settings::default()
+        },
+        lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
+        identity: args.identity,
+    };
+    run_manager(
+        client,
+        Clock::system(),
+        Arc::new(outside),
+        config,
+        listener,
+        terminated(),
+    )
+    .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `:8081` and `host:port` as in Go; `0` is off.
+fn listen_address(text: &str) -> Option<String> {
+    match text {
+        "" | "0" => None,
+        text if text.starts_with(':') => Some(format!("0.0.0.0{text}")),
+        text => Some(text.to_owned()),
+    }
+}
+
+/// Ctrl-C or SIGTERM.
+async fn terminated() {
+    let Ok(mut term) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {}
+        _ = term.recv() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_go_reads_them() {
+        assert_eq!(listen_address(":8081").as_deref(), Some("0.0.0.0:8081"));
+        assert_eq!(listen_address("127.0.0.1:0").as_deref(), Some("127.0.0.1:0"));
+        assert_eq!(listen_address("0"), None);
+    }
+}

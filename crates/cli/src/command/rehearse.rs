@@ -1,0 +1,335 @@
+//! `rehearse`: a whole upgrade on an embedded, simulated cluster, by the real manager.
+
+use std::{
+    io::IsTerminal,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use api::{NodeState, Phase, UpgradePlan};
+use clap::{CommandFactory, ValueEnum, error::ErrorKind};
+use clock::Clock;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use world::Shape;
+
+use crate::rehearsal::{
+    Rehearsal, Scenario, beginning,
+    follow::{Bars, View},
+    kubeconfig, summary,
+};
+
+/// How long a held node is held before the rehearsed administrator lets it go.
+const HELD: Duration = Duration::from_secs(30 * 60);
+/// How often the clock on a terminal moves.
+const TICK: Duration = Duration::from_millis(250);
+/// Speed of a served rehearsal when none is given.
+const SERVED_SPEED: f64 = 60.0;
+
+/// What to rehearse.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code: 0 the upgrade succeeded, 1 it failed or did not end, 2 wrong usage.\n\n\
+    Examples:\n  \
+    upgrade-toolkit rehearse                                    three nodes, at once\n  \
+    upgrade-toolkit rehearse --nodes 5 --vms 20 --restore-vm    more of everything\n  \
+    upgrade-toolkit rehearse --nodes 1 -o yaml                  a single node; prints the final UpgradePlan\n  \
+    upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl"
+)]
+pub(super) struct Args {
+    /// Nodes of the cluster: up to three control planes, the rest workers; 1 is a single-node cluster
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    nodes: u16,
+    /// One of the nodes only votes
+    #[arg(long)]
+    witness: bool,
+    /// VMs in the cluster; two per node when not given
+    #[arg(long)]
+    vms: Option<u16>,
+    /// Version that runs before the upgrade
+    #[arg(long, value_name = "VERSION", default_value = "v1.7.1")]
+    from: String,
+    /// Version to upgrade to
+    #[arg(long, value_name = "VERSION", default_value = "v1.8.0")]
+    to: String,
+    /// Upgrade with a VirtualMachineImage of this name instead of a Version
+    #[arg(long, value_name = "NAME")]
+    image: Option<String>,
+    /// Seed of everything that is left to chance; the same seed gives the same rehearsal
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Start the VMs again that were shut down for the upgrade
+    #[arg(long)]
+    restore_vm: bool,
+    /// Hold this node before its upgrade, and let it go after half an hour; may be given several times
+    #[arg(long, value_name = "NODE")]
+    pause: Vec<String>,
+    /// Run so many times as fast as real time
+    #[arg(long, value_name = "N", conflicts_with = "instant")]
+    speed: Option<f64>,
+    /// Run as fast as possible (the default)
+    #[arg(long)]
+    instant: bool,
+    /// Serve the cluster on this loopback address for kubectl, until Ctrl-C
+    #[arg(long, value_name = "ADDR", conflicts_with = "instant")]
+    serve: Option<SocketAddr>,
+    /// Only serve: you create the UpgradePlan
+    #[arg(long, requires = "serve")]
+    no_plan: bool,
+    /// What to print on standard output at the end; progress then goes to standard error
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Progress and a summary
+    Text,
+    /// The final UpgradePlan
+    Json,
+    /// The final UpgradePlan
+    Yaml,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let shape = Shape {
+        nodes: usize::from(args.nodes),
+        witness: args.witness,
+        vms: usize::from(args.vms.unwrap_or(args.nodes.saturating_mul(2))),
+        from: args.from.clone(),
+        to: args.to.clone(),
+        image: args.image.clone(),
+        seed: args.seed,
+    };
+    check(&args, &shape);
+    let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
+    let runtime = match speed {
+        // Nothing but this process takes part, so time can leap from one thing that happens to the next.
+        None => tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()?,
+        Some(_) => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?,
+    };
+    runtime.block_on(async {
+        let clock = Clock::simulated(beginning(), speed.unwrap_or(1.0));
+        let work = rehearse(&args, shape, clock, speed.is_some());
+        if speed.is_none() {
+            return work.await;
+        }
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => Ok(ExitCode::SUCCESS),
+            result = work => result,
+        }
+    })
+}
+
+/// What clap cannot check; ends the program with exit code 2.
+fn check(args: &Args, shape: &Shape) {
+    let problem = if args.speed.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
+        Some("--speed must be a number greater than 0".to_owned())
+    } else if args.serve.is_some_and(|address| !address.ip().is_loopback()) {
+        Some("--serve must be a loopback address such as 127.0.0.1:8001".to_owned())
+    } else if args.witness && args.nodes < 3 {
+        Some("--witness needs at least 3 --nodes".to_owned())
+    } else {
+        let names = shape.node_names();
+        let unknown = args.pause.iter().find(|name| !names.contains(name));
+        unknown.map(|name| {
+            format!(
+                "--pause {name}: the cluster has no such node; its nodes are {}",
+                names.join(", ")
+            )
+        })
+    };
+    if let Some(problem) = problem {
+        super::Cli::command().error(ErrorKind::ValueValidation, problem).exit();
+    }
+}
+
+async fn rehearse(args: &Args, shape: Shape, clock: Clock, live: bool) -> anyhow::Result<ExitCode> {
+    let nodes = shape.nodes;
+    let rehearsal = Rehearsal::start(
+        Scenario {
+            shape,
+            ..Scenario::default()
+        },
+        clock.clone(),
+    )
+    .await?;
+    let view = if std::io::stderr().is_terminal() {
+        View::Bars(Box::new(Bars::new()))
+    } else {
+        View::Lines {
+            before: None,
+            to_stderr: args.output != Output::Text,
+        }
+    };
+    let view = Arc::new(Mutex::new(view));
+    if let Some(address) = args.serve {
+        serve(&rehearsal, address, &view).await?;
+    }
+    let manager = rehearsal.start_manager("rehearsal");
+    if args.no_plan {
+        std::future::pending::<()>().await;
+    }
+    let plan = rehearsal.create(&rehearsal.plan(args.restore_vm, &args.pause)).await?;
+    let name = plan.name_any();
+    let ticker = live.then(|| tokio::spawn(tick(clock.clone(), view.clone())));
+    // Far longer than any upgrade that goes on.
+    let limit =
+        Duration::from_secs(24 * 3600) + Duration::from_secs(2 * 3600) * u32::try_from(nodes).unwrap_or(u32::MAX);
+    let look = |plan: &UpgradePlan| {
+        view.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .show(clock.now(), plan);
+        plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
+    };
+    let followed = rehearsal.follow(&name, args.serve.is_none().then_some(limit), look);
+    let ended = tokio::select! {
+        biased;
+        ended = followed => ended,
+        error = administer(&rehearsal, &name, args.serve.is_some(), &view) => return Err(error),
+    };
+    view.lock().unwrap_or_else(PoisonError::into_inner).end();
+    if let Some(ticker) = ticker {
+        ticker.abort();
+    }
+    let plan = match ended {
+        Some(plan) => (*plan).clone(),
+        None => rehearsal.read(&name).await?,
+    };
+    settle(&rehearsal, &clock).await;
+    print(&rehearsal, &plan, args.output)?;
+    if args.serve.is_some() {
+        view.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .say(clock.now(), "still serving; Ctrl-C ends");
+        std::future::pending::<()>().await;
+    }
+    manager.abort();
+    rehearsal.stop();
+    Ok(if plan.phase() == Some(Phase::Succeeded) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Jobs that start VMs again, and the last events, may still be on their way when the plan has ended.
+async fn settle(rehearsal: &Rehearsal, clock: &Clock) {
+    for _ in 0..60 {
+        let running = rehearsal.objects("batch", "jobs").iter().any(|job| {
+            job.labels().contains_key(api::labels::UPGRADE_PLAN) && job.data["status"]["conditions"].is_null()
+        });
+        clock.sleep(Duration::from_secs(10)).await;
+        if !running {
+            return;
+        }
+    }
+}
+
+async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        view.lock().unwrap_or_else(PoisonError::into_inner).tick(clock.now());
+    }
+}
+
+/// Serves the cluster and says how to reach it.
+async fn serve(rehearsal: &Rehearsal, address: SocketAddr, view: &Mutex<View>) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("failed to listen on --serve {address}"))?;
+    let address = listener.local_addr()?;
+    let token = rehearsal.server.token_for(&apiserver::Identity::admin());
+    let path = kubeconfig::write(address, &token)?;
+    let server = rehearsal.server.clone();
+    tokio::spawn(server.serve(listener, std::future::pending()));
+    let text = format!(
+        "serving on http://{address}; in another terminal: export KUBECONFIG={}",
+        path.display()
+    );
+    view.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .say(rehearsal.clock.now(), &text);
+    Ok(())
+}
+
+/// The rehearsed administrator: lets held nodes go after a while. With `--serve`, a person does that.
+async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mutex<View>) -> anyhow::Error {
+    if served {
+        return std::future::pending().await;
+    }
+    loop {
+        let is_held = |node: &api::NodeUpgradeStatus| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str());
+        let held = rehearsal
+            .follow(name, None, |plan| {
+                plan.status
+                    .iter()
+                    .any(|s| s.node_upgrade_statuses.values().any(is_held))
+            })
+            .await;
+        let Some(held) = held else { continue };
+        rehearsal.clock.sleep(HELD).await;
+        let held: Vec<String> = held
+            .status
+            .iter()
+            .flat_map(|status| &status.node_upgrade_statuses)
+            .filter(|(_, node)| is_held(node))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if let Err(error) = resume(rehearsal, name, &held, view).await {
+            return error;
+        }
+    }
+}
+
+async fn resume(rehearsal: &Rehearsal, name: &str, held: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
+    let plan = rehearsal.read(name).await?;
+    let Some(names) = plan.spec.node_upgrade_option.and_then(|option| option.pause_nodes) else {
+        bail!("nodes {} are held although nobody holds them", held.join(", "))
+    };
+    let left: Vec<_> = names.into_iter().filter(|name| !held.contains(name)).collect();
+    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+    let patch = json!({"spec": {"nodeUpgradeOption": {"pauseNodes": left}}});
+    plans
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .context("failed to let nodes go")?;
+    let text = format!("administrator lets {} go", held.join(", "));
+    view.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .say(rehearsal.clock.now(), &text);
+    let is_gone = |plan: &UpgradePlan| {
+        let states = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
+        states
+            .filter(|(name, _)| held.contains(name))
+            .all(|(_, node)| node.state.as_deref() != Some(NodeState::UpgradePaused.as_str()))
+    };
+    rehearsal.follow(name, None, is_gone).await;
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "the result that the user asked for")]
+fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::Result<()> {
+    let mut plan = plan.clone();
+    plan.metadata.managed_fields = None;
+    match output {
+        Output::Text => print!("{}", summary::summarize(rehearsal, &plan)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&plan)?),
+        Output::Yaml => print!("{}", serde_saphyr::to_string(&plan).context("failed to write YAML")?),
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! A whole cluster in this process: the embedded API, the simulated world, and the real manager on top.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use api::{NodeUpgradeOption, UpgradePlan, UpgradePlanSpec, names};
+use apiserver::{ApiServer, Identity};
+use clock::Clock;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api,
+    api::{DynamicObject, PostParams},
+};
+use manager::run::{Config, run};
+use tokio::{
+    sync::Notify,
+    task::{JoinHandle, JoinSet},
+};
+use world::{Durations, Facts, Shape, Troubles, World};
+
+pub mod follow;
+pub mod kubeconfig;
+mod outside;
+pub mod summary;
+
+/// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
+pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
+/// When the rehearsed upgrade begins.
+const BEGINNING: &str = "2026-03-13T03:57:09Z";
+
+/// What is rehearsed.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// The cluster.
+    pub shape: Shape,
+    /// How long things take.
+    pub durations: Durations,
+    /// What goes wrong.
+    pub troubles: Troubles,
+}
+
+/// A running cluster.
+pub struct Rehearsal {
+    /// The API server, with its store.
+    pub server: ApiServer,
+    /// The time in the cluster.
+    pub clock: Clock,
+    facts: Facts,
+    shape: Shape,
+    world: JoinSet<()>,
+}
+
+/// The moment at which rehearsals begin.
+#[must_use]
+pub fn beginning() -> Timestamp {
+    BEGINNING.parse().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The user name of the manager.
+#[must_use]
+pub fn manager_user() -> String {
+    format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", names::HARVESTER_NAMESPACE)
+}
+
+impl Rehearsal {
+    /// Sets a cluster up and lets its world go.
+    ///
+    /// # Errors
+    /// The cluster's objects were refused.
+    pub async fn start(scenario: Scenario, clock: Clock) -> anyhow::Result<Self> {
+        let Scenario {
+            shape,
+            durations,
+            troubles,
+        } = scenario;
+        let now = {
+            let clock = clock.clone();
+            Arc::new(move || clock.now())
+        };
+        let server = ApiServer::new(apiserver::Config {
+            seed: shape.seed,
+            enforce_rbac: true,
+            ..apiserver::Config::new(now)
+        });
+        let client = server.client();
+        let mut objects = shape.objects();
+        objects.extend(manager::rbac::objects(
+            "upgrade-toolkit-",
+            names::HARVESTER_NAMESPACE,
+            SERVICE_ACCOUNT,
+        ));
+        world::install(&client, &objects)
+            .await
+            .context("failed to set the cluster up")?;
+        let world_client = server.client_as(Identity {
+            user: "system:world".to_owned(),
+            groups: vec!["system:masters".to_owned()],
+        });
+        let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles);
+        let facts = simulation.facts();
+        let kubelets = facts.clone();
+        server.set_node_proxy(Arc::new(move |node, path| {
+            kubelets
+                .node_proxy(node, path)
+                .map(|(code, content_type, body)| (code, content_type, body.into()))
+        }));
+        let mut world = JoinSet::new();
+        world.spawn(simulation.run());
+        Ok(Self {
+            server,
+            clock,
+            facts,
+            shape,
+            world,
+        })
+    }
+
+    /// Starts a manager. Aborting the task is killing the manager.
+    #[must_use]
+    pub fn start_manager(&self, identity: &str) -> JoinHandle<()> {
+        let client = self
+            .server
+            .client_as(Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT));
+        let outside = Arc::new(outside::Simulated::new(self.facts.clone()));
+        let config = Config {
+            identity: identity.to_owned(),
+            ..Config::default()
+        };
+        let clock = self.clock.clone();
+        tokio::spawn(async move {
+            if let Err(error) = run(client, clock, outside, config, None, std::future::pending()).await {
+                tracing::info!(%error, "the manager ended");
+            }
+        })
+    }
+
+    /// The plan that a user would create for this cluster.
+    #[must_use]
+    pub fn plan(&self, restore_vm: bool, pause: &[String]) -> UpgradePlan {
+        let image = self.shape.image.clone();
+        UpgradePlan {
+            metadata: ObjectMeta {
+                generate_name: Some("hvst-upgrade-".to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: UpgradePlanSpec {
+                version: image.is_none().then(|| self.shape.to.clone()),
+                image,
+                restore_vm: restore_vm.then_some(true),
+                node_upgrade_option: (!pause.is_empty()).then(|| NodeUpgradeOption {
+                    pause_nodes: Some(pause.to_vec()),
+                }),
+                ..UpgradePlanSpec::default()
+            },
+            status: None,
+        }
+    }
+
+    /// Creates a plan as a user would; returns it as the API server stored it.
+    ///
+    /// # Errors
+    /// The API server refused it.
+    pub async fn create(&self, plan: &UpgradePlan) -> anyhow::Result<UpgradePlan> {
+        let plans: Api<UpgradePlan> = Api::all(self.server.client());
+        plans
+            .create(&PostParams::default(), plan)
+            .await
+            .context("failed to create the UpgradePlan")
+    }
+
+    /// The plan as it is now.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub async fn read(&self, name: &str) -> anyhow::Result<UpgradePlan> {
+        let plans: Api<UpgradePlan> = Api::all(self.server.client());
+        plans
+            .get(name)
+            .await
+            .with_context(|| format!("failed to read UpgradePlan {name}"))
+    }
+
+    /// Shows every change of a plan to `look` until that says it has seen enough; `None` when that takes longer than
+    /// `limit`, and for ever without one.
+    pub async fn follow(
+        &self,
+        name: &str,
+        limit: Option<Duration>,
+        mut look: impl FnMut(&UpgradePlan) -> bool,
+    ) -> Option<Arc<UpgradePlan>> {
+        let plans: cache::Cache<UpgradePlan> = cache::Cache::default();
+        let changed = Arc::new(Notify::new());
+        let api = Api::all(self.server.client());
+        let watch = plans
+            .clone()
+            .run(api, kube::runtime::watcher::Config::default(), |_| (), changed.clone());
+        let found = async {
+            loop {
+                if let Some(plan) = plans.get("", name).filter(|plan| look(plan)) {
+                    return plan;
+                }
+                changed.notified().await;
+            }
+        };
+        let too_long = async {
+            match limit {
+                Some(limit) => self.clock.sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = watch => None,
+            plan = found => Some(plan),
+            () = too_long => None,
+        }
+    }
+
+    /// All objects of a kind, for people and tests to look at.
+    #[must_use]
+    pub fn objects(&self, group: &str, plural: &str) -> Vec<DynamicObject> {
+        let objects = self.server.store().list(group, plural, None);
+        objects
+            .iter()
+            .filter_map(|object| serde_json::from_value((**object).clone()).ok())
+            .collect()
+    }
+
+    /// Ends the world.
+    pub fn stop(mut self) {
+        self.world.abort_all();
+    }
+}
