@@ -1,1 +1,50 @@
-//! (being written)
+//! An embedded Kubernetes API: one function from `Request` to `Response` over one store, with three doors.
+//!
+//! - in process: [`ApiServer::client`] is a [`kube::Client`] without sockets, fit for paused time;
+//! - over HTTP: [`ApiServer::serve`] on a loopback listener, for kubectl, other languages' clients, browsers;
+//! - directly: [`ApiServer::store`] for oracles that look after every write.
+//!
+//! The crate knows JSON and Kubernetes conventions and nothing of who uses it. It reads no clock and draws no random
+//! number: `now` and a seed come in with [`Config`]. What deviates from a real API server is listed in
+//! `docs/embedded-api.md`.
+
+mod admission;
+mod body;
+mod builtin;
+mod builtin_rules;
+mod crd;
+mod discovery;
+mod door;
+mod event_view;
+mod faults;
+mod history;
+mod identity;
+mod kind;
+mod managed;
+mod metadata;
+mod openapi;
+mod patch;
+mod rbac;
+mod request;
+mod response;
+mod route;
+mod schema;
+mod selector;
+mod server;
+mod status;
+mod store;
+mod table;
+mod verb;
+mod write;
+
+pub use admission::WebhookHandler;
+pub use faults::{Fault, FaultPlan, ReadAttempt, ReadFault, WriteAttempt};
+pub use history::{Change, ChangeKind, Counters, Observer, Verb, Write};
+pub use identity::Identity;
+pub use kind::ResourceId;
+pub use response::Body;
+pub use server::{ApiServer, Config, NodeProxy, Now};
+pub use store::Store;
+
+/// Bodies larger than this are refused with 413, as by a real server.
+pub const BODY_LIMIT: usize = 3 * 1024 * 1024;

@@ -1,0 +1,113 @@
+//! CEL rules of a schema (`x-kubernetes-validations`), compiled once per CRD version.
+
+use std::sync::{Mutex, PoisonError};
+
+use kube::core::cel::{CompiledSchema, Validator, compile_schema};
+use serde_json::Value;
+
+use crate::status::FieldError;
+
+/// The rules of one schema, with the functions they call.
+pub(super) struct Rules {
+    compiled: CompiledSchema,
+    validator: Mutex<Validator>,
+    source: Value,
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").finish_non_exhaustive()
+    }
+}
+
+fn has_rules(source: &Value) -> bool {
+    match source {
+        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
+        Value::Array(list) => list.iter().any(has_rules),
+        _ => false,
+    }
+}
+
+/// Rules that do not compile, with where they are.
+fn broken(compiled: &CompiledSchema, path: &str, errors: &mut Vec<FieldError>) {
+    for (index, rule) in compiled.validations.iter().enumerate() {
+        if let Err(error) = rule {
+            let field = format!("{path}.x-kubernetes-validations[{index}].rule");
+            let detail = format!("compilation failed: {error}");
+            errors.push(FieldError::invalid(&field, &Value::String("rule".into()), &detail));
+        }
+    }
+    let mut named: Vec<_> = compiled.properties.iter().collect();
+    named.sort_by_key(|(name, _)| name.as_str());
+    for (name, child) in named {
+        broken(child, &format!("{path}.properties[{name}]"), errors);
+    }
+    for (label, child) in [
+        ("items", &compiled.items),
+        ("additionalProperties", &compiled.additional_properties),
+    ] {
+        if let Some(child) = child {
+            broken(child, &format!("{path}.{label}"), errors);
+        }
+    }
+}
+
+impl Rules {
+    /// None when the schema has no rules.
+    pub(super) fn compile(source: &Value, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
+        if !has_rules(source) {
+            return None;
+        }
+        let compiled = compile_schema(source);
+        broken(&compiled, path, errors);
+        Some(Self {
+            compiled,
+            validator: Mutex::new(Validator::new()),
+            source: source.clone(),
+        })
+    }
+
+    /// Rules that do not hold, as field errors.
+    pub(super) fn check(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let outcome = {
+            let validator = self.validator.lock().unwrap_or_else(PoisonError::into_inner);
+            validator.validate_compiled(&self.compiled, object, old)
+        };
+        let Err(failures) = outcome else { return };
+        let mut found: Vec<FieldError> = failures
+            .into_vec()
+            .iter()
+            .map(|failure| {
+                let field = failure.field_path.trim_start_matches('.');
+                let reason = failure.reason.as_deref().unwrap_or("FieldValueInvalid");
+                let kind = self.type_at(field);
+                let message = match reason {
+                    "FieldValueRequired" => format!("Required value: {}", failure.message),
+                    "FieldValueForbidden" => format!("Forbidden: {}", failure.message),
+                    "FieldValueDuplicate" => format!("Duplicate value: \"{kind}\": {}", failure.message),
+                    _ => format!("Invalid value: \"{kind}\": {}", failure.message),
+                };
+                FieldError::other(field, reason, message)
+            })
+            .collect();
+        // Properties are kept in hash order inside the evaluator.
+        found.sort_by(|a, b| a.field.cmp(&b.field));
+        errors.append(&mut found);
+    }
+
+    /// The schema type at a path such as `spec.items[0].name`, which is what the real server prints as the value.
+    fn type_at(&self, path: &str) -> String {
+        let mut schema = &self.source;
+        for piece in path.split(['.', '[']).filter(|piece| !piece.is_empty()) {
+            let piece = piece.trim_end_matches(']');
+            schema = if piece.parse::<usize>().is_ok() && schema["items"].is_object() {
+                &schema["items"]
+            } else if schema["properties"][piece].is_object() {
+                &schema["properties"][piece]
+            } else {
+                &schema["additionalProperties"]
+            };
+        }
+        schema["type"].as_str().unwrap_or("object").to_owned()
+    }
+}

@@ -1,0 +1,65 @@
+//! A structural schema of a custom resource, compiled once from the CRD. Pure: values in, values and errors out.
+
+mod cel;
+mod default;
+mod node;
+mod prune;
+mod validate;
+
+use serde_json::Value;
+
+pub(crate) use node::{Additional, ListType, Node};
+
+use crate::status::FieldError;
+
+/// A compiled schema with its CEL rules.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) root: Node,
+    rules: Option<cel::Rules>,
+    /// As written in the CRD, for `/openapi`.
+    pub(crate) source: Value,
+}
+
+impl Schema {
+    /// Compiles `openAPIV3Schema`. The error is about the schema itself (bad pattern, bad rule).
+    pub(crate) fn compile(source: &Value) -> Result<Self, Vec<FieldError>> {
+        let base = "spec.validation.openAPIV3Schema";
+        let mut errors = Vec::new();
+        let root = Node::compile(source, base, &mut errors);
+        let rules = cel::Rules::compile(source, base, &mut errors);
+        if errors.is_empty() {
+            Ok(Self {
+                root,
+                rules,
+                source: source.clone(),
+            })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Drops what the schema does not know and returns the paths of it.
+    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut dropped = Vec::new();
+        prune::prune_root(&self.root, object, &mut dropped);
+        dropped
+    }
+
+    /// Fills in defaults; nulls of fields that cannot be null count as absent.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) {
+        default::fill(&self.root, object);
+    }
+
+    /// Everything wrong with an object: types and limits first; CEL rules only when those are in order.
+    pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        validate::validate_root(&self.root, object, &mut errors);
+        if errors.is_empty()
+            && let Some(rules) = &self.rules
+        {
+            rules.check(object, old, &mut errors);
+        }
+        errors
+    }
+}

@@ -1,0 +1,288 @@
+//! GET of a collection as it changes: what is, then what happens, line by line.
+
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+
+use futures::stream;
+use http::Response;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    history::ChangeKind,
+    request::{Call, Form},
+    response::{self, Body},
+    selector::Selection,
+    server::{ApiServer, Server},
+    status::{ApiError, ApiResult},
+    store::LogEntry,
+    table,
+};
+
+/// How long a watch lasts when the client does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+/// Bookmarks tell an idle client how far it has seen.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+struct Watch {
+    server: ApiServer,
+    call: Call,
+    selection: Selection,
+    /// Everything up to this version has been sent.
+    seen: u64,
+    /// The version last told to the client.
+    told: u64,
+    pending: VecDeque<Bytes>,
+    deadline: Instant,
+    next_bookmark: Option<Instant>,
+    /// Columns are sent once per watch.
+    columns_sent: bool,
+    ended: bool,
+}
+
+pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
+    let server = &*api.0;
+    let kind = call.kind();
+    let selection = Selection::parse(
+        kind,
+        call.target.namespace.as_deref(),
+        call.target.name.as_deref(),
+        &call.query,
+    )?;
+    let initial = call.query.is_true("sendInitialEvents");
+    if initial && !call.query.is_true("allowWatchBookmarks") {
+        return Err(ApiError::bad_request(
+            "sendInitialEvents: Forbidden: sendInitialEvents requires setting allowWatchBookmarks to true",
+        ));
+    }
+    let from = call.query.number("resourceVersion")?.unwrap_or_default();
+    let timeout = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let now = Instant::now();
+    let bookmarks = call.query.is_true("allowWatchBookmarks");
+    let mut watch = Watch {
+        server: api.clone(),
+        call: Call {
+            verb: call.verb,
+            target: call.target.clone(),
+            query: call.query.clone(),
+            form: call.form,
+            content_type: String::new(),
+            user: call.user.clone(),
+            user_agent: String::new(),
+            body: Bytes::new(),
+            sequence: 0,
+        },
+        selection,
+        seen: from,
+        told: from,
+        pending: VecDeque::new(),
+        deadline: now + timeout,
+        next_bookmark: bookmarks.then(|| now + BOOKMARK_EVERY),
+        columns_sent: false,
+        ended: false,
+    };
+    watch.begin(server, from, initial)?;
+    let lines = stream::unfold(watch, |mut watch| async move {
+        watch.next().await.map(|line| (line, watch))
+    });
+    Ok(response::stream(lines))
+}
+
+impl Watch {
+    /// What there is at the start, if the client wants to see it.
+    fn begin(&mut self, server: &Server, from: u64, initial: bool) -> ApiResult<()> {
+        let (newest, compacted, objects) = {
+            // The partition must exist, or there would be nothing to wait on.
+            let mut state = server.store.lock();
+            let newest = state.version;
+            let partition = state.partitions.entry(self.call.kind().resource.clone()).or_default();
+            let all = from == 0 || initial;
+            let objects: Vec<Arc<Value>> = if all {
+                partition.objects.values().cloned().collect()
+            } else {
+                Vec::new()
+            };
+            (newest, partition.compacted, objects)
+        };
+        if from == 0 || initial {
+            for object in &objects {
+                if self.selection.matches(object) {
+                    let line = self.line(ChangeKind::Added.name(), object);
+                    self.pending.push_back(line);
+                }
+            }
+            self.seen = newest;
+            self.told = newest;
+            if initial {
+                let line = self.bookmark(newest, true);
+                self.pending.push_back(line);
+            }
+        } else if from < compacted {
+            return Err(ApiError::expired(format!(
+                "too old resource version: {from} ({compacted})"
+            )));
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.pending.pop_front() {
+                return Some(line);
+            }
+            if self.ended {
+                return None;
+            }
+            let changed = {
+                let state = self.server.0.store.lock();
+                // The resource is not served any more.
+                let partition = state.partitions.get(&self.call.kind().resource)?;
+                Arc::clone(&partition.changed)
+            };
+            let mut notified = pin!(changed.notified());
+            // Subscribed before the log is read: what is committed from here on wakes us.
+            notified.as_mut().enable();
+            self.catch_up();
+            if !self.pending.is_empty() {
+                continue;
+            }
+            let until = self.next_bookmark.map_or(self.deadline, |at| at.min(self.deadline));
+            if tokio::time::timeout_at(until, notified).await.is_err() {
+                self.on_timer();
+            }
+        }
+    }
+
+    /// Time is up for a bookmark or for the watch itself.
+    fn on_timer(&mut self) {
+        let now = Instant::now();
+        self.ended = now >= self.deadline;
+        if let Some(at) = self.next_bookmark
+            && (now >= at || self.ended)
+        {
+            self.next_bookmark = Some(now + BOOKMARK_EVERY);
+            let version = if self.is_held() {
+                self.seen
+            } else {
+                self.newest().max(self.seen)
+            };
+            if self.ended && version == self.told {
+                return;
+            }
+            self.told = version;
+            let line = self.bookmark(version, false);
+            self.pending.push_back(line);
+        }
+    }
+
+    fn newest(&self) -> u64 {
+        self.server.0.store.resource_version()
+    }
+
+    fn is_held(&self) -> bool {
+        let held = (self.call.user.clone(), self.call.kind().resource.clone());
+        self.server.0.store.lock().held.contains(&held)
+    }
+
+    /// Turns what is new in the log into lines.
+    fn catch_up(&mut self) {
+        if self.is_held() {
+            return;
+        }
+        let entries: Result<Vec<LogEntry>, u64> = {
+            let state = self.server.0.store.lock();
+            let Some(partition) = state.partitions.get(&self.call.kind().resource) else {
+                return;
+            };
+            if self.seen < partition.compacted {
+                Err(partition.compacted)
+            } else {
+                let start = partition.log.partition_point(|entry| entry.version <= self.seen);
+                Ok(partition.log.range(start..).cloned().collect())
+            }
+        };
+        match entries {
+            Ok(entries) => {
+                for entry in entries {
+                    self.seen = entry.version;
+                    self.told = entry.version;
+                    if let Some(line) = self.event(&entry) {
+                        self.pending.push_back(line);
+                    }
+                }
+            }
+            Err(compacted) => {
+                let error = ApiError::expired(format!("too old resource version: {} ({compacted})", self.seen));
+                self.pending
+                    .push_back(json_line(&json!({"type": "ERROR", "object": error.body()})));
+                self.ended = true;
+            }
+        }
+    }
+
+    /// One entry as this watch sees it: objects come and go also by beginning or ceasing to match.
+    fn event(&mut self, entry: &LogEntry) -> Option<Bytes> {
+        let was = entry
+            .previous
+            .as_ref()
+            .is_some_and(|previous| self.selection.matches(previous));
+        let is = entry.kind != ChangeKind::Deleted && self.selection.matches(&entry.object);
+        match (was, is) {
+            (false, true) => Some(self.line(ChangeKind::Added.name(), &entry.object)),
+            (true, true) => Some(self.line(ChangeKind::Modified.name(), &entry.object)),
+            (true, false) if entry.kind == ChangeKind::Deleted => {
+                Some(self.line(ChangeKind::Deleted.name(), &entry.object))
+            }
+            (true, false) => {
+                // The client gets the object it knew, with the version at which it went out of sight.
+                let mut last = entry.previous.as_deref()?.clone();
+                last["metadata"]["resourceVersion"] = json!(entry.version.to_string());
+                Some(self.line(ChangeKind::Deleted.name(), &Arc::new(last)))
+            }
+            (false, false) => None,
+        }
+    }
+
+    fn line(&mut self, kind: &str, stored: &Arc<Value>) -> Bytes {
+        let object = self.call.kind().present(stored);
+        match self.call.form {
+            Form::Whole => Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")),
+            Form::Metadata => json_line(&json!({"type": kind, "object": table::metadata_only(&object)})),
+            Form::Table => {
+                let version = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let now = self.server.0.now();
+                let mut columns = table::Columns::of(self.call.kind(), self.call.query.get("includeObject"), now);
+                columns.headings = !std::mem::replace(&mut self.columns_sent, true);
+                json_line(&json!({"type": kind, "object": columns.table(std::slice::from_ref(&object), &version)}))
+            }
+        }
+    }
+
+    fn bookmark(&mut self, version: u64, initial_end: bool) -> Bytes {
+        let kind = self.call.kind();
+        let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.call.form {
+            Form::Whole => json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}),
+            Form::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            Form::Table => {
+                let row = Arc::new(json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}));
+                let now = self.server.0.now();
+                let columns = table::Columns::of(kind, self.call.query.get("includeObject"), now);
+                columns.table(&[row], &json!({"resourceVersion": version.to_string()}))
+            }
+        };
+        json_line(&json!({"type": "BOOKMARK", "object": object}))
+    }
+}
+
+fn json_line(value: &Value) -> Bytes {
+    let mut text = value.to_string();
+    text.push('\n');
+    Bytes::from(text)
+}
