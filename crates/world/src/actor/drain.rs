@@ -1,0 +1,64 @@
+//! Draining a node: every pod that is not a DaemonSet's is evicted; an eviction that a PodDisruptionBudget forbids (429)
+//! is tried again until it is allowed.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Resource,
+    api::{EvictParams, Request},
+};
+use serde_json::Value;
+
+use crate::{
+    context::{Context, annotation, node_of, owner, phase},
+    error::{Error, Result},
+    inbox::Key,
+    watched::key_of,
+};
+
+/// First pause after a refused eviction; doubles up to [`LONGEST_PAUSE`], so that a drain that is blocked for hours
+/// does not shout.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Evicts all pods of a node and waits until they are gone.
+pub(crate) async fn drain(world: &Context, node: &str) -> Result<()> {
+    let inbox = world.inbox();
+    world.pods.subscribe(&inbox);
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let pods = world.pods.select(|pod| node_of(pod) == node && is_evictable(pod));
+        if pods.is_empty() {
+            return Ok(());
+        }
+        for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+            evict(world, &key_of(pod.as_ref())).await?;
+        }
+        tokio::select! {
+            biased;
+            () = inbox.changed() => {}
+            () = world.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+        }
+    }
+}
+
+fn is_evictable(pod: &Pod) -> bool {
+    let stays = owner(&pod.metadata, "DaemonSet").is_some()
+        || owner(&pod.metadata, "Node").is_some()
+        || annotation(&pod.metadata, "kubernetes.io/config.mirror").is_some();
+    !stays && !matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+async fn evict(world: &Context, key: &Key) -> Result<()> {
+    let what = format!("evict pod {}/{}", key.0, key.1);
+    let request = Request::new(Pod::url_path(&(), Some(&key.0)))
+        .evict(&key.1, &EvictParams::default())
+        .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+    match world.client.request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        // Gone already, or not allowed yet: the caller looks again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 429) => Ok(()),
+        Err(error) => Err(Error::api(what, error)),
+    }
+}

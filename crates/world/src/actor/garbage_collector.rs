@@ -1,0 +1,206 @@
+//! The garbage collector: an object whose owners are all gone goes too, after a while. An owner that is being deleted
+//! in the foreground goes once nothing that blocks it is left; one deleted with `orphan` leaves its objects behind.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde_json::json;
+
+use crate::{
+    context::{Context, after},
+    error::Result,
+    inbox::{Inbox, Item, Key, Kind},
+    watched::{Object, Watched},
+};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// Who owns what, by uid.
+#[derive(Default)]
+struct Graph {
+    /// Owners of an object.
+    owners: BTreeMap<Item, BTreeSet<String>>,
+    /// Objects of an owner.
+    owned: BTreeMap<String, BTreeSet<Item>>,
+    /// The uid under which an object was last seen.
+    uids: BTreeMap<Item, String>,
+    /// Every object that is there.
+    alive: BTreeMap<String, Item>,
+}
+
+/// Calls the same expression for the watch of a kind.
+macro_rules! with_watch {
+    ($world:expr, $kind:expr, $watched:ident => $then:expr) => {
+        match $kind {
+            Kind::UpgradePlan => { let $watched = &$world.upgrade_plans; $then }
+            Kind::Pod => { let $watched = &$world.pods; $then }
+            Kind::Job => { let $watched = &$world.jobs; $then }
+            Kind::Plan => { let $watched = &$world.plans; $then }
+            Kind::Deployment => { let $watched = &$world.deployments; $then }
+            Kind::Service => { let $watched = &$world.services; $then }
+            Kind::EndpointSlice => { let $watched = &$world.endpoint_slices; $then }
+            Kind::PodDisruptionBudget => { let $watched = &$world.budgets; $then }
+            Kind::ConfigMap => { let $watched = &$world.config_maps; $then }
+            Kind::PersistentVolumeClaim => { let $watched = &$world.claims; $then }
+            Kind::VirtualMachineImage => { let $watched = &$world.images; $then }
+            Kind::VirtualMachine => { let $watched = &$world.vms; $then }
+            Kind::VirtualMachineInstance => { let $watched = &$world.vmis; $then }
+            _ => { let $watched = &$world.migrations; $then }
+        }
+    };
+}
+
+const KINDS: [Kind; 14] = [
+    Kind::UpgradePlan,
+    Kind::Pod,
+    Kind::Job,
+    Kind::Plan,
+    Kind::Deployment,
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::PodDisruptionBudget,
+    Kind::ConfigMap,
+    Kind::PersistentVolumeClaim,
+    Kind::VirtualMachineImage,
+    Kind::VirtualMachine,
+    Kind::VirtualMachineInstance,
+    Kind::VirtualMachineInstanceMigration,
+];
+
+/// Kinds of owners that this collector can judge; what others own is left alone.
+fn is_judged(kind: &str) -> bool {
+    KINDS.iter().any(|known| format!("{known:?}") == kind)
+}
+
+pub(crate) async fn run(world: Arc<Context>) {
+    let inbox = world.inbox();
+    for kind in KINDS {
+        with_watch!(world, kind, watched => watched.subscribe(&inbox));
+    }
+    let mut graph = Graph::default();
+    let mut due = BTreeMap::new();
+    loop {
+        let (kind, key) = inbox.next().await;
+        let outcome = sync(&world, &inbox, &mut graph, &mut due, kind, &key).await;
+        inbox.settle("garbage-collector", (kind, key), outcome);
+    }
+}
+
+fn meta<K: Object>(watched: &Watched<K>, key: &Key) -> Option<ObjectMeta> {
+    watched.at(key).map(|object| Resource::meta(object.as_ref()).clone())
+}
+
+async fn sync(
+    world: &Context,
+    inbox: &Inbox,
+    graph: &mut Graph,
+    due: &mut BTreeMap<Item, jiff::Timestamp>,
+    kind: Kind,
+    key: &Key,
+) -> Result<()> {
+    let item = (kind, key.clone());
+    let found = with_watch!(world, kind, watched => meta(watched, key));
+    for orphan in graph.update(&item, found.as_ref()) {
+        inbox.now(orphan.0, orphan.1);
+    }
+    let Some(meta) = found else {
+        due.remove(&item);
+        return Ok(());
+    };
+    if meta.deletion_timestamp.is_some() {
+        return finish_deletion(world, graph, &item, &meta).await;
+    }
+    let owners = meta.owner_references.as_deref().unwrap_or_default();
+    let alive = owners.iter().any(|owner| !is_judged(&owner.kind) || graph.alive.contains_key(&owner.uid));
+    if owners.is_empty() || alive {
+        due.remove(&item);
+        return Ok(());
+    }
+    // Watches of different kinds are not in step: an owner that is not known yet may show up. The delay covers that.
+    let now = world.clock.now();
+    let at = *due.entry(item.clone()).or_insert_with(|| after(now, world.durations.garbage_collection));
+    if now < at {
+        inbox.later(kind, key.clone(), at);
+        return Ok(());
+    }
+    due.remove(&item);
+    with_watch!(world, kind, watched => watched.delete(key, false).await)
+}
+
+/// Finishes a deletion that waits for the collector.
+async fn finish_deletion(world: &Context, graph: &Graph, item: &Item, meta: &ObjectMeta) -> Result<()> {
+    let finalizers = meta.finalizers.as_deref().unwrap_or_default();
+    let (kind, key) = item;
+    let children = meta.uid.as_ref().and_then(|uid| graph.owned.get(uid)).cloned().unwrap_or_default();
+    let done = if finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
+        for (kind, key) in &children {
+            with_watch!(world, *kind, watched => watched.delete(key, false).await)?;
+        }
+        children.is_empty().then_some(FOREGROUND)
+    } else if finalizers.iter().any(|finalizer| finalizer == ORPHAN) {
+        let patch = json!({"metadata": {"ownerReferences": null}});
+        for (kind, key) in &children {
+            with_watch!(world, *kind, watched => watched.patch(key, &patch).await.map(drop))?;
+        }
+        Some(ORPHAN)
+    } else {
+        None
+    };
+    if let Some(done) = done {
+        let rest: Vec<&String> = finalizers.iter().filter(|finalizer| *finalizer != done).collect();
+        let patch = json!({"metadata": {"finalizers": rest}});
+        with_watch!(world, *kind, watched => watched.patch(key, &patch).await.map(drop))?;
+    }
+    Ok(())
+}
+
+impl Graph {
+    /// Takes in what an object is now; returns the objects that may have become orphans, and owners that wait for them.
+    fn update(&mut self, item: &Item, meta: Option<&ObjectMeta>) -> Vec<Item> {
+        let uid = meta.and_then(|meta| meta.uid.clone());
+        let before = self.uids.get(item).cloned();
+        let mut look = Vec::new();
+        if before != uid {
+            if let Some(before) = &before {
+                self.alive.remove(before);
+                look.extend(self.owned.get(before).into_iter().flatten().cloned());
+            }
+            match &uid {
+                Some(uid) => {
+                    self.alive.insert(uid.clone(), item.clone());
+                    self.uids.insert(item.clone(), uid.clone());
+                }
+                None => {
+                    self.uids.remove(item);
+                }
+            }
+        }
+        let owners = meta.and_then(|meta| meta.owner_references.as_deref()).unwrap_or_default();
+        let owners: BTreeSet<String> = owners.iter().map(|owner| owner.uid.clone()).collect();
+        let old = self.owners.get(item).cloned().unwrap_or_default();
+        for gone in old.difference(&owners) {
+            if let Some(children) = self.owned.get_mut(gone) {
+                children.remove(item);
+                if children.is_empty() {
+                    self.owned.remove(gone);
+                    // An owner that is deleted in the foreground waits for its last child.
+                    look.extend(self.alive.get(gone).cloned());
+                }
+            }
+        }
+        for new in owners.difference(&old) {
+            self.owned.entry(new.clone()).or_default().insert(item.clone());
+        }
+        if owners.is_empty() {
+            self.owners.remove(item);
+        } else {
+            self.owners.insert(item.clone(), owners);
+        }
+        look
+    }
+}

@@ -1,0 +1,236 @@
+//! The kubelets: a pod that names a node starts there, and a pod of one of our Jobs runs its program and ends.
+//!
+//! Nodes that are down run nothing; what ran on them when they went down has failed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::labels;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::{
+    context::{Context, after, annotation, digest, label, node_of, owner, phase},
+    error::Result,
+    inbox::{Inbox, Key, Kind},
+    program,
+    troubles::{JobFailure, RepositoryTrouble},
+    watched::key_of,
+};
+
+use super::{jobs, reboot};
+
+/// The programs that run, by pod.
+struct Running {
+    tasks: JoinSet<()>,
+    handles: BTreeMap<Key, (String, AbortHandle)>,
+}
+
+pub(crate) async fn run(world: Arc<Context>) {
+    let inbox = world.inbox();
+    world.pods.subscribe(&inbox);
+    world.nodes.subscribe(&inbox);
+    let mut running = Running {
+        tasks: JoinSet::new(),
+        handles: BTreeMap::new(),
+    };
+    // Which nodes were up when we last looked.
+    let mut up = BTreeMap::new();
+    loop {
+        let (kind, key) = inbox.next().await;
+        // Ended programs have written how they ended; only their handles are left.
+        while running.tasks.try_join_next().is_some() {}
+        let outcome = match kind {
+            Kind::Pod => sync_pod(&world, &inbox, &mut running, &key).await,
+            Kind::Node => sync_node(&world, &inbox, &mut up, &key).await,
+            _ => Ok(()),
+        };
+        inbox.settle("kubelet", (kind, key), outcome);
+    }
+}
+
+async fn sync_node(world: &Context, inbox: &Inbox, up: &mut BTreeMap<String, bool>, key: &Key) -> Result<()> {
+    let Some(node) = world.nodes.at(key) else {
+        up.remove(&key.1);
+        return Ok(());
+    };
+    let is_up = world.is_up(&key.1);
+    if up.insert(key.1.clone(), is_up) != Some(is_up) {
+        for pod in world.pods.select(|pod| node_of(pod) == key.1) {
+            inbox.now(Kind::Pod, key_of(pod.as_ref()));
+        }
+    }
+    reboot::sync(world, inbox, &node).await
+}
+
+async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, key: &Key) -> Result<()> {
+    let pod = world.pods.at(key);
+    let uid = pod.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+    let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() || matches!(phase(pod), "Succeeded" | "Failed");
+    if running.handles.get(key).is_some_and(|(of, _)| *of != uid) || pod.as_ref().is_none_or(|pod| ends(pod)) {
+        if let Some((_, handle)) = running.handles.remove(key) {
+            handle.abort();
+        }
+    }
+    let Some(pod) = pod.filter(|pod| !node_of(pod).is_empty()) else {
+        return Ok(());
+    };
+    if pod.metadata.deletion_timestamp.is_some() {
+        return world.pods.delete(key, true).await;
+    }
+    let is_job = owner(&pod.metadata, "Job").is_some();
+    if !world.is_up(node_of(&pod)) {
+        if is_job && phase(&pod) == "Running" {
+            return end(world, key, &pod, false, "the node went down").await;
+        }
+        return Ok(());
+    }
+    match phase(&pod) {
+        "" | "Pending" => start(world, inbox, key, &pod).await,
+        "Running" if is_job => {
+            if !running.handles.contains_key(key) {
+                let handle = running.tasks.spawn(execute(world.clone(), pod));
+                running.handles.insert(key.clone(), (uid, handle));
+            }
+            Ok(())
+        }
+        "Running" => become_ready(world, inbox, key, &pod).await,
+        "Succeeded" if is_job => reboot::after_pod(world, inbox, key, &pod).await,
+        _ => Ok(()),
+    }
+}
+
+/// What goes wrong with a pod of a Job.
+fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
+    let text = |key| label(&pod.metadata, key).unwrap_or_default();
+    world.troubles.of_job(text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE), node_of(pod))
+}
+
+async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
+    let containers = containers(pod);
+    if trouble(world, pod) == Some(JobFailure::ImagePullBackOff) {
+        if pod.status.as_ref().is_some_and(|status| status.container_statuses.is_some()) {
+            return Ok(());
+        }
+        let waiting = |(name, image): &(String, String)| {
+            let message = format!("Back-off pulling image \"{image}\"");
+            json!({
+                "name": name, "image": image, "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}},
+            })
+        };
+        let status = json!({
+            "phase": "Pending", "startTime": world.stamp(),
+            "containerStatuses": containers.iter().map(waiting).collect::<Vec<_>>(),
+        });
+        return world.pods.patch_status(key, &status).await.map(drop);
+    }
+    let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    let due = after(created, world.durations.pod_start);
+    if world.clock.now() < due {
+        inbox.later(Kind::Pod, key.clone(), due);
+        return Ok(());
+    }
+    let now = world.stamp();
+    let serves = owner(&pod.metadata, "Deployment").is_some();
+    let ready = !serves || (world.durations.pod_ready.is_zero() && world.troubles.repository != Some(RepositoryTrouble::NeverReady));
+    let runs = |(name, image): &(String, String)| {
+        json!({
+            "name": name, "image": image, "imageID": image, "ready": ready, "started": true, "restartCount": 0,
+            "state": {"running": {"startedAt": now}},
+        })
+    };
+    let status = json!({
+        "phase": "Running", "startTime": now, "podIP": pod_ip(pod),
+        "conditions": conditions(&now, ready),
+        "containerStatuses": containers.iter().map(runs).collect::<Vec<_>>(),
+    });
+    world.pods.patch_status(key, &status).await.map(drop)
+}
+
+fn conditions(now: &str, ready: bool) -> Value {
+    let condition = |type_: &str, status: bool| {
+        json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": now})
+    };
+    json!([condition("PodScheduled", true), condition("Initialized", true), condition("ContainersReady", ready), condition("Ready", ready)])
+}
+
+async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
+    let serves = owner(&pod.metadata, "Deployment").is_some();
+    let broken = world.troubles.repository == Some(RepositoryTrouble::NeverReady)
+        && label(&pod.metadata, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
+    if !serves || broken || crate::context::is_pod_ready(pod) {
+        return Ok(());
+    }
+    let due = after(started(pod), world.durations.pod_ready);
+    if world.clock.now() < due {
+        inbox.later(Kind::Pod, key.clone(), due);
+        return Ok(());
+    }
+    let status = json!({"conditions": conditions(&world.stamp(), true)});
+    world.pods.patch_status(key, &status).await.map(drop)
+}
+
+/// When a pod began to run.
+pub(crate) fn started(pod: &Pod) -> Timestamp {
+    pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(Timestamp::MIN, |time| time.0)
+}
+
+fn containers(pod: &Pod) -> Vec<(String, String)> {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    containers.iter().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect()
+}
+
+fn pod_ip(pod: &Pod) -> String {
+    let id = digest(pod.metadata.uid.as_deref().unwrap_or_default(), 6);
+    let byte = |at: usize| u8::from_str_radix(id.get(at..at + 2).unwrap_or("1"), 16).unwrap_or(1);
+    format!("10.52.{}.{}", byte(0), byte(2).max(1))
+}
+
+/// Runs a pod's program to its end and writes how it ended.
+async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
+    let key = key_of(pod.as_ref());
+    let attempt: u32 = annotation(&pod.metadata, jobs::ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let outcome = match trouble(&world, &pod) {
+        Some(JobFailure::Hangs) => std::future::pending().await,
+        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
+        _ => loop {
+            match program::run(&world, &pod).await {
+                Ok(()) => break Ok(()),
+                Err(program::Failure::Program(message)) => break Err(message),
+                Err(program::Failure::Api(error)) => {
+                    tracing::debug!(pod = key.1, %error, "program could not reach the API; trying again");
+                    world.clock.sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        },
+    };
+    let (succeeded, message) = match &outcome {
+        Ok(()) => (true, ""),
+        Err(message) => (false, message.as_str()),
+    };
+    while let Err(error) = end(&world, &key, &pod, succeeded, message).await {
+        tracing::debug!(pod = key.1, %error, "failed to report the end of a pod; trying again");
+        world.clock.sleep(std::time::Duration::from_secs(1)).await;
+    }
+}
+
+async fn end(world: &Context, key: &Key, pod: &Pod, succeeded: bool, message: &str) -> Result<()> {
+    let now = world.stamp();
+    let ended = |(name, image): &(String, String)| {
+        json!({
+            "name": name, "image": image, "imageID": image, "ready": false, "started": false, "restartCount": 0,
+            "state": {"terminated": {
+                "exitCode": i32::from(!succeeded), "reason": if succeeded { "Completed" } else { "Error" },
+                "message": message, "startedAt": started(pod).to_string(), "finishedAt": now,
+            }},
+        })
+    };
+    let status = json!({
+        "phase": if succeeded { "Succeeded" } else { "Failed" },
+        "conditions": conditions(&now, false),
+        "containerStatuses": containers(pod).iter().map(ended).collect::<Vec<_>>(),
+    });
+    world.pods.patch_status(key, &status).await.map(drop)
+}

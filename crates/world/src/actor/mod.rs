@@ -1,0 +1,20 @@
+//! What a Harvester cluster does by itself: one file per controller.
+//!
+//! Every actor is a loop over its inbox. It looks at one object as it is now, brings it one step closer to what that
+//! controller wants, and leaves. What takes time is looked at again when it is due.
+
+pub(crate) mod addons;
+pub(crate) mod cdi;
+pub(crate) mod deployments;
+pub(crate) mod drain;
+pub(crate) mod endpoints;
+pub(crate) mod fleet;
+pub(crate) mod garbage_collector;
+pub(crate) mod jobs;
+pub(crate) mod kubelet;
+pub(crate) mod kubevirt;
+pub(crate) mod longhorn;
+pub(crate) mod migrations;
+pub(crate) mod rancher_planner;
+pub(crate) mod reboot;
+pub(crate) mod system_upgrade;

@@ -1,0 +1,114 @@
+//! Reboots: a node whose new operating system is installed goes down once the Job that installed it has ended, and
+//! comes back with another bootID and the system that is on its disk.
+//!
+//! What is on a node's disk is an annotation of the Node, so that the simulation survives being stopped in between.
+
+use api::labels::{self, job_type};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+
+use crate::{
+    context::{Context, after, annotation, digest, label, node_of, ready_condition},
+    error::Result,
+    inbox::{Inbox, Key, Kind},
+    troubles::RebootTrouble,
+    watched::key_of,
+};
+
+/// On a Node: the operating system that its next boot starts.
+pub(crate) const ON_DISK: &str = "world.upgrade-toolkit/os-on-disk";
+/// Reason of a node's Ready condition while it is down.
+const REBOOTING: &str = "NodeStatusUnknown";
+
+fn os_image(node: &Node) -> &str {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    info.map(|info| info.os_image.as_str()).unwrap_or_default()
+}
+
+/// A pod has succeeded: when it installed an operating system, its node goes down soon.
+pub(crate) async fn after_pod(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
+    let installs = matches!(
+        label(&pod.metadata, labels::JOB_TYPE),
+        Some(job_type::POST_DRAIN | job_type::SINGLE_NODE_UPGRADE)
+    );
+    let Some(node) = world.nodes.get("", node_of(pod)).filter(|_| installs) else {
+        return Ok(());
+    };
+    let pending = annotation(&node.metadata, ON_DISK).is_some_and(|on_disk| on_disk != os_image(&node));
+    if !pending || !crate::context::is_ready(&node) {
+        return Ok(());
+    }
+    let due = after(ended(pod), world.durations.reboot_delay);
+    if world.clock.now() < due {
+        inbox.later(Kind::Pod, key.clone(), due);
+        return Ok(());
+    }
+    let status = json!({"conditions": conditions(world, &node, false)});
+    world.nodes.patch_status(&key_of(node.as_ref()), &status).await.map(drop)
+}
+
+/// A node that is down comes back when it is time.
+pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<()> {
+    let Some(ready) = ready_condition(node).filter(|ready| ready.status != "True") else {
+        return Ok(());
+    };
+    let key = key_of(node);
+    let trouble = world.troubles.reboots.get(&key.1);
+    if ready.reason.as_deref() != Some(REBOOTING) || trouble == Some(&RebootTrouble::NeverReturns) {
+        return Ok(());
+    }
+    let since = ready.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    let due = after(since, world.durations.reboot);
+    if world.clock.now() < due {
+        inbox.later(Kind::Node, key, due);
+        return Ok(());
+    }
+    let on_disk = annotation(&node.metadata, ON_DISK).unwrap_or(os_image(node));
+    let system = if trouble == Some(&RebootTrouble::OldSystem) {
+        // The boot loader fell back to the other partition; nothing is pending any more.
+        world.nodes.patch(&key, &json!({"metadata": {"annotations": {ON_DISK: null}}})).await?;
+        os_image(node)
+    } else {
+        on_disk
+    };
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let boot = next_boot_id(info.map(|info| info.boot_id.as_str()).unwrap_or_default());
+    let status = json!({
+        "nodeInfo": {"bootID": boot, "osImage": system},
+        "conditions": conditions(world, node, true),
+    });
+    world.nodes.patch_status(&key, &status).await.map(drop)
+}
+
+/// Every boot has an id of its own, which follows from the one before.
+fn next_boot_id(before: &str) -> String {
+    let hex = digest(before, 32);
+    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+}
+
+fn conditions(world: &Context, node: &Node, ready: bool) -> Value {
+    let now = world.stamp();
+    let (status, reason, message) = if ready {
+        ("True", "KubeletReady", "kubelet is posting ready status")
+    } else {
+        ("Unknown", REBOOTING, "Kubelet stopped posting node status.")
+    };
+    let others = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let mut conditions: Vec<Value> = others
+        .iter()
+        .filter(|condition| condition.type_ != "Ready")
+        .map(|condition| serde_json::to_value(condition).unwrap_or_default())
+        .collect();
+    conditions.push(json!({
+        "type": "Ready", "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }));
+    json!(conditions)
+}
+
+fn ended(pod: &Pod) -> Timestamp {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    let terminated = statuses.and_then(|statuses| statuses.first()?.state.as_ref()?.terminated.clone());
+    terminated.and_then(|terminated| terminated.finished_at).map_or(Timestamp::MIN, |time| time.0)
+}

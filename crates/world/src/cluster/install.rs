@@ -1,0 +1,142 @@
+//! Puts a generated cluster onto a Kubernetes API.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{UpgradePlan, crd, foreign};
+use kube::{
+    Client, Resource,
+    api::{Patch, PatchParams, PostParams, Request},
+};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+
+/// How often a request to a kind that was only just defined is tried again.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Built-in kinds that generated clusters contain: plural, namespaced.
+const BUILT_IN: [(&str, &str, bool); 7] = [
+    ("Namespace", "namespaces", false),
+    ("Node", "nodes", false),
+    ("Pod", "pods", true),
+    ("Secret", "secrets", true),
+    ("PersistentVolumeClaim", "persistentvolumeclaims", true),
+    ("EndpointSlice", "endpointslices", true),
+    ("PodDisruptionBudget", "poddisruptionbudgets", true),
+];
+
+/// How a kind is addressed.
+struct Address {
+    plural: String,
+    namespaced: bool,
+    has_status: bool,
+}
+
+fn addresses() -> BTreeMap<(String, String), Address> {
+    let mut addresses = BTreeMap::new();
+    for kind in foreign::ALL {
+        let address = Address {
+            plural: kind.plural.to_owned(),
+            namespaced: kind.namespaced,
+            has_status: kind.has_status,
+        };
+        addresses.insert((format!("{}/{}", kind.group, kind.version), kind.kind.to_owned()), address);
+    }
+    for (kind, plural, namespaced) in BUILT_IN {
+        let group = match kind {
+            "EndpointSlice" => "discovery.k8s.io/v1",
+            "PodDisruptionBudget" => "policy/v1",
+            _ => "v1",
+        };
+        let address = Address {
+            plural: plural.to_owned(),
+            namespaced,
+            has_status: !matches!(kind, "Secret" | "EndpointSlice"),
+        };
+        addresses.insert((group.to_owned(), kind.to_owned()), address);
+    }
+    let plan = Address {
+        plural: UpgradePlan::plural(&()).into_owned(),
+        namespaced: false,
+        has_status: true,
+    };
+    addresses.insert((UpgradePlan::api_version(&()).into_owned(), "UpgradePlan".to_owned()), plan);
+    addresses
+}
+
+/// Defines our kind and the foreign ones, then creates the objects with their status. What exists already is left, but
+/// for its status.
+///
+/// # Errors
+/// When the API refuses an object or cannot be reached.
+pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(client, path, &crd::upgrade_plan()).await?;
+    for definition in crd::foreign() {
+        let mut definition = serde_json::to_value(definition)?;
+        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
+        definition["kind"] = json!("CustomResourceDefinition");
+        post(client, path, &definition).await?;
+    }
+    let addresses = addresses();
+    for namespace in namespaces(objects) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        post(client, "/api/v1/namespaces", &object).await?;
+    }
+    for object in objects {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let Some(address) = addresses.get(&(version.clone(), kind.clone())) else {
+            return Err(Error::Unaddressable(format!("{version} {kind} {name}")));
+        };
+        let root = if version.contains('/') { "apis" } else { "api" };
+        let plural = &address.plural;
+        let path = if address.namespaced {
+            format!("/{root}/{version}/namespaces/{namespace}/{plural}")
+        } else {
+            format!("/{root}/{version}/{plural}")
+        };
+        post(client, &path, object).await?;
+        if address.has_status && object.get("status").is_some() {
+            let patch = json!({"status": object["status"]});
+            let what = format!("set the status of {kind} {namespace}/{name}");
+            let request = Request::new(path)
+                .patch_subresource("status", &name, &PatchParams::default(), &Patch::Merge(&patch))
+                .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+            client.request::<Value>(request).await.map_err(|error| Error::api(what, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Namespaces that objects are in, sorted.
+fn namespaces(objects: &[Value]) -> Vec<String> {
+    let named = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str());
+    let mut names: Vec<String> = named.map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Creates an object unless it exists. A kind that was only just defined may not be served yet.
+async fn post(client: &Client, path: &str, object: &Value) -> Result<()> {
+    let what = format!("create {} {}", object["kind"], object["metadata"]["name"]);
+    let body = serde_json::to_vec(object)?;
+    let mut attempt = 0;
+    loop {
+        let request = Request::new(path)
+            .create(&PostParams::default(), body.clone())
+            .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+        match client.request::<Value>(request).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 && attempt < ATTEMPTS => {
+                attempt += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(Error::api(what, error)),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The cluster generator: the objects of a Harvester cluster at rest, from a few numbers and a seed.
+//!
+//! Pure: the same shape gives the same objects.
+
+mod install;
+mod nodes;
+mod platform;
+pub(crate) mod vms;
+
+pub use install::install;
+
+use serde_json::Value;
+
+use crate::Release;
+
+/// What a generated cluster is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How many nodes: 1 is a single-node cluster; 2 are one control-plane node and one worker; from 3 on, three are
+    /// control-plane nodes and the rest workers.
+    pub nodes: usize,
+    /// The third node is a witness: a member of etcd that carries no workload. Needs three nodes.
+    pub witness: bool,
+    /// How many virtual machines.
+    pub vms: usize,
+    /// The Harvester version that runs.
+    pub from: String,
+    /// The Harvester version to upgrade to: a Version object of that name exists.
+    pub to: String,
+    /// Name of an ISO image that was uploaded already.
+    pub image: Option<String>,
+    /// Which of the virtual machines are of which kind; machine names.
+    pub seed: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            witness: false,
+            vms: 6,
+            from: "v1.7.1".to_owned(),
+            to: "v1.8.0".to_owned(),
+            image: None,
+            seed: 0,
+        }
+    }
+}
+
+impl Shape {
+    /// The release that the cluster is upgraded to.
+    #[must_use]
+    pub fn release(&self) -> Release {
+        Release::of(&self.to)
+    }
+
+    /// Names of all nodes.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        (1..=self.nodes).map(|number| format!("node-{number}")).collect()
+    }
+
+    /// The node is the witness, counted from zero.
+    fn is_witness(&self, index: usize) -> bool {
+        self.witness && self.nodes >= 3 && index == 2
+    }
+
+    /// The node runs the control plane, counted from zero.
+    fn is_control_plane(&self, index: usize) -> bool {
+        index == 0 || (self.nodes >= 3 && index < 3)
+    }
+
+    /// Nodes that carry workload and data.
+    fn data_nodes(&self) -> Vec<String> {
+        let names = self.node_names().into_iter().enumerate();
+        names.filter(|(index, _)| !self.is_witness(*index)).map(|(_, name)| name).collect()
+    }
+
+    /// All objects of the cluster, with their status.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Value> {
+        let mut objects = platform::namespaces();
+        objects.extend(nodes::objects(self));
+        objects.extend(platform::objects(self));
+        objects.extend(vms::objects(self));
+        objects
+    }
+}

@@ -1,0 +1,196 @@
+//! What a Harvester cluster has besides nodes and VMs: the Rancher cluster, charts, addons, settings, the Version to
+//! upgrade to, KubeVirt, the API server's endpoints.
+
+use api::{annotations, labels, names};
+use serde_json::{Value, json};
+
+use crate::{
+    actor::{
+        addons::{DEPLOYED, DISABLED},
+        fleet,
+    },
+    release::{OLD_KUBERNETES, OLD_MONITORING_CHART},
+};
+
+use super::{
+    Shape,
+    nodes::{INSTALLED, address},
+};
+
+/// Of the ISO of a release, as its Version says.
+const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
+
+/// A namespace for VMs besides `default`.
+pub(super) const DEV_NAMESPACE: &str = "dev";
+
+pub(super) fn namespaces() -> Vec<Value> {
+    [
+        names::HARVESTER_NAMESPACE,
+        names::CATTLE_NAMESPACE,
+        names::FLEET_NAMESPACE,
+        names::LONGHORN_NAMESPACE,
+        names::KUBE_SYSTEM_NAMESPACE,
+        names::DEFAULT_NAMESPACE,
+        DEV_NAMESPACE,
+    ]
+    .iter()
+    .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+    .collect()
+}
+
+pub(super) fn objects(shape: &Shape) -> Vec<Value> {
+    let mut objects = vec![cluster(), kubevirt(), version(shape), endpoints(shape)];
+    let old_chart = shape.from.trim_start_matches('v');
+    for (name, version) in [
+        (names::HARVESTER_CHART, old_chart),
+        ("harvester-crd", old_chart),
+        ("rancher-monitoring-crd", OLD_MONITORING_CHART),
+        ("rancher-logging-crd", "105.2.0+up4.10.0"),
+    ] {
+        objects.extend(chart(name, version));
+    }
+    for (namespace, name, enabled) in [
+        (names::KUBE_SYSTEM_NAMESPACE, names::DESCHEDULER_ADDON, true),
+        ("cattle-monitoring-system", "rancher-monitoring", false),
+        ("cattle-logging-system", "rancher-logging", false),
+        (names::HARVESTER_NAMESPACE, "pcidevices-controller", true),
+        (names::HARVESTER_NAMESPACE, "vm-import-controller", false),
+        (names::HARVESTER_NAMESPACE, "harvester-seeder", false),
+    ] {
+        objects.push(addon(namespace, name, enabled));
+    }
+    for (name, value) in [
+        (names::SERVER_VERSION_SETTING, shape.from.as_str()),
+        ("cluster-registration-url", ""),
+        ("support-bundle-timeout", "10"),
+    ] {
+        objects.push(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": {"name": name},
+            "default": "", "value": value,
+        }));
+    }
+    for (name, value) in [(names::REPLENISHMENT_SETTING, "600"), ("default-replica-count", "3"), ("node-drain-policy", "allow-if-replica-is-stopped")] {
+        objects.push(json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Setting",
+            "metadata": {"name": name, "namespace": names::LONGHORN_NAMESPACE}, "value": value,
+        }));
+    }
+    objects.extend(shape.image.iter().flat_map(|name| image(shape, name)));
+    objects
+}
+
+fn cluster() -> Value {
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "lastUpdateTime": INSTALLED, "lastTransitionTime": INSTALLED});
+    json!({
+        "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
+        "metadata": {"name": names::LOCAL_CLUSTER, "namespace": names::FLEET_NAMESPACE,
+            "labels": {"rke.cattle.io/init-node-machine-id": "1", "provider.cattle.io": "harvester"}},
+        "spec": {
+            "kubernetesVersion": OLD_KUBERNETES,
+            "localClusterAuthEndpoint": {},
+            // Things that an upgrade must keep.
+            "rkeConfig": {
+                "provisionGeneration": 0,
+                "chartValues": {},
+                "machineGlobalConfig": {"cni": "multus,canal"},
+                "registries": {"mirrors": {"docker.io": {"endpoint": ["https://registry.example.com"]}}},
+            },
+        },
+        "status": {
+            "ready": true, "clusterName": "local", "fleetWorkspaceName": names::FLEET_NAMESPACE,
+            "conditions": [condition("Ready"), condition("Updated")],
+        },
+    })
+}
+
+fn kubevirt() -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
+        "metadata": {"name": names::KUBEVIRT, "namespace": names::HARVESTER_NAMESPACE},
+        "spec": {
+            "configuration": {"network": {"defaultNetworkInterface": "bridge"}},
+            "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
+        },
+        "status": {"phase": "Deployed", "conditions": [{"type": "Available", "status": "True"}]},
+    })
+}
+
+fn version(shape: &Shape) -> Value {
+    let to = &shape.to;
+    json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version",
+        "metadata": {"name": to, "namespace": names::HARVESTER_NAMESPACE},
+        "spec": {
+            "isoURL": format!("https://releases.rancher.com/harvester/{to}/harvester-{to}-amd64.iso"),
+            "isoChecksum": ISO_CHECKSUM,
+        },
+    })
+}
+
+fn endpoints(shape: &Shape) -> Value {
+    let servers = (0..shape.nodes).filter(|index| shape.is_control_plane(*index) && !shape.is_witness(*index));
+    let servers: Vec<Value> = servers.map(|index| json!({"addresses": [address(index)], "conditions": {"ready": true}})).collect();
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": names::KUBERNETES_SERVICE, "namespace": names::DEFAULT_NAMESPACE,
+            "labels": {labels::SERVICE_NAME: names::KUBERNETES_SERVICE}},
+        "endpoints": servers, "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
+    })
+}
+
+fn chart(name: &str, version: &str) -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+            "metadata": {"name": name, "namespace": names::FLEET_NAMESPACE},
+            "spec": {
+                "chart": name, "version": version, "repoName": "harvester-charts", "releaseName": name,
+                "defaultNamespace": names::HARVESTER_NAMESPACE, "timeoutSeconds": 600,
+                "targets": [{"clusterName": "local"}],
+            },
+            "status": fleet::status(version, true, INSTALLED),
+        }),
+        json!({
+            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
+            "metadata": {"name": format!("mcc-{name}"), "namespace": names::FLEET_NAMESPACE},
+            "spec": {},
+            "status": {"summary": {"desiredReady": 1, "ready": 1}, "conditions": [{"type": "Ready", "status": "True"}]},
+        }),
+    ]
+}
+
+fn addon(namespace: &str, name: &str, enabled: bool) -> Value {
+    json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "enabled": enabled, "chart": name, "version": "1.0.0", "valuesContent": "",
+            "repo": "http://harvester-cluster-repo.cattle-system.svc/charts",
+        },
+        "status": {"status": if enabled { DEPLOYED } else { DISABLED }},
+    })
+}
+
+/// An ISO that somebody uploaded before.
+fn image(shape: &Shape, name: &str) -> [Value; 2] {
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "lastUpdateTime": INSTALLED});
+    [
+        json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
+            "metadata": {"name": name, "namespace": names::HARVESTER_NAMESPACE,
+                "annotations": {annotations::OS_UPGRADE_IMAGE: "True"}},
+            "spec": {
+                "backend": "cdi", "displayName": format!("harvester-{}-amd64.iso", shape.to), "sourceType": "upload",
+                "retry": 3, "checksum": "", "targetStorageClassName": "longhorn-static",
+            },
+            "status": {"progress": 100, "size": 7_516_192_768_u64, "conditions": [condition("Initialized"), condition("Imported")]},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": names::HARVESTER_NAMESPACE},
+            "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "longhorn-static",
+                "resources": {"requests": {"storage": "7516192768"}}},
+            "status": {"phase": "Bound"},
+        }),
+    ]
+}

@@ -1,0 +1,279 @@
+//! Virtual machines of several kinds, what KubeVirt keeps for those that run, and their Longhorn volumes.
+
+use std::sync::Arc;
+
+use api::{
+    foreign::{
+        kubevirt::VirtualMachineInstanceSpec,
+        longhorn::Volume,
+    },
+    names,
+};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use crate::{
+    actor::kubevirt::instance_conditions,
+    context::{Context, digest, label},
+    inbox::Key,
+    program::NODE_LABEL,
+};
+
+use super::{Shape, platform::DEV_NAMESPACE};
+
+/// On a virt-launcher pod: the VM.
+const VM_LABEL: &str = "vm.kubevirt.io/name";
+const CREATED_BY: &str = "kubevirt.io/created-by";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variety {
+    Migratable,
+    HostDevice,
+    NodeSelector,
+    Stopped,
+    Paused,
+}
+
+/// The varieties in turn; the seed says where to begin. Most VMs can migrate, as in life.
+const VARIETIES: [Variety; 10] = [
+    Variety::Migratable,
+    Variety::Migratable,
+    Variety::HostDevice,
+    Variety::Migratable,
+    Variety::Stopped,
+    Variety::NodeSelector,
+    Variety::Migratable,
+    Variety::Migratable,
+    Variety::Paused,
+    Variety::Migratable,
+];
+
+const ROLES: [&str; 10] = ["web", "db", "ml", "cache", "lab", "gateway", "mail", "build", "desktop", "files"];
+
+pub(super) fn objects(shape: &Shape) -> Vec<Value> {
+    let nodes = shape.data_nodes();
+    let turn = usize::try_from(shape.seed % 10).unwrap_or_default();
+    let mut rng = fastrand::Rng::with_seed(shape.seed);
+    let mut objects = Vec::new();
+    for index in 0..shape.vms {
+        let Some(node) = nodes.get(index % nodes.len().max(1)) else { break };
+        let variety = VARIETIES[(index + turn) % VARIETIES.len()];
+        let namespace = if index % 3 == 2 { DEV_NAMESPACE } else { names::DEFAULT_NAMESPACE };
+        let name = format!("{}-{}", ROLES[index % ROLES.len()], index + 1);
+        let gigabytes = 10 * (1 + rng.u64(..8));
+        let mut spec = json!({
+            "domain": {"cpu": {"cores": 1 + rng.u64(..4)}, "memory": {"guest": "2Gi"}, "devices": {"disks": [{"name": "disk-0", "disk": {"bus": "virtio"}}]}},
+            "evictionStrategy": "LiveMigrateIfPossible", "terminationGracePeriodSeconds": 120,
+            "volumes": [{"name": "disk-0", "persistentVolumeClaim": {"claimName": claim_name(&name)}}],
+        });
+        match variety {
+            Variety::HostDevice => {
+                spec["domain"]["devices"]["hostDevices"] = json!([{"name": "nic", "deviceName": "intel.com/82599"}]);
+            }
+            Variety::NodeSelector => spec["nodeSelector"] = json!({"kubernetes.io/hostname": node}),
+            _ => {}
+        }
+        let runs = variety != Variety::Stopped;
+        let paused = variety == Variety::Paused;
+        let shown = match variety {
+            Variety::Stopped => "Stopped",
+            Variety::Paused => "Paused",
+            _ => "Running",
+        };
+        objects.push(json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": {"name": name, "namespace": namespace, "labels": {"harvesterhci.io/creator": "harvester"}},
+            "spec": {
+                "runStrategy": if runs { "Always" } else { "Halted" },
+                "template": {"metadata": {"labels": {"harvesterhci.io/vmName": name}}, "spec": spec},
+            },
+            "status": vm_status(shown),
+        }));
+        if runs {
+            let instance = Instance {
+                namespace,
+                name: &name,
+                node,
+                migratable: variety != Variety::HostDevice,
+                paused,
+                spec,
+                vm_uid: "",
+            };
+            objects.push(instance.vmi());
+            objects.push(instance.running_pod());
+            if instance.migratable {
+                objects.push(instance.budget());
+            }
+        }
+        objects.extend(volume(&nodes, index, namespace, &name, runs.then_some(node.as_str()), gigabytes));
+    }
+    objects
+}
+
+/// An instance, from which everything that belongs to it follows.
+pub(crate) struct Instance<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) node: &'a str,
+    pub(crate) migratable: bool,
+    pub(crate) paused: bool,
+    pub(crate) spec: Value,
+    /// Uid of the VM; empty in a generated cluster, where nobody knows it yet.
+    pub(crate) vm_uid: &'a str,
+}
+
+impl Instance<'_> {
+    fn id(&self) -> String {
+        digest(&format!("{}/{}", self.namespace, self.name), 12)
+    }
+
+    /// The instance with its status.
+    pub(crate) fn vmi(&self) -> Value {
+        let mut metadata = json!({
+            "name": self.name, "namespace": self.namespace,
+            "labels": {NODE_LABEL: self.node, "harvesterhci.io/vmName": self.name, VM_LABEL: self.name},
+        });
+        if !self.vm_uid.is_empty() {
+            metadata["ownerReferences"] = json!([{
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": self.name, "uid": self.vm_uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }]);
+        }
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata, "spec": self.spec,
+            "status": {
+                "phase": "Running", "nodeName": self.node,
+                "conditions": instance_conditions(self.migratable, self.paused),
+            },
+        })
+    }
+
+    /// The pod that runs the instance.
+    pub(crate) fn pod(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("virt-launcher-{}-0", self.name), "namespace": self.namespace,
+                "labels": {"kubevirt.io": "virt-launcher", VM_LABEL: self.name, CREATED_BY: self.id()},
+                "annotations": {"kubevirt.io/domain": self.name},
+            },
+            "spec": {
+                "nodeName": self.node, "restartPolicy": "Never",
+                "containers": [{"name": "compute", "image": "registry.suse.com/suse/sles/15.7/virt-launcher:1.7.0"}],
+            },
+        })
+    }
+
+    /// The pod, as it is when it has been running for long.
+    fn running_pod(&self) -> Value {
+        let mut pod = self.pod();
+        pod["status"] = json!({
+            "phase": "Running", "startTime": super::nodes::INSTALLED,
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": super::nodes::INSTALLED}],
+        });
+        pod
+    }
+
+    /// The budget that forbids the eviction of an instance that can migrate.
+    pub(crate) fn budget(&self) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": budget_name(self.name), "namespace": self.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {CREATED_BY: self.id()}}},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1},
+        })
+    }
+}
+
+/// The name of an instance's budget.
+pub(crate) fn budget_name(vmi: &str) -> String {
+    format!("kubevirt-disruption-budget-{vmi}")
+}
+
+/// The instance's hardware can move.
+pub(crate) fn is_migratable(spec: &VirtualMachineInstanceSpec) -> bool {
+    let devices = spec.domain.as_ref().and_then(|domain| domain.devices.as_ref());
+    let none = |list: Option<&Vec<Value>>| list.is_none_or(Vec::is_empty);
+    devices.is_none_or(|devices| none(devices.host_devices.as_ref()) && none(devices.gpus.as_ref()))
+}
+
+/// The pods of an instance: one, or two while it migrates.
+pub(crate) fn launchers(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
+    world.pods.select(|pod| {
+        pod.metadata.namespace.as_ref() == Some(&key.0) && label(&pod.metadata, VM_LABEL) == Some(&key.1)
+    })
+}
+
+/// The status of a VM that people see.
+pub(crate) fn vm_status(shown: &str) -> Value {
+    let created = !matches!(shown, "Stopped" | "Starting" | "ErrorUnschedulable");
+    json!({"printableStatus": shown, "ready": shown == "Running", "created": created})
+}
+
+fn claim_name(vm: &str) -> String {
+    format!("{vm}-disk-0")
+}
+
+/// The volume of a VM.
+pub(crate) fn volume_name(namespace: &str, vm: &str) -> String {
+    format!("pvc-{}", digest(&format!("{namespace}/{}", claim_name(vm)), 12))
+}
+
+/// The VM of a volume.
+pub(crate) fn vm_of(volume: &Volume) -> Option<Key> {
+    let claim = volume.status.kubernetes_status.as_ref()?;
+    let vm = claim.pvc_name.as_ref()?.strip_suffix("-disk-0")?;
+    Some((claim.namespace.clone()?, vm.to_owned()))
+}
+
+/// A copy of a volume.
+pub(crate) fn replica_name(volume: &str, number: i64) -> String {
+    format!("{volume}-r-{number}")
+}
+
+/// What serves a volume.
+pub(crate) fn engine_name(volume: &str) -> String {
+    format!("{volume}-e-0")
+}
+
+fn volume(nodes: &[String], index: usize, namespace: &str, vm: &str, attached: Option<&str>, gigabytes: u64) -> Vec<Value> {
+    let name = volume_name(namespace, vm);
+    let copies = nodes.len().min(3);
+    let in_longhorn = |kind: &str, name: &str, spec: Value, status: Value| {
+        json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": kind,
+            "metadata": {"name": name, "namespace": names::LONGHORN_NAMESPACE, "labels": {"longhornvolume": volume_name(namespace, vm)}},
+            "spec": spec, "status": status,
+        })
+    };
+    let (state, robustness) = if attached.is_some() { ("attached", "healthy") } else { ("detached", "unknown") };
+    let node = attached.unwrap_or_default();
+    let size = (gigabytes << 30).to_string();
+    let mut objects = vec![
+        in_longhorn(
+            "Volume",
+            &name,
+            json!({"numberOfReplicas": copies, "nodeID": node, "size": size, "frontend": "blockdev", "accessMode": "rwx", "migratable": true}),
+            json!({
+                "state": state, "robustness": robustness, "currentNodeID": node,
+                "kubernetesStatus": {"namespace": namespace, "pvcName": claim_name(vm), "pvStatus": "Bound"},
+            }),
+        ),
+        in_longhorn(
+            "Engine",
+            &engine_name(&name),
+            json!({"volumeName": name, "nodeID": node}),
+            json!({"currentState": if attached.is_some() { "running" } else { "stopped" }}),
+        ),
+    ];
+    for (number, copy) in (0_i64..).zip(0..copies) {
+        let on = &nodes[(index + copy) % nodes.len()];
+        objects.push(in_longhorn(
+            "Replica",
+            &replica_name(&name, number),
+            json!({"volumeName": name, "nodeID": on}),
+            json!({"currentState": "running"}),
+        ));
+    }
+    objects
+}

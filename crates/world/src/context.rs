@@ -1,0 +1,193 @@
+//! What all actors share: the client, the clock, one watch per kind, and what the simulated cluster is like.
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    UpgradePlan,
+    foreign::{
+        capi::Machine,
+        harvester::{Addon, VirtualMachineImage},
+        kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
+        longhorn::{Engine, Replica, Volume},
+        rancher::{Cluster, ManagedChart},
+        suc::Plan,
+    },
+    labels,
+};
+use clock::Clock;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        batch::v1::Job,
+        core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service},
+        discovery::v1::EndpointSlice,
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    Durations, Shape, Troubles,
+    inbox::{Inbox, Kind},
+    watched::Watched,
+};
+
+macro_rules! context {
+    ($( $field:ident: $type:ident $( [$selector:expr] )? ),* $(,)?) => {
+        /// What all actors share.
+        pub(crate) struct Context {
+            pub(crate) client: Client,
+            pub(crate) clock: Clock,
+            pub(crate) shape: Shape,
+            pub(crate) durations: Durations,
+            pub(crate) troubles: Troubles,
+            /// When this world began; certificates are valid from then.
+            pub(crate) began: Timestamp,
+            $( pub(crate) $field: Watched<$type>, )*
+        }
+
+        impl Context {
+            pub(crate) fn new(client: Client, clock: Clock, shape: Shape, durations: Durations, troubles: Troubles) -> Self {
+                Self {
+                    $( $field: Watched::new(&client, Kind::$type, concat!($($selector)?)), )*
+                    began: clock.now_in_seconds(),
+                    client, clock, shape, durations, troubles,
+                }
+            }
+
+            /// Starts all watches and waits until each has brought its first list.
+            pub(crate) async fn watch(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+                $(
+                    let context = self.clone();
+                    tasks.spawn(async move { context.$field.run().await });
+                )*
+                $( self.$field.wait_until_synced().await; )*
+            }
+        }
+    };
+}
+
+context! {
+    upgrade_plans: UpgradePlan,
+    nodes: Node,
+    pods: Pod,
+    jobs: Job,
+    plans: Plan,
+    deployments: Deployment,
+    services: Service,
+    endpoint_slices: EndpointSlice,
+    budgets: PodDisruptionBudget,
+    // Only machine plans and our own restore lists matter here.
+    machine_plans: Secret["rke.cattle.io/machine-name"],
+    config_maps: ConfigMap["management.harvesterhci.io/upgrade-plan"],
+    claims: PersistentVolumeClaim,
+    clusters: Cluster,
+    machines: Machine,
+    charts: ManagedChart,
+    addons: Addon,
+    images: VirtualMachineImage,
+    vms: VirtualMachine,
+    vmis: VirtualMachineInstance,
+    migrations: VirtualMachineInstanceMigration,
+    volumes: Volume,
+    replicas: Replica,
+    engines: Engine,
+}
+
+impl Context {
+    /// An empty inbox.
+    pub(crate) fn inbox(&self) -> Inbox {
+        Inbox::new(self.clock.clone())
+    }
+
+    /// Now, as Kubernetes writes it.
+    pub(crate) fn stamp(&self) -> String {
+        self.clock.now_in_seconds().to_string()
+    }
+
+    /// Waits until a test holds, looking again on every change that an inbox hears of.
+    pub(crate) async fn until(&self, inbox: &Inbox, mut test: impl FnMut(&Self) -> bool) {
+        while !test(self) {
+            inbox.changed().await;
+        }
+    }
+
+    /// The node of that name runs and answers.
+    pub(crate) fn is_up(&self, node: &str) -> bool {
+        self.nodes.get("", node).is_some_and(|node| is_ready(&node))
+    }
+}
+
+/// A moment and a duration after it.
+pub(crate) fn after(moment: Timestamp, duration: Duration) -> Timestamp {
+    moment.saturating_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// A label of an object.
+pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// An annotation of an object.
+pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The owner of a kind.
+pub(crate) fn owner<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
+    meta.owner_references.as_ref()?.iter().find(|owner| owner.kind == kind)
+}
+
+/// A reference to an object that controls others.
+pub(crate) fn controlled_by<K: Resource<DynamicType = ()>>(object: &K) -> Value {
+    json!([{
+        "apiVersion": K::api_version(&()), "kind": K::kind(&()),
+        "name": object.meta().name, "uid": object.meta().uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+/// The node reports Ready.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    ready_condition(node).is_some_and(|condition| condition.status == "True")
+}
+
+/// The node's Ready condition.
+pub(crate) fn ready_condition(node: &Node) -> Option<&k8s_openapi::api::core::v1::NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// The node is a witness: it votes and carries no workload.
+pub(crate) fn is_witness(node: &Node) -> bool {
+    label(&node.metadata, labels::WITNESS).is_some()
+}
+
+/// A pod's Ready condition is True.
+pub(crate) fn is_pod_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    })
+}
+
+/// A pod's phase; empty when it has none yet.
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// A pod's node; empty when it has none.
+pub(crate) fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+/// The first hexadecimal digits of a digest of a text: names that look random and are not.
+pub(crate) fn digest(text: &str, digits: usize) -> String {
+    use sha2::{Digest, Sha256};
+    let bytes = Sha256::digest(text.as_bytes());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..digits.min(64)].to_owned()
+}

@@ -1,0 +1,46 @@
+//! What can go wrong between an actor and the API.
+
+/// Why an actor could not do what it wanted. Actors log it and try again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused or did not answer.
+    #[error("failed to {what}")]
+    Api {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// An object cannot be addressed: its kind is not one this crate knows, or it lacks a name.
+    #[error("cannot address object: {0}")]
+    Unaddressable(String),
+    /// An object could not be written as JSON.
+    #[error("failed to serialise")]
+    Serialise(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// Wraps an answer of the API.
+    pub(crate) fn api(what: impl Into<String>, source: kube::Error) -> Self {
+        Self::Api {
+            what: what.into(),
+            source: Box::new(source),
+        }
+    }
+
+    /// The HTTP code of the API's refusal.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Short for the results of this crate.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,114 @@
+//! What the manager asks that is not an object of the API: files of the upgrade repository, certificates of the API
+//! servers, what kubelets say about themselves.
+
+use std::{sync::Arc, time::Duration};
+
+use api::{labels, names};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use crate::{
+    context::{Context, label},
+    release::{OLD_KUBERNETES, image_list},
+    troubles::RepositoryTrouble,
+};
+
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+const GIB: u64 = 1 << 30;
+const CAPACITY: u64 = 200 * GIB;
+const USED: u64 = 60 * GIB;
+/// More than the threshold of image garbage collection, with what an upgrade adds.
+const USED_WHEN_FULL: u64 = 165 * GIB;
+
+/// Why the repository did not answer with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepositoryError {
+    /// No connection.
+    #[error("{0}")]
+    Unreachable(String),
+    /// An answer that is not a file.
+    #[error("unexpected status {0}")]
+    Status(u16),
+}
+
+/// What the manager asks that is not an object of the API.
+#[derive(Clone)]
+pub struct Facts(pub(crate) Arc<Context>);
+
+impl Facts {
+    /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it.
+    ///
+    /// # Errors
+    /// When nobody serves that repository now, or it has no such file.
+    pub fn repository(&self, url: &str) -> Result<Vec<u8>, RepositoryError> {
+        let world = &self.0;
+        let refuse = |why: &str| Err(RepositoryError::Unreachable(format!("failed to reach {url}: {why}")));
+        let Some((host, path)) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
+            return refuse("not an http URL");
+        };
+        let name = host.split('.').next().unwrap_or(host);
+        let deployment = world.deployments.get(names::HARVESTER_NAMESPACE, name);
+        let is_repo = |meta: &ObjectMeta| label(meta, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
+        let Some(deployment) = deployment.filter(|found| is_repo(&found.metadata)) else {
+            return refuse("no such host");
+        };
+        let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+        if available < 1 || world.troubles.repository == Some(RepositoryTrouble::Unreachable) {
+            return refuse("connection refused");
+        }
+        let Some(path) = path.strip_prefix("harvester-iso/") else {
+            return Err(RepositoryError::Status(404));
+        };
+        self.file(path).map(String::into_bytes).ok_or(RepositoryError::Status(404))
+    }
+
+    /// A file of the ISO.
+    fn file(&self, path: &str) -> Option<String> {
+        let shape = &self.0.shape;
+        let release = shape.release();
+        if path == "harvester-release.yaml" {
+            return Some(release.yaml());
+        }
+        if self.0.troubles.repository == Some(RepositoryTrouble::NoImageLists) {
+            return None;
+        }
+        let version = path.strip_prefix("bundle/harvester/images-lists-archive/")?.strip_suffix("/image_list_all.txt")?;
+        match version {
+            "current" => Some(image_list(&shape.to, &release.kubernetes)),
+            version if version == shape.from => Some(image_list(version, OLD_KUBERNETES)),
+            _ => None,
+        }
+    }
+
+    /// The certificates of the API servers: address and when each expires.
+    #[must_use]
+    pub fn api_certificates(&self) -> Vec<(String, Timestamp)> {
+        let world = &self.0;
+        let days = u64::try_from(world.troubles.certificate_days.unwrap_or(365)).unwrap_or(0);
+        let expires = world.began.saturating_add(Duration::from_secs(days * SECONDS_PER_DAY)).unwrap_or(Timestamp::MAX);
+        let slice = world.endpoint_slices.get(names::DEFAULT_NAMESPACE, names::KUBERNETES_SERVICE);
+        let addresses = slice.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| endpoint.addresses.clone());
+        addresses.map(|address| (format!("{address}:6443"), expires)).collect()
+    }
+
+    /// What the kubelet of a node answers: status code, content type, body. Nothing when there is no such node.
+    #[must_use]
+    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Vec<u8>)> {
+        self.0.nodes.get("", node)?;
+        let answer = |code: u16, body: serde_json::Value| Some((code, "application/json".to_owned(), body.to_string().into_bytes()));
+        if !self.0.is_up(node) {
+            return answer(503, json!({"message": "the node is down"}));
+        }
+        match path.trim_start_matches('/').split('?').next() {
+            Some("stats/summary") => {
+                let used = if self.0.troubles.full_disks.contains(node) { USED_WHEN_FULL } else { USED };
+                answer(200, json!({"node": {"nodeName": node, "fs": {
+                    "availableBytes": CAPACITY - used, "capacityBytes": CAPACITY, "usedBytes": used,
+                }}, "pods": []}))
+            }
+            Some("configz") => answer(200, json!({"kubeletconfig": {"imageGCHighThresholdPercent": 85}})),
+            _ => answer(404, json!({"message": "not found"})),
+        }
+    }
+}

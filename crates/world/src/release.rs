@@ -1,0 +1,77 @@
+//! The release that a simulated cluster is upgraded to: its versions, and the files that its ISO holds.
+
+/// Versions of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of harvester-release.yaml")]
+pub struct Release {
+    pub harvester: String,
+    pub harvester_chart: String,
+    pub os: String,
+    pub kubernetes: String,
+    pub rancher: String,
+    pub monitoring_chart: String,
+    pub logging_chart: String,
+    pub min_upgradable_version: String,
+}
+
+/// RKE2 before the upgrade.
+pub(crate) const OLD_KUBERNETES: &str = "v1.34.3+rke2r1";
+/// Chart version of monitoring before the upgrade.
+pub(crate) const OLD_MONITORING_CHART: &str = "105.1.2+up61.3.2-rancher.7";
+
+impl Release {
+    /// The release of that version.
+    #[must_use]
+    pub fn of(version: &str) -> Self {
+        Self {
+            harvester: version.to_owned(),
+            harvester_chart: version.trim_start_matches('v').to_owned(),
+            os: format!("Harvester {version}"),
+            kubernetes: "v1.35.2+rke2r1".to_owned(),
+            rancher: "v2.14.0-alpha9".to_owned(),
+            monitoring_chart: "108.0.2+up77.9.1-rancher.11".to_owned(),
+            logging_chart: "108.0.1+up4.10.0-rancher.13".to_owned(),
+            min_upgradable_version: "v1.7.0".to_owned(),
+        }
+    }
+
+    /// The content of `harvester-release.yaml`.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        let Self {
+            harvester,
+            harvester_chart,
+            os,
+            kubernetes,
+            rancher,
+            monitoring_chart,
+            logging_chart,
+            min_upgradable_version,
+        } = self;
+        format!(
+            "harvester: {harvester}\nharvesterChart: {harvester_chart}\nos: {os}\nkubernetes: {kubernetes}\n\
+             rancher: {rancher}\nmonitoringChart: {monitoring_chart}\nloggingChart: {logging_chart}\n\
+             minUpgradableVersion: '{min_upgradable_version}'\n"
+        )
+    }
+}
+
+/// The images of a release: most carry its version, some do not change, some must never be removed.
+#[must_use]
+pub fn image_list(version: &str, kubernetes: &str) -> String {
+    let tag = kubernetes.replace('+', "-");
+    let images = [
+        format!("docker.io/rancher/harvester:{version}"),
+        format!("docker.io/rancher/harvester-webhook:{version}"),
+        format!("docker.io/rancher/harvester-upgrade:{version}"),
+        format!("docker.io/rancher/harvester-upgrade-toolkit:{version}"),
+        format!("docker.io/rancher/harvester-cluster-repo:{version}"),
+        format!("docker.io/rancher/rke2-runtime:{tag}"),
+        format!("docker.io/rancher/hardened-kubernetes:{tag}"),
+        format!("docker.io/longhornio/longhorn-engine:{version}"),
+        format!("docker.io/longhornio/longhorn-manager:{version}"),
+        "docker.io/rancher/mirrored-pause:3.6".to_owned(),
+        "docker.io/rancher/hardened-etcd:v3.5.21-k3s1-build20250612".to_owned(),
+    ];
+    images.join("\n") + "\n"
+}

@@ -1,0 +1,92 @@
+//! What goes wrong, as data. By default nothing does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What goes wrong in a simulated cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Troubles {
+    /// Jobs that fail, hang or do not get their image. The first match counts.
+    pub jobs: Vec<JobTrouble>,
+    /// How often the import of an ISO fails before it works. More than the image's `retry` fails it for good.
+    pub iso_failures: u32,
+    /// Nodes whose reboot goes wrong.
+    pub reboots: BTreeMap<String, RebootTrouble>,
+    /// VMs, by `namespace/name`, whose migration goes wrong.
+    pub migrations: BTreeMap<String, MigrationTrouble>,
+    /// Nodes with a pod whose PodDisruptionBudget never allows an eviction.
+    pub blocked_drains: BTreeSet<String>,
+    /// What is wrong with the repository.
+    pub repository: Option<RepositoryTrouble>,
+    /// Nodes whose disk is nearly full.
+    pub full_disks: BTreeSet<String>,
+    /// How many days the API server's certificates are still valid; a year when unset.
+    pub certificate_days: Option<i64>,
+}
+
+/// A Job that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTrouble {
+    /// Value of the label `upgrade-component`.
+    pub component: String,
+    /// Value of the label `job-type`; any when unset.
+    pub job_type: Option<String>,
+    /// Its node; any when unset.
+    pub node: Option<String>,
+    /// What goes wrong.
+    pub failure: JobFailure,
+}
+
+/// How a Job goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobFailure {
+    /// Its first pods fail, so many; the next one succeeds.
+    Fails(u32),
+    /// Its pod runs for ever.
+    Hangs,
+    /// Its pod never gets its image.
+    ImagePullBackOff,
+}
+
+/// How a reboot goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebootTrouble {
+    /// The node stays away.
+    NeverReturns,
+    /// The node comes back with the operating system it had.
+    OldSystem,
+}
+
+/// How a migration goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrationTrouble {
+    /// The first attempts fail, so many; the next one succeeds.
+    Fails(u32),
+    /// It never ends.
+    Stuck,
+}
+
+/// What is wrong with the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepositoryTrouble {
+    /// Its pods never become ready.
+    NeverReady,
+    /// Its pods are ready, but nobody can reach it.
+    Unreachable,
+    /// It has no image lists.
+    NoImageLists,
+}
+
+impl Troubles {
+    /// What goes wrong with a Job's pod.
+    #[must_use]
+    pub fn of_job(&self, component: &str, job_type: &str, node: &str) -> Option<JobFailure> {
+        self.jobs
+            .iter()
+            .find(|trouble| {
+                trouble.component == component
+                    && trouble.job_type.as_deref().is_none_or(|wanted| wanted == job_type)
+                    && trouble.node.as_deref().is_none_or(|wanted| wanted == node)
+            })
+            .map(|trouble| trouble.failure)
+    }
+}

@@ -1,0 +1,265 @@
+//! All objects of one kind, as the API server last reported them, and the ways to change them.
+//!
+//! One watch per kind serves all actors. What an actor writes is visible here at once, from the answer to its write, so
+//! that it never acts twice on what it has already done. Unlike `cache::Cache`, this tells *which* objects changed:
+//! with hundreds of nodes, nobody may look at all of them on every event.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, pin_mut};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy, Request},
+    runtime::watcher::{self, Event, watcher},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    error::{Error, Result},
+    inbox::{Inbox, Key, Kind, Subscriber},
+};
+
+/// How long to wait after a watch failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+struct State<K> {
+    objects: BTreeMap<Key, Arc<K>>,
+    relist: BTreeMap<Key, Arc<K>>,
+    subscribers: Vec<Subscriber>,
+}
+
+/// All objects of one kind.
+pub(crate) struct Watched<K> {
+    client: Client,
+    kind: Kind,
+    /// Selects by label; empty for all objects.
+    selector: &'static str,
+    state: Mutex<State<K>>,
+    synced: watch::Sender<bool>,
+}
+
+/// What an object must be to be watched.
+pub(crate) trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static> Object for K {}
+
+impl<K: Object> Watched<K> {
+    pub(crate) fn new(client: &Client, kind: Kind, selector: &'static str) -> Self {
+        Self {
+            client: client.clone(),
+            kind,
+            selector,
+            state: Mutex::new(State {
+                objects: BTreeMap::new(),
+                relist: BTreeMap::new(),
+                subscribers: Vec::new(),
+            }),
+            synced: watch::channel(false).0,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object of that name.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.at(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The object of that key.
+    pub(crate) fn at(&self, key: &Key) -> Option<Arc<K>> {
+        self.lock().objects.get(key).cloned()
+    }
+
+    /// All objects, by namespace and name.
+    pub(crate) fn list(&self) -> Vec<Arc<K>> {
+        self.lock().objects.values().cloned().collect()
+    }
+
+    /// The objects that a test picks.
+    pub(crate) fn select(&self, test: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let state = self.lock();
+        state.objects.values().filter(|object| test(object)).cloned().collect()
+    }
+
+    /// Tells an inbox about all objects now, and about every change from now on.
+    pub(crate) fn subscribe(&self, inbox: &Inbox) {
+        let mut state = self.lock();
+        let subscriber = inbox.subscriber();
+        subscriber.push(self.kind, state.objects.keys().cloned());
+        state.subscribers.push(subscriber);
+    }
+
+    /// Waits for the first list.
+    pub(crate) async fn wait_until_synced(&self) {
+        // The sender lives as long as self, so waiting cannot fail.
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    /// Keeps up with the API for ever.
+    pub(crate) async fn run(&self) {
+        let mut config = watcher::Config::default();
+        if !self.selector.is_empty() {
+            config = config.labels(self.selector);
+        }
+        let stream = watcher(Api::<K>::all(self.client.clone()), config);
+        pin_mut!(stream);
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(event) => self.apply(event),
+                Err(error) => {
+                    tracing::debug!(kind = ?self.kind, %error, "watch failed; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn apply(&self, event: Event<K>) {
+        let mut state = self.lock();
+        match event {
+            Event::Init => state.relist.clear(),
+            Event::InitApply(object) => {
+                state.relist.insert(key_of(&object), Arc::new(pruned(object)));
+            }
+            Event::InitDone => {
+                let mut listed = std::mem::take(&mut state.relist);
+                let newest = listed.values().map(|object| version(object.as_ref())).max().unwrap_or(0);
+                let old = std::mem::take(&mut state.objects);
+                let mut keys: BTreeSet<Key> = listed.keys().cloned().collect();
+                for (key, object) in old {
+                    // What we wrote after the list was made is not in it.
+                    if version(object.as_ref()) > newest {
+                        listed.insert(key.clone(), object);
+                    }
+                    keys.insert(key);
+                }
+                state.objects = listed;
+                tell(self.kind, &mut state, keys);
+                drop(state);
+                self.synced.send_replace(true);
+            }
+            Event::Apply(object) => put(self.kind, &mut state, object),
+            Event::Delete(object) => {
+                let key = key_of(&object);
+                if state.objects.get(&key).is_some_and(|known| known.meta().uid == object.meta().uid) {
+                    state.objects.remove(&key);
+                    tell(self.kind, &mut state, [key]);
+                }
+            }
+        }
+    }
+
+    fn request(namespace: &str) -> Request {
+        Request::new(K::url_path(&(), (!namespace.is_empty()).then_some(namespace)))
+    }
+
+    fn what(verb: &str, key: &Key) -> String {
+        format!("{verb} {} {}/{}", K::kind(&()), key.0, key.1)
+    }
+
+    /// Takes in the answer to a write.
+    fn learn(&self, object: K) -> Arc<K> {
+        let key = key_of(&object);
+        let mut state = self.lock();
+        put(self.kind, &mut state, object.clone());
+        state.objects.get(&key).cloned().unwrap_or_else(|| Arc::new(object))
+    }
+
+    async fn send(&self, what: String, request: Result<http::Request<Vec<u8>>, kube::core::request::Error>) -> Result<Arc<K>> {
+        let request = request.map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+        match self.client.request::<K>(request).await {
+            Ok(object) => Ok(self.learn(object)),
+            Err(error) => Err(Error::api(what, error)),
+        }
+    }
+
+    /// Creates an object; one of that name that exists already is left as it is. Tells whether it was created.
+    pub(crate) async fn create(&self, object: &Value) -> Result<bool> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let key = (text("namespace"), text("name"));
+        let request = Self::request(&key.0).create(&PostParams::default(), serde_json::to_vec(object)?);
+        match self.send(Self::what("create", &key), request).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Some(409) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes an object by a merge patch; nothing when it is gone.
+    pub(crate) async fn patch(&self, key: &Key, patch: &Value) -> Result<Option<Arc<K>>> {
+        let request = Self::request(&key.0).patch(&key.1, &PatchParams::default(), &Patch::Merge(patch));
+        absent_is_none(self.send(Self::what("patch", key), request).await)
+    }
+
+    /// Changes an object's status by a merge patch; nothing when it is gone.
+    pub(crate) async fn patch_status(&self, key: &Key, status: &Value) -> Result<Option<Arc<K>>> {
+        let patch = serde_json::json!({ "status": status });
+        let params = PatchParams::default();
+        let request = Self::request(&key.0).patch_subresource("status", &key.1, &params, &Patch::Merge(&patch));
+        absent_is_none(self.send(Self::what("patch status of", key), request).await)
+    }
+
+    /// Deletes an object with everything it owns; at once when `now`, else with its grace period.
+    pub(crate) async fn delete(&self, key: &Key, now: bool) -> Result<()> {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            grace_period_seconds: now.then_some(0),
+            ..Default::default()
+        };
+        let what = Self::what("delete", key);
+        let request = Self::request(&key.0)
+            .delete(&key.1, &params)
+            .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+        // The answer is the object or a Status; the watch tells what came of it.
+        match self.client.request::<Value>(request).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(Error::api(what, error)),
+        }
+    }
+}
+
+fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.code() == Some(404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn put<K: Object>(kind: Kind, state: &mut State<K>, object: K) {
+    let key = key_of(&object);
+    // A watch may still be on its way with what we know better from an answer.
+    let known = state.objects.get(&key).map_or(0, |known| version(known.as_ref()));
+    if version(&object) > known {
+        state.objects.insert(key.clone(), Arc::new(pruned(object)));
+        tell(kind, state, [key]);
+    }
+}
+
+fn tell<K>(kind: Kind, state: &mut State<K>, keys: impl IntoIterator<Item = Key> + Clone) {
+    state.subscribers.retain(|subscriber| subscriber.push(kind, keys.clone()));
+}
+
+/// The key of an object.
+pub(crate) fn key_of<K: Resource>(object: &K) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn version<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+fn pruned<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}

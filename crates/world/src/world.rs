@@ -1,0 +1,88 @@
+//! All actors together.
+
+use std::sync::Arc;
+
+use clock::Clock;
+use kube::Client;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::{
+    Durations, Facts, Shape, Troubles, actor,
+    context::Context,
+    error::Result,
+};
+
+/// A cluster that lives: everything that a Harvester does by itself.
+pub struct World {
+    context: Arc<Context>,
+}
+
+impl World {
+    /// A world on a Kubernetes API onto which a cluster was put with [`crate::cluster::install`].
+    #[must_use]
+    pub fn new(client: Client, clock: Clock, shape: Shape, durations: Durations, troubles: Troubles) -> Self {
+        Self {
+            context: Arc::new(Context::new(client, clock, shape, durations, troubles)),
+        }
+    }
+
+    /// What the manager asks that is not an object of the API.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        Facts(self.context.clone())
+    }
+
+    /// Runs all actors for ever. Dropping the future stops them all; another world can go on from there.
+    pub async fn run(self) {
+        let world = self.context;
+        let mut tasks = JoinSet::new();
+        world.watch(&mut tasks).await;
+        while let Err(error) = block_drains(&world).await {
+            tracing::debug!(%error, "failed to set up a blocked drain; trying again");
+            world.clock.sleep(std::time::Duration::from_secs(1)).await;
+        }
+        tasks.spawn(actor::garbage_collector::run(world.clone()));
+        tasks.spawn(actor::jobs::run(world.clone()));
+        tasks.spawn(actor::deployments::run(world.clone()));
+        tasks.spawn(actor::endpoints::run(world.clone()));
+        tasks.spawn(actor::kubelet::run(world.clone()));
+        tasks.spawn(actor::system_upgrade::run(world.clone()));
+        tasks.spawn(actor::rancher_planner::run(world.clone()));
+        tasks.spawn(actor::cdi::run(world.clone()));
+        tasks.spawn(actor::kubevirt::run(world.clone()));
+        tasks.spawn(actor::migrations::run(world.clone()));
+        tasks.spawn(actor::longhorn::run(world.clone()));
+        tasks.spawn(actor::fleet::run(world.clone()));
+        tasks.spawn(actor::addons::run(world.clone()));
+        drop(world);
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "an actor ended");
+            }
+        }
+    }
+}
+
+/// Puts a pod that nobody may evict onto each node whose drain is to be blocked.
+async fn block_drains(world: &Context) -> Result<()> {
+    for node in &world.troubles.blocked_drains {
+        let name = format!("stubborn-{node}");
+        let labels = json!({"app": name});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "registry.suse.com/bci/bci-base:16.0"}]},
+        });
+        world.pods.create(&pod).await?;
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        });
+        world.budgets.create(&budget).await?;
+        let status = json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1});
+        world.budgets.patch_status(&("default".to_owned(), name), &status).await?;
+    }
+    Ok(())
+}
