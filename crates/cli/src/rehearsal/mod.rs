@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api,
-    api::{DynamicObject, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
 use manager::run::{Config, run};
 use tokio::{
@@ -51,6 +51,21 @@ pub struct Rehearsal {
     world: JoinSet<()>,
 }
 
+/// Gives the manager's service account the roles that ship, and nothing else.
+async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
+    for object in manager::rbac::objects("upgrade-toolkit-", names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT) {
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let kind = object.types.clone().unwrap_or_default();
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&kind)?);
+        let api: Api<DynamicObject> = match object.metadata.namespace.as_deref() {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        api.create(&PostParams::default(), &object).await?;
+    }
+    Ok(())
+}
+
 /// The moment at which rehearsals begin.
 #[must_use]
 pub fn beginning() -> Timestamp {
@@ -84,15 +99,12 @@ impl Rehearsal {
             ..apiserver::Config::new(now)
         });
         let client = server.client();
-        let mut objects = shape.objects();
-        objects.extend(manager::rbac::objects(
-            "upgrade-toolkit-",
-            names::HARVESTER_NAMESPACE,
-            SERVICE_ACCOUNT,
-        ));
-        world::install(&client, &objects)
+        world::install(&client, &shape.objects())
             .await
             .context("failed to set the cluster up")?;
+        install_roles(&client)
+            .await
+            .context("failed to install the manager's roles")?;
         let world_client = server.client_as(Identity {
             user: "system:world".to_owned(),
             groups: vec!["system:masters".to_owned()],

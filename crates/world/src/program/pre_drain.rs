@@ -35,7 +35,11 @@ async fn taint(call: &Call<'_>) -> Result<()> {
     let Some(node) = call.world.nodes.at(&key) else {
         return Ok(());
     };
-    let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let mut taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.clone())
+        .unwrap_or_default();
     if taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
         return Ok(());
     }
@@ -45,7 +49,11 @@ async fn taint(call: &Call<'_>) -> Result<()> {
         effect: "NoSchedule".to_owned(),
         time_added: None,
     });
-    call.world.nodes.patch(&key, &json!({"spec": {"taints": taints}})).await.map(drop)
+    call.world
+        .nodes
+        .patch(&key, &json!({"spec": {"taints": taints}}))
+        .await
+        .map(drop)
 }
 
 /// Waits until no instance is left on the node.

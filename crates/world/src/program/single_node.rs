@@ -13,7 +13,10 @@ pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
     let key = (names::FLEET_NAMESPACE.to_owned(), names::LOCAL_CLUSTER.to_owned());
     let cluster = call.world.clusters.at(&key);
     if cluster.is_some_and(|cluster| cluster.spec.kubernetes_version.as_ref() != Some(&version)) {
-        call.world.clusters.patch(&key, &json!({"spec": {"kubernetesVersion": version}})).await?;
+        call.world
+            .clusters
+            .patch(&key, &json!({"spec": {"kubernetesVersion": version}}))
+            .await?;
     }
     post_drain::wait_for_rke2(call).await;
     call.take(call.world.durations.single_node).await;
