@@ -64,7 +64,11 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
         let message = format!("being put back or removed: {}", left.join(", "));
         draft.wait("PutBack", None, message, draft.seen.settings.deadlines.setting);
     }
-    if draft.is_waiting() { Outcome::Wait } else { Outcome::Done }
+    if draft.is_waiting() {
+        Outcome::Wait
+    } else {
+        Outcome::Done
+    }
 }
 
 /// RKE2 applies its own manifests again.
@@ -101,7 +105,9 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
 
 /// Longhorn rebuilds replicas as soon as before.
 fn replenishment_interval(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let saved = draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).map(str::to_owned);
+    let saved = draft
+        .annotation(annotations::SAVED_REPLENISHMENT_INTERVAL)
+        .map(str::to_owned);
     if let (Some(saved), Some(now)) = (saved, &draft.seen.replenishment_interval)
         && *now != saved
     {
@@ -122,7 +128,9 @@ fn descheduler(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
 /// KubeVirt moves VMs on its own updates again, if it did.
 fn workload_update_methods(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let saved = draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS);
-    let Some(saved) = saved.and_then(|text| serde_json::from_str::<SavedMethods>(text).ok()) else { return };
+    let Some(saved) = saved.and_then(|text| serde_json::from_str::<SavedMethods>(text).ok()) else {
+        return;
+    };
     let now = draft.seen.workload_update_methods.as_ref();
     if now.is_some_and(|now| *now != saved.methods) {
         draft.act(Action::SetWorkloadUpdateMethods { methods: saved.methods });
@@ -138,7 +146,9 @@ fn workload_update_methods(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<Stri
 /// unprotected.
 fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let saved = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY);
-    let Some(saved) = saved.and_then(|text| serde_json::from_str::<Value>(text).ok()) else { return };
+    let Some(saved) = saved.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        return;
+    };
     let Some(cluster) = &draft.seen.cluster else { return };
     let ours = draft.status().provision_generation;
     let provisioned = ours.is_some_and(|ours| cluster.provision_generation >= ours);
@@ -154,7 +164,11 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
 /// No node is left that Rancher would go on with.
 fn rancher_is_done(draft: &Draft<'_>) -> bool {
     let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-    let open = draft.seen.machine_plans.iter().any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
+    let open = draft
+        .seen
+        .machine_plans
+        .iter()
+        .any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
     let mut managed = draft.seen.nodes.iter().filter(|(_, node)| node.managed);
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
@@ -165,20 +179,32 @@ fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     for (name, node) in &draft.seen.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
-            (annotations::BOOT_ID_BEFORE_UPGRADE, node.boot_id_before_upgrade.is_some()),
+            (
+                annotations::BOOT_ID_BEFORE_UPGRADE,
+                node.boot_id_before_upgrade.is_some(),
+            ),
         ];
-        let annotations: BTreeMap<_, _> =
-            ours.into_iter().filter(|(_, present)| *present).map(|(key, _)| (key.to_owned(), None)).collect();
+        let annotations: BTreeMap<_, _> = ours
+            .into_iter()
+            .filter(|(_, present)| *present)
+            .map(|(key, _)| (key.to_owned(), None))
+            .collect();
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
         let unlabel = ending != Ending::Failure && !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
         if !annotations.is_empty() || unlabel {
             left.push(format!("Node {name}"));
         }
         if !annotations.is_empty() {
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
         }
         if unlabel {
-            draft.act(Action::UnlabelNode { node: name.clone(), labels: node.leftover_labels.clone() });
+            draft.act(Action::UnlabelNode {
+                node: name.clone(),
+                labels: node.leftover_labels.clone(),
+            });
         }
     }
 }
@@ -198,14 +224,24 @@ fn children(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
         found.insert((ChildKind::Service, component::REPO, None));
     }
     let undoing = draft.annotation(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
-    let plans = seen.suc_plans.keys().filter(|plan| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE));
+    let plans = seen
+        .suc_plans
+        .keys()
+        .filter(|plan| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE));
     found.extend(plans.map(|plan| (ChildKind::SucPlan, plan.as_str(), None)));
-    let jobs = seen.jobs.values().filter(|job| ending != Ending::Failure && is_removed(job));
+    let jobs = seen
+        .jobs
+        .values()
+        .filter(|job| ending != Ending::Failure && is_removed(job));
     found.extend(jobs.map(|job| (ChildKind::Job, job.component.as_str(), job.job_type.as_deref())));
     for (kind, component, job_type) in found {
         left.push(format!("{} {}", kind.name(), job_type.unwrap_or(component)));
         let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
-        draft.act(Action::Delete { kind, component, job_type });
+        draft.act(Action::Delete {
+            kind,
+            component,
+            job_type,
+        });
     }
 }
 
@@ -221,6 +257,11 @@ fn is_removed(job: &JobSeen) -> bool {
 /// Waits for a change of ours to show.
 pub fn changing(draft: &mut Draft<'_>, object: &str) -> Outcome {
     let limit = draft.seen.settings.deadlines.setting;
-    draft.wait("Setting", Some(object.to_owned()), format!("{object} is being changed"), limit);
+    draft.wait(
+        "Setting",
+        Some(object.to_owned()),
+        format!("{object} is being changed"),
+        limit,
+    );
     Outcome::Wait
 }

@@ -44,7 +44,12 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     if version::is_older(&running, OLDEST_RUNNING) {
         // Older releases lack what the phases rely on. Waiting, not failing: the plan goes on once Harvester is updated.
         let message = format!("Harvester {running} is too old: upgrade it to {OLDEST_RUNNING} by its own means first");
-        draft.wait("ServerVersion", Some("Setting server-version".to_owned()), &message, limit);
+        draft.wait(
+            "ServerVersion",
+            Some("Setting server-version".to_owned()),
+            &message,
+            limit,
+        );
         draft.degrade(message);
         return Outcome::Wait;
     }
