@@ -25,7 +25,10 @@ pub(crate) async fn record(world: &Context, report: &Report<'_>) -> Result<()> {
         return Ok(());
     };
     // The same report has the same name, so a program that starts anew does not say things twice.
-    let id = digest(&format!("{}/{}/{}/{}", report.source, report.node, report.reason, report.message), 16);
+    let id = digest(
+        &format!("{}/{}/{}/{}", report.source, report.node, report.reason, report.message),
+        16,
+    );
     let name = format!("{}.{id}", report.plan);
     let now = world.stamp();
     let event = json!({

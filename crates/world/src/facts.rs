@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{labels, names};
+use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -41,7 +42,7 @@ impl Facts {
     ///
     /// # Errors
     /// When nobody serves that repository now, or it has no such file.
-    pub fn repository(&self, url: &str) -> Result<Vec<u8>, RepositoryError> {
+    pub fn repository(&self, url: &str) -> Result<Bytes, RepositoryError> {
         let world = &self.0;
         let refuse = |why: &str| Err(RepositoryError::Unreachable(format!("failed to reach {url}: {why}")));
         let Some((host, path)) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
@@ -53,14 +54,18 @@ impl Facts {
         let Some(deployment) = deployment.filter(|found| is_repo(&found.metadata)) else {
             return refuse("no such host");
         };
-        let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+        let available = deployment
+            .status
+            .as_ref()
+            .and_then(|status| status.available_replicas)
+            .unwrap_or(0);
         if available < 1 || world.troubles.repository == Some(RepositoryTrouble::Unreachable) {
             return refuse("connection refused");
         }
         let Some(path) = path.strip_prefix("harvester-iso/") else {
             return Err(RepositoryError::Status(404));
         };
-        self.file(path).map(String::into_bytes).ok_or(RepositoryError::Status(404))
+        self.file(path).map(Bytes::from).ok_or(RepositoryError::Status(404))
     }
 
     /// A file of the ISO.
@@ -73,7 +78,9 @@ impl Facts {
         if self.0.troubles.repository == Some(RepositoryTrouble::NoImageLists) {
             return None;
         }
-        let version = path.strip_prefix("bundle/harvester/images-lists-archive/")?.strip_suffix("/image_list_all.txt")?;
+        let version = path
+            .strip_prefix("bundle/harvester/images-lists-archive/")?
+            .strip_suffix("/image_list_all.txt")?;
         match version {
             "current" => Some(image_list(&shape.to, &release.kubernetes)),
             version if version == shape.from => Some(image_list(version, OLD_KUBERNETES)),
@@ -86,26 +93,42 @@ impl Facts {
     pub fn api_certificates(&self) -> Vec<(String, Timestamp)> {
         let world = &self.0;
         let days = u64::try_from(world.troubles.certificate_days.unwrap_or(365)).unwrap_or(0);
-        let expires = world.began.saturating_add(Duration::from_secs(days * SECONDS_PER_DAY)).unwrap_or(Timestamp::MAX);
-        let slice = world.endpoint_slices.get(names::DEFAULT_NAMESPACE, names::KUBERNETES_SERVICE);
-        let addresses = slice.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| endpoint.addresses.clone());
+        let expires = world
+            .began
+            .saturating_add(Duration::from_secs(days * SECONDS_PER_DAY))
+            .unwrap_or(Timestamp::MAX);
+        let slice = world
+            .endpoint_slices
+            .get(names::DEFAULT_NAMESPACE, names::KUBERNETES_SERVICE);
+        let addresses = slice
+            .iter()
+            .flat_map(|slice| &slice.endpoints)
+            .flat_map(|endpoint| endpoint.addresses.clone());
         addresses.map(|address| (format!("{address}:6443"), expires)).collect()
     }
 
     /// What the kubelet of a node answers: status code, content type, body. Nothing when there is no such node.
     #[must_use]
-    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Vec<u8>)> {
+    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Bytes)> {
         self.0.nodes.get("", node)?;
-        let answer = |code: u16, body: serde_json::Value| Some((code, "application/json".to_owned(), body.to_string().into_bytes()));
+        let answer =
+            |code: u16, body: serde_json::Value| Some((code, "application/json".to_owned(), body.to_string().into()));
         if !self.0.is_up(node) {
             return answer(503, json!({"message": "the node is down"}));
         }
         match path.trim_start_matches('/').split('?').next() {
             Some("stats/summary") => {
-                let used = if self.0.troubles.full_disks.contains(node) { USED_WHEN_FULL } else { USED };
-                answer(200, json!({"node": {"nodeName": node, "fs": {
+                let used = if self.0.troubles.full_disks.contains(node) {
+                    USED_WHEN_FULL
+                } else {
+                    USED
+                };
+                answer(
+                    200,
+                    json!({"node": {"nodeName": node, "fs": {
                     "availableBytes": CAPACITY - used, "capacityBytes": CAPACITY, "usedBytes": used,
-                }}, "pods": []}))
+                }}, "pods": []}),
+                )
             }
             Some("configz") => answer(200, json!({"kubeletconfig": {"imageGCHighThresholdPercent": 85}})),
             _ => answer(404, json!({"message": "not found"})),

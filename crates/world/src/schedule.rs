@@ -25,11 +25,14 @@ fn tolerates(node: &Node, spec: &PodSpec) -> bool {
     let empty = Vec::new();
     let tolerations = spec.tolerations.as_ref().unwrap_or(&empty);
     let node_spec = node.spec.as_ref();
-    let unschedulable = node_spec.and_then(|spec| spec.unschedulable).unwrap_or_default().then(|| Taint {
-        key: "node.kubernetes.io/unschedulable".to_owned(),
-        effect: "NoSchedule".to_owned(),
-        ..Default::default()
-    });
+    let unschedulable = node_spec
+        .and_then(|spec| spec.unschedulable)
+        .unwrap_or_default()
+        .then(|| Taint {
+            key: "node.kubernetes.io/unschedulable".to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Default::default()
+        });
     let taints = node_spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints
         .iter()
@@ -49,18 +52,29 @@ fn is_tolerated(taint: &Taint, toleration: &Toleration) -> bool {
 fn matches_selector(node: &Node, spec: &PodSpec) -> bool {
     let wanted = spec.node_selector.iter().flatten();
     let labels = node.metadata.labels.as_ref();
-    wanted.into_iter().all(|(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value)))
+    wanted
+        .into_iter()
+        .all(|(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value)))
 }
 
 fn matches_affinity(node: &Node, spec: &PodSpec) -> bool {
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     required.is_none_or(|selector| matches_node_selector(node, selector))
 }
 
 /// Terms are alternatives; within a term all must hold; an empty term matches nothing.
 pub(crate) fn matches_node_selector(node: &Node, selector: &NodeSelector) -> bool {
-    let labels = |key: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+    let labels = |key: &str| {
+        node.metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(key))
+            .cloned()
+    };
     let fields = |key: &str| (key == "metadata.name").then(|| node.metadata.name.clone()).flatten();
     selector.node_selector_terms.iter().any(|term| {
         let expressions = term.match_expressions.as_deref().unwrap_or_default();

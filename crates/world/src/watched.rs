@@ -46,7 +46,10 @@ pub(crate) struct Watched<K> {
 }
 
 /// What an object must be to be watched.
-pub(crate) trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
+pub(crate) trait Object:
+    Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static
+{
+}
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static> Object for K {}
 
 impl<K: Object> Watched<K> {
@@ -132,7 +135,11 @@ impl<K: Object> Watched<K> {
             }
             Event::InitDone => {
                 let mut listed = std::mem::take(&mut state.relist);
-                let newest = listed.values().map(|object| version(object.as_ref())).max().unwrap_or(0);
+                let newest = listed
+                    .values()
+                    .map(|object| version(object.as_ref()))
+                    .max()
+                    .unwrap_or(0);
                 let old = std::mem::take(&mut state.objects);
                 let mut keys: BTreeSet<Key> = listed.keys().cloned().collect();
                 for (key, object) in old {
@@ -150,7 +157,11 @@ impl<K: Object> Watched<K> {
             Event::Apply(object) => put(self.kind, &mut state, object),
             Event::Delete(object) => {
                 let key = key_of(&object);
-                if state.objects.get(&key).is_some_and(|known| known.meta().uid == object.meta().uid) {
+                if state
+                    .objects
+                    .get(&key)
+                    .is_some_and(|known| known.meta().uid == object.meta().uid)
+                {
                     state.objects.remove(&key);
                     tell(self.kind, &mut state, [key]);
                 }
@@ -174,7 +185,11 @@ impl<K: Object> Watched<K> {
         state.objects.get(&key).cloned().unwrap_or_else(|| Arc::new(object))
     }
 
-    async fn send(&self, what: String, request: Result<http::Request<Vec<u8>>, kube::core::request::Error>) -> Result<Arc<K>> {
+    async fn send(
+        &self,
+        what: String,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Arc<K>> {
         let request = request.map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
         match self.client.request::<K>(request).await {
             Ok(object) => Ok(self.learn(object)),
@@ -247,7 +262,9 @@ fn put<K: Object>(kind: Kind, state: &mut State<K>, object: K) {
 }
 
 fn tell<K>(kind: Kind, state: &mut State<K>, keys: impl IntoIterator<Item = Key> + Clone) {
-    state.subscribers.retain(|subscriber| subscriber.push(kind, keys.clone()));
+    state
+        .subscribers
+        .retain(|subscriber| subscriber.push(kind, keys.clone()));
 }
 
 /// The key of an object.
@@ -256,7 +273,12 @@ pub(crate) fn key_of<K: Resource>(object: &K) -> Key {
 }
 
 fn version<K: Resource>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+    object
+        .meta()
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
 }
 
 fn pruned<K: Resource>(mut object: K) -> K {

@@ -7,11 +7,7 @@ use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{
-    Durations, Facts, Shape, Troubles, actor,
-    context::Context,
-    error::Result,
-};
+use crate::{Durations, Facts, Shape, Troubles, actor, context::Context, error::Result};
 
 /// A cluster that lives: everything that a Harvester does by itself.
 pub struct World {
@@ -82,7 +78,10 @@ async fn block_drains(world: &Context) -> Result<()> {
         });
         world.budgets.create(&budget).await?;
         let status = json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1});
-        world.budgets.patch_status(&("default".to_owned(), name), &status).await?;
+        world
+            .budgets
+            .patch_status(&("default".to_owned(), name), &status)
+            .await?;
     }
     Ok(())
 }

@@ -29,7 +29,11 @@ pub(crate) async fn run(world: Arc<Context>) {
 }
 
 async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestamp>, key: &Key) -> Result<()> {
-    let Some(addon) = world.addons.at(key).filter(|addon| addon.metadata.deletion_timestamp.is_none()) else {
+    let Some(addon) = world
+        .addons
+        .at(key)
+        .filter(|addon| addon.metadata.deletion_timestamp.is_none())
+    else {
         since.remove(key);
         return Ok(());
     };
@@ -43,7 +47,10 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         since.remove(key);
         return Ok(());
     }
-    let due = after(*since.entry(key.clone()).or_insert_with(|| world.clock.now()), world.durations.addon);
+    let due = after(
+        *since.entry(key.clone()).or_insert_with(|| world.clock.now()),
+        world.durations.addon,
+    );
     if world.clock.now() < due {
         inbox.later(Kind::Addon, key.clone(), due);
         if status != on_the_way {
@@ -52,5 +59,9 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         return Ok(());
     }
     since.remove(key);
-    world.addons.patch_status(key, &json!({"status": wanted})).await.map(drop)
+    world
+        .addons
+        .patch_status(key, &json!({"status": wanted}))
+        .await
+        .map(drop)
 }

@@ -28,22 +28,34 @@ pub(crate) async fn run(world: Arc<Context>) {
 }
 
 fn failures(image: &VirtualMachineImage) -> u64 {
-    image.status.other.get("failed").and_then(Value::as_u64).unwrap_or_default()
+    image
+        .status
+        .other
+        .get("failed")
+        .and_then(Value::as_u64)
+        .unwrap_or_default()
 }
 
 /// When the import under way began.
 fn began(image: &VirtualMachineImage) -> Option<Timestamp> {
     let conditions = image.status.conditions.iter().flatten();
-    let initialized = conditions.into_iter().find(|condition| condition.type_ == "Initialized")?;
+    let initialized = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Initialized")?;
     initialized.other.get("lastUpdateTime")?.as_str()?.parse().ok()
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(image) = world.images.at(key).filter(|image| image.metadata.deletion_timestamp.is_none()) else {
+    let Some(image) = world
+        .images
+        .at(key)
+        .filter(|image| image.metadata.deletion_timestamp.is_none())
+    else {
         return Ok(());
     };
     let conditions = image.status.conditions.clone().unwrap_or_default();
-    let ended = condition_is(&conditions, "Imported").is_some() || condition_is(&conditions, "RetryLimitExceeded") == Some(true);
+    let ended = condition_is(&conditions, "Imported").is_some()
+        || condition_is(&conditions, "RetryLimitExceeded") == Some(true);
     if image.spec.source_type.as_deref() != Some("download") || ended {
         return Ok(());
     }
@@ -55,13 +67,19 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let elapsed = u64::try_from(world.clock.now().duration_since(began).as_secs()).unwrap_or_default();
     if elapsed < total.as_secs() {
         // Whole steps only: the progress moves when it is looked at in time.
-        let done = u32::try_from(elapsed / step.as_secs().max(1)).unwrap_or(STEPS).min(STEPS - 1);
+        let done = u32::try_from(elapsed / step.as_secs().max(1))
+            .unwrap_or(STEPS)
+            .min(STEPS - 1);
         let progress = i64::from(done * 100 / STEPS);
         if image.status.progress != Some(progress) {
             world.images.patch_status(key, &json!({ "progress": progress })).await?;
         }
         let next = after(began, step * (done + 1)).min(after(began, total));
-        inbox.later(Kind::VirtualMachineImage, key.clone(), next.max(after(world.clock.now(), std::time::Duration::from_millis(1))));
+        inbox.later(
+            Kind::VirtualMachineImage,
+            key.clone(),
+            next.max(after(world.clock.now(), std::time::Duration::from_millis(1))),
+        );
         return Ok(());
     }
     let failed = failures(&image);
@@ -94,7 +112,11 @@ async fn begin(world: &Context, key: &Key, failed: u64) -> Result<()> {
 }
 
 async fn finish(world: &Context, image: &VirtualMachineImage, key: &Key) -> Result<()> {
-    let class = image.spec.target_storage_class_name.as_deref().unwrap_or("longhorn-static");
+    let class = image
+        .spec
+        .target_storage_class_name
+        .as_deref()
+        .unwrap_or("longhorn-static");
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": key.1, "namespace": key.0, "ownerReferences": controlled_by(image)},

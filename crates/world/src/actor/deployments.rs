@@ -57,10 +57,19 @@ pub(crate) fn serves(world: &Context, pod: &Pod) -> bool {
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(deployment) = world.deployments.at(key).filter(|found| found.metadata.deletion_timestamp.is_none()) else {
+    let Some(deployment) = world
+        .deployments
+        .at(key)
+        .filter(|found| found.metadata.deletion_timestamp.is_none())
+    else {
         return Ok(());
     };
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1).max(0);
+    let wanted = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.replicas)
+        .unwrap_or(1)
+        .max(0);
     let hash = template_hash(&deployment);
     let owned = |pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(&key.0)
@@ -68,7 +77,10 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     };
     let mut pods = world.pods.select(owned);
     let names: Vec<String> = (0..wanted).map(|number| format!("{}-{hash}-{number}", key.1)).collect();
-    for pod in pods.iter().filter(|pod| pod.metadata.name.as_ref().is_none_or(|name| !names.contains(name))) {
+    for pod in pods
+        .iter()
+        .filter(|pod| pod.metadata.name.as_ref().is_none_or(|name| !names.contains(name)))
+    {
         world.pods.delete(&key_of(pod.as_ref()), false).await?;
     }
     // A pod that ended, such as one whose node was lost, is replaced.
@@ -89,11 +101,16 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         "unavailableReplicas": count(names.len().saturating_sub(available)),
     });
     let current = serde_json::to_value(&deployment.status)?;
-    let differs = status
-        .as_object()
-        .is_some_and(|fields| fields.iter().any(|(field, value)| current.get(field).unwrap_or(&Value::Null) != value));
+    let differs = status.as_object().is_some_and(|fields| {
+        fields
+            .iter()
+            .any(|(field, value)| current.get(field).unwrap_or(&Value::Null) != value)
+    });
     if differs {
-        world.deployments.patch_status(key, &with_condition(world, status, available >= names.len())).await?;
+        world
+            .deployments
+            .patch_status(key, &with_condition(world, status, available >= names.len()))
+            .await?;
     }
     Ok(())
 }
@@ -105,9 +122,17 @@ fn count(number: usize) -> Value {
 fn with_condition(world: &Context, mut status: Value, available: bool) -> Value {
     let now = world.stamp();
     let (value, reason, message) = if available {
-        ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        (
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        )
     } else {
-        ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        (
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        )
     };
     status["conditions"] = json!([{
         "type": "Available", "status": value, "reason": reason, "message": message,
@@ -129,11 +154,19 @@ async fn create_pod(
     name: &str,
     others: &[Arc<Pod>],
 ) -> Result<()> {
-    let template = deployment.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+    let template = deployment
+        .spec
+        .as_ref()
+        .map(|spec| spec.template.clone())
+        .unwrap_or_default();
     let template_spec = template.spec.unwrap_or_default();
     let load = |node: &str| others.iter().filter(|pod| node_of(pod) == node).count();
     let Some(node) = schedule::pick(world, &template_spec, load) else {
-        inbox.later(Kind::Deployment, key.clone(), after(world.clock.now(), UNSCHEDULABLE_PAUSE));
+        inbox.later(
+            Kind::Deployment,
+            key.clone(),
+            after(world.clock.now(), UNSCHEDULABLE_PAUSE),
+        );
         return Ok(());
     };
     let meta = template.metadata.unwrap_or_default();

@@ -23,7 +23,10 @@ pub(crate) async fn run(world: Arc<Context>) {
         let (kind, key) = inbox.next().await;
         if kind == Kind::Deployment {
             // A Deployment's status moves when one of its pods begins or stops to serve.
-            for service in world.services.select(|service| service.metadata.namespace.as_ref() == Some(&key.0)) {
+            for service in world
+                .services
+                .select(|service| service.metadata.namespace.as_ref() == Some(&key.0))
+            {
                 inbox.now(Kind::Service, key_of(service.as_ref()));
             }
             continue;
@@ -34,7 +37,11 @@ pub(crate) async fn run(world: Arc<Context>) {
 }
 
 async fn sync(world: &Context, key: &Key) -> Result<()> {
-    let Some(service) = world.services.at(key).filter(|found| found.metadata.deletion_timestamp.is_none()) else {
+    let Some(service) = world
+        .services
+        .at(key)
+        .filter(|found| found.metadata.deletion_timestamp.is_none())
+    else {
         return Ok(());
     };
     let Some(spec) = &service.spec else { return Ok(()) };
@@ -43,16 +50,28 @@ async fn sync(world: &Context, key: &Key) -> Result<()> {
     };
     if spec.cluster_ip.as_deref().unwrap_or_default().is_empty() {
         let address = cluster_ip(&service);
-        world.services.patch(key, &json!({"spec": {"clusterIP": address, "clusterIPs": [address]}})).await?;
+        world
+            .services
+            .patch(key, &json!({"spec": {"clusterIP": address, "clusterIPs": [address]}}))
+            .await?;
     }
     let selected = |pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(&key.0)
             && owner(&pod.metadata, "Deployment").is_some()
-            && selector.iter().all(|(name, value)| crate::context::label(&pod.metadata, name) == Some(value))
+            && selector
+                .iter()
+                .all(|(name, value)| crate::context::label(&pod.metadata, name) == Some(value))
     };
-    let endpoints: Vec<Value> = world.pods.select(selected).iter().map(|pod| endpoint(world, pod)).collect();
+    let endpoints: Vec<Value> = world
+        .pods
+        .select(selected)
+        .iter()
+        .map(|pod| endpoint(world, pod))
+        .collect();
     let ports = spec.ports.iter().flatten();
-    let ports: Vec<Value> = ports.map(|port| json!({"name": port.name.clone().unwrap_or_default(), "port": port.port, "protocol": "TCP"})).collect();
+    let ports: Vec<Value> = ports
+        .map(|port| json!({"name": port.name.clone().unwrap_or_default(), "port": port.port, "protocol": "TCP"}))
+        .collect();
     let slice_key = (key.0.clone(), format!("{}-{}", key.1, digest(&key.1, 5)));
     let Some(slice) = world.endpoint_slices.at(&slice_key) else {
         let slice = json!({
@@ -66,13 +85,20 @@ async fn sync(world: &Context, key: &Key) -> Result<()> {
         return world.endpoint_slices.create(&slice).await.map(drop);
     };
     if serde_json::to_value(&slice.endpoints)? != json!(endpoints) {
-        world.endpoint_slices.patch(&slice_key, &json!({"endpoints": endpoints})).await?;
+        world
+            .endpoint_slices
+            .patch(&slice_key, &json!({"endpoints": endpoints}))
+            .await?;
     }
     Ok(())
 }
 
 fn endpoint(world: &Context, pod: &Pod) -> Value {
-    let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_else(|| "0.0.0.0".to_owned());
+    let address = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.pod_ip.clone())
+        .unwrap_or_else(|| "0.0.0.0".to_owned());
     let ready = serves(world, pod);
     let mut endpoint = json!({
         "addresses": [address], "conditions": {"ready": ready, "serving": ready},

@@ -29,7 +29,11 @@ fn text(chart: &ManagedChart, field: &str) -> Option<String> {
 
 /// The chart's status for a version that is being rolled out, or is.
 pub(crate) fn status(version: &str, ready: bool, since: &str) -> Value {
-    let (status, message) = if ready { ("True", "") } else { ("False", "WaitApplied(1) [Cluster fleet-local/local]") };
+    let (status, message) = if ready {
+        ("True", "")
+    } else {
+        ("False", "WaitApplied(1) [Cluster fleet-local/local]")
+    };
     json!({
         "appliedVersion": if ready { json!(version) } else { Value::Null },
         "rollingOut": if ready { Value::Null } else { json!(version) },
@@ -43,7 +47,11 @@ pub(crate) fn status(version: &str, ready: bool, since: &str) -> Value {
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(chart) = world.charts.at(key).filter(|chart| chart.metadata.deletion_timestamp.is_none()) else {
+    let Some(chart) = world
+        .charts
+        .at(key)
+        .filter(|chart| chart.metadata.deletion_timestamp.is_none())
+    else {
         return Ok(());
     };
     let version = chart.spec.version.clone().unwrap_or_default();
@@ -51,13 +59,23 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return Ok(());
     }
     if text(&chart, "rollingOut").as_ref() != Some(&version) {
-        return world.charts.patch_status(key, &status(&version, false, &world.stamp())).await.map(drop);
+        return world
+            .charts
+            .patch_status(key, &status(&version, false, &world.stamp()))
+            .await
+            .map(drop);
     }
-    let since = text(&chart, "rollingOutSince").and_then(|text| text.parse().ok()).unwrap_or(Timestamp::MIN);
+    let since = text(&chart, "rollingOutSince")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(Timestamp::MIN);
     let due = after(since, world.durations.chart);
     if world.clock.now() < due {
         inbox.later(Kind::ManagedChart, key.clone(), due);
         return Ok(());
     }
-    world.charts.patch_status(key, &status(&version, true, &world.stamp())).await.map(drop)
+    world
+        .charts
+        .patch_status(key, &status(&version, true, &world.stamp()))
+        .await
+        .map(drop)
 }

@@ -37,20 +37,62 @@ struct Graph {
 macro_rules! with_watch {
     ($world:expr, $kind:expr, $watched:ident => $then:expr) => {
         match $kind {
-            Kind::UpgradePlan => { let $watched = &$world.upgrade_plans; $then }
-            Kind::Pod => { let $watched = &$world.pods; $then }
-            Kind::Job => { let $watched = &$world.jobs; $then }
-            Kind::Plan => { let $watched = &$world.plans; $then }
-            Kind::Deployment => { let $watched = &$world.deployments; $then }
-            Kind::Service => { let $watched = &$world.services; $then }
-            Kind::EndpointSlice => { let $watched = &$world.endpoint_slices; $then }
-            Kind::PodDisruptionBudget => { let $watched = &$world.budgets; $then }
-            Kind::ConfigMap => { let $watched = &$world.config_maps; $then }
-            Kind::PersistentVolumeClaim => { let $watched = &$world.claims; $then }
-            Kind::VirtualMachineImage => { let $watched = &$world.images; $then }
-            Kind::VirtualMachine => { let $watched = &$world.vms; $then }
-            Kind::VirtualMachineInstance => { let $watched = &$world.vmis; $then }
-            _ => { let $watched = &$world.migrations; $then }
+            Kind::UpgradePlan => {
+                let $watched = &$world.upgrade_plans;
+                $then
+            }
+            Kind::Pod => {
+                let $watched = &$world.pods;
+                $then
+            }
+            Kind::Job => {
+                let $watched = &$world.jobs;
+                $then
+            }
+            Kind::Plan => {
+                let $watched = &$world.plans;
+                $then
+            }
+            Kind::Deployment => {
+                let $watched = &$world.deployments;
+                $then
+            }
+            Kind::Service => {
+                let $watched = &$world.services;
+                $then
+            }
+            Kind::EndpointSlice => {
+                let $watched = &$world.endpoint_slices;
+                $then
+            }
+            Kind::PodDisruptionBudget => {
+                let $watched = &$world.budgets;
+                $then
+            }
+            Kind::ConfigMap => {
+                let $watched = &$world.config_maps;
+                $then
+            }
+            Kind::PersistentVolumeClaim => {
+                let $watched = &$world.claims;
+                $then
+            }
+            Kind::VirtualMachineImage => {
+                let $watched = &$world.images;
+                $then
+            }
+            Kind::VirtualMachine => {
+                let $watched = &$world.vms;
+                $then
+            }
+            Kind::VirtualMachineInstance => {
+                let $watched = &$world.vmis;
+                $then
+            }
+            _ => {
+                let $watched = &$world.migrations;
+                $then
+            }
         }
     };
 }
@@ -116,14 +158,18 @@ async fn sync(
         return finish_deletion(world, graph, &item, &meta).await;
     }
     let owners = meta.owner_references.as_deref().unwrap_or_default();
-    let alive = owners.iter().any(|owner| !is_judged(&owner.kind) || graph.alive.contains_key(&owner.uid));
+    let alive = owners
+        .iter()
+        .any(|owner| !is_judged(&owner.kind) || graph.alive.contains_key(&owner.uid));
     if owners.is_empty() || alive {
         due.remove(&item);
         return Ok(());
     }
     // Watches of different kinds are not in step: an owner that is not known yet may show up. The delay covers that.
     let now = world.clock.now();
-    let at = *due.entry(item.clone()).or_insert_with(|| after(now, world.durations.garbage_collection));
+    let at = *due
+        .entry(item.clone())
+        .or_insert_with(|| after(now, world.durations.garbage_collection));
     if now < at {
         inbox.later(kind, key.clone(), at);
         return Ok(());
@@ -136,7 +182,12 @@ async fn sync(
 async fn finish_deletion(world: &Context, graph: &Graph, item: &Item, meta: &ObjectMeta) -> Result<()> {
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
     let (kind, key) = item;
-    let children = meta.uid.as_ref().and_then(|uid| graph.owned.get(uid)).cloned().unwrap_or_default();
+    let children = meta
+        .uid
+        .as_ref()
+        .and_then(|uid| graph.owned.get(uid))
+        .cloned()
+        .unwrap_or_default();
     let done = if finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         for (kind, key) in &children {
             with_watch!(world, *kind, watched => watched.delete(key, false).await)?;
@@ -180,7 +231,9 @@ impl Graph {
                 }
             }
         }
-        let owners = meta.and_then(|meta| meta.owner_references.as_deref()).unwrap_or_default();
+        let owners = meta
+            .and_then(|meta| meta.owner_references.as_deref())
+            .unwrap_or_default();
         let owners: BTreeSet<String> = owners.iter().map(|owner| owner.uid.clone()).collect();
         let old = self.owners.get(item).cloned().unwrap_or_default();
         for gone in old.difference(&owners) {

@@ -32,7 +32,10 @@ pub(crate) async fn run(world: Arc<Context>) {
     loop {
         let (kind, key) = inbox.next().await;
         if kind == Kind::Pod {
-            let job = world.pods.at(&key).and_then(|pod| owner(&pod.metadata, "Job").map(|owner| owner.name.clone()));
+            let job = world
+                .pods
+                .at(&key)
+                .and_then(|pod| owner(&pod.metadata, "Job").map(|owner| owner.name.clone()));
             // A pod that is gone was number n of a Job whose name its own begins with.
             let job = job.or_else(|| key.1.rsplit_once('-').map(|(job, _)| job.to_owned()));
             if let Some(job) = job {
@@ -52,8 +55,15 @@ pub(crate) fn has_condition(job: &Job, type_: &str) -> bool {
 
 fn condition_time(job: &Job, type_: &str) -> Option<Timestamp> {
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")?;
-    Some(condition.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0))
+    let condition = conditions
+        .iter()
+        .find(|condition| condition.type_ == type_ && condition.status == "True")?;
+    Some(
+        condition
+            .last_transition_time
+            .as_ref()
+            .map_or(Timestamp::MIN, |time| time.0),
+    )
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
@@ -82,7 +92,16 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return remove_active(world, &pods).await;
     }
     if pods.iter().any(|pod| phase(pod) == "Succeeded") {
-        return finish(world, &job, key, &pods, "Complete", "CompletionsReached", "Reached expected number of succeeded pods").await;
+        return finish(
+            world,
+            &job,
+            key,
+            &pods,
+            "Complete",
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        )
+        .await;
     }
     let failed = pods.iter().filter(|pod| phase(pod) == "Failed").count();
     let limit = usize::try_from(spec.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)).unwrap_or_default();
@@ -90,9 +109,16 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         let message = "Job has reached the specified backoff limit";
         return finish(world, &job, key, &pods, "Failed", "BackoffLimitExceeded", message).await;
     }
-    let started = job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+    let started = job
+        .status
+        .as_ref()
+        .and_then(|status| status.start_time.as_ref())
+        .map(|time| time.0);
     if let (Some(deadline), Some(started)) = (spec.active_deadline_seconds, started) {
-        let due = after(started, Duration::from_secs(u64::try_from(deadline).unwrap_or_default()));
+        let due = after(
+            started,
+            Duration::from_secs(u64::try_from(deadline).unwrap_or_default()),
+        );
         if now >= due {
             remove_active(world, &pods).await?;
             let message = "Job was active longer than specified deadline";
@@ -121,7 +147,9 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
 
 /// The pods that a Job has had, in order.
 fn pods_of(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
-    (0..).map_while(|attempt| world.pods.get(&key.0, &pod_name(&key.1, attempt))).collect()
+    (0..)
+        .map_while(|attempt| world.pods.get(&key.0, &pod_name(&key.1, attempt)))
+        .collect()
 }
 
 fn pod_name(job: &str, attempt: usize) -> String {
@@ -138,9 +166,14 @@ fn backoff(world: &Context, failed: usize) -> Duration {
 }
 
 fn ended(pod: &Pod) -> Timestamp {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
     let terminated = statuses.and_then(|statuses| statuses.first()?.state.as_ref()?.terminated.clone());
-    terminated.and_then(|terminated| terminated.finished_at).map_or(Timestamp::MIN, |time| time.0)
+    terminated
+        .and_then(|terminated| terminated.finished_at)
+        .map_or(Timestamp::MIN, |time| time.0)
 }
 
 fn condition(world: &Context, type_: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -187,7 +220,12 @@ async fn finish(
     } else {
         conditions.insert(0, condition(world, "FailureTarget", "True", reason, message));
     }
-    if job.status.as_ref().and_then(|status| status.start_time.as_ref()).is_none() {
+    if job
+        .status
+        .as_ref()
+        .and_then(|status| status.start_time.as_ref())
+        .is_none()
+    {
         status["startTime"] = json!(world.stamp());
     }
     status["conditions"] = json!(conditions);
@@ -229,9 +267,11 @@ async fn create_pod(world: &Context, inbox: &Inbox, job: &Job, key: &Key, attemp
 /// Writes what differs.
 async fn write(world: &Context, job: &Job, key: &Key, status: Value) -> Result<()> {
     let current = serde_json::to_value(&job.status)?;
-    let differs = status
-        .as_object()
-        .is_some_and(|fields| fields.iter().any(|(field, value)| current.get(field).unwrap_or(&Value::Null) != value));
+    let differs = status.as_object().is_some_and(|fields| {
+        fields
+            .iter()
+            .any(|(field, value)| current.get(field).unwrap_or(&Value::Null) != value)
+    });
     if differs {
         world.jobs.patch_status(key, &status).await?;
     }

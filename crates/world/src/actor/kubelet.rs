@@ -66,7 +66,10 @@ async fn sync_node(world: &Context, inbox: &Inbox, up: &mut BTreeMap<String, boo
 
 async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, key: &Key) -> Result<()> {
     let pod = world.pods.at(key);
-    let uid = pod.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+    let uid = pod
+        .as_ref()
+        .and_then(|pod| pod.metadata.uid.clone())
+        .unwrap_or_default();
     let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() || matches!(phase(pod), "Succeeded" | "Failed");
     if running.handles.get(key).is_some_and(|(of, _)| *of != uid) || pod.as_ref().is_none_or(|pod| ends(pod)) {
         if let Some((_, handle)) = running.handles.remove(key) {
@@ -104,13 +107,19 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
 /// What goes wrong with a pod of a Job.
 fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
     let text = |key| label(&pod.metadata, key).unwrap_or_default();
-    world.troubles.of_job(text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE), node_of(pod))
+    world
+        .troubles
+        .of_job(text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE), node_of(pod))
 }
 
 async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let containers = containers(pod);
     if trouble(world, pod) == Some(JobFailure::ImagePullBackOff) {
-        if pod.status.as_ref().is_some_and(|status| status.container_statuses.is_some()) {
+        if pod
+            .status
+            .as_ref()
+            .is_some_and(|status| status.container_statuses.is_some())
+        {
             return Ok(());
         }
         let waiting = |(name, image): &(String, String)| {
@@ -126,7 +135,11 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
         });
         return world.pods.patch_status(key, &status).await.map(drop);
     }
-    let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    let created = pod
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::MIN, |time| time.0);
     let due = after(created, world.durations.pod_start);
     if world.clock.now() < due {
         inbox.later(Kind::Pod, key.clone(), due);
@@ -134,7 +147,8 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
     }
     let now = world.stamp();
     let serves = owner(&pod.metadata, "Deployment").is_some();
-    let ready = !serves || (world.durations.pod_ready.is_zero() && world.troubles.repository != Some(RepositoryTrouble::NeverReady));
+    let ready = !serves
+        || (world.durations.pod_ready.is_zero() && world.troubles.repository != Some(RepositoryTrouble::NeverReady));
     let runs = |(name, image): &(String, String)| {
         json!({
             "name": name, "image": image, "imageID": image, "ready": ready, "started": true, "restartCount": 0,
@@ -150,10 +164,13 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
 }
 
 fn conditions(now: &str, ready: bool) -> Value {
-    let condition = |type_: &str, status: bool| {
-        json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": now})
-    };
-    json!([condition("PodScheduled", true), condition("Initialized", true), condition("ContainersReady", ready), condition("Ready", ready)])
+    let condition = |type_: &str, status: bool| json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": now});
+    json!([
+        condition("PodScheduled", true),
+        condition("Initialized", true),
+        condition("ContainersReady", ready),
+        condition("Ready", ready)
+    ])
 }
 
 async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
@@ -174,12 +191,22 @@ async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> R
 
 /// When a pod began to run.
 pub(crate) fn started(pod: &Pod) -> Timestamp {
-    pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(Timestamp::MIN, |time| time.0)
+    pod.status
+        .as_ref()
+        .and_then(|status| status.start_time.as_ref())
+        .map_or(Timestamp::MIN, |time| time.0)
 }
 
 fn containers(pod: &Pod) -> Vec<(String, String)> {
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    containers.iter().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect()
+    let containers = pod
+        .spec
+        .as_ref()
+        .map(|spec| spec.containers.as_slice())
+        .unwrap_or_default();
+    containers
+        .iter()
+        .map(|container| (container.name.clone(), container.image.clone().unwrap_or_default()))
+        .collect()
 }
 
 fn pod_ip(pod: &Pod) -> String {
@@ -191,15 +218,16 @@ fn pod_ip(pod: &Pod) -> String {
 /// Runs a pod's program to its end and writes how it ended.
 async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let key = key_of(pod.as_ref());
-    let attempt: u32 = annotation(&pod.metadata, jobs::ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let attempt: u32 = annotation(&pod.metadata, jobs::ATTEMPT)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
-        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
+        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure"),
         _ => loop {
             match program::run(&world, &pod).await {
                 Ok(()) => break Ok(()),
-                Err(program::Failure::Program(message)) => break Err(message),
-                Err(program::Failure::Api(error)) => {
+                Err(error) => {
                     tracing::debug!(pod = key.1, %error, "program could not reach the API; trying again");
                     world.clock.sleep(std::time::Duration::from_secs(1)).await;
                 }
@@ -208,7 +236,7 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     };
     let (succeeded, message) = match &outcome {
         Ok(()) => (true, ""),
-        Err(message) => (false, message.as_str()),
+        Err(message) => (false, *message),
     };
     while let Err(error) = end(&world, &key, &pod, succeeded, message).await {
         tracing::debug!(pod = key.1, %error, "failed to report the end of a pod; trying again");

@@ -65,7 +65,12 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
                 inbox.later(Kind::VirtualMachine, key.clone(), due);
                 return show(world, &vm, key, "Starting").await;
             }
-            let spec = vm.spec.template.as_ref().and_then(|template| template.spec.clone()).unwrap_or_default();
+            let spec = vm
+                .spec
+                .template
+                .as_ref()
+                .and_then(|template| template.spec.clone())
+                .unwrap_or_default();
             let Some(node) = pick_node(world, &spec, None) else {
                 inbox.later(Kind::VirtualMachine, key.clone(), after(now, UNSCHEDULABLE_PAUSE));
                 return show(world, &vm, key, "ErrorUnschedulable").await;
@@ -98,14 +103,21 @@ pub(crate) fn pick_node(world: &Context, spec: &VirtualMachineInstanceSpec, exce
     };
     let mut load: BTreeMap<String, usize> = BTreeMap::new();
     for vmi in world.vmis.list() {
-        *load.entry(vmi.status.node_name.clone().unwrap_or_default()).or_default() += 1;
-        if let Some(target) = vmi.status.migration_state.as_ref().filter(|state| state.completed != Some(true)) {
+        *load
+            .entry(vmi.status.node_name.clone().unwrap_or_default())
+            .or_default() += 1;
+        if let Some(target) = vmi
+            .status
+            .migration_state
+            .as_ref()
+            .filter(|state| state.completed != Some(true))
+        {
             *load.entry(target.target_node.clone().unwrap_or_default()).or_default() += 1;
         }
     }
-    let nodes = world.nodes.select(|node| {
-        !is_witness(node) && node.metadata.name.as_deref() != except && schedule::fits(node, &pod)
-    });
+    let nodes = world
+        .nodes
+        .select(|node| !is_witness(node) && node.metadata.name.as_deref() != except && schedule::fits(node, &pod));
     let names = nodes.iter().filter_map(|node| node.metadata.name.clone());
     names.min_by_key(|name| (load.get(name).copied().unwrap_or(0), name.len(), name.clone()))
 }
@@ -120,7 +132,12 @@ async fn show(world: &Context, vm: &VirtualMachine, key: &Key, status: &str) -> 
 
 async fn create(world: &Context, vm: &VirtualMachine, key: &Key, node: &str) -> Result<()> {
     let uid = vm.metadata.uid.clone().unwrap_or_default();
-    let spec = vm.spec.template.as_ref().and_then(|template| template.spec.clone()).unwrap_or_default();
+    let spec = vm
+        .spec
+        .template
+        .as_ref()
+        .and_then(|template| template.spec.clone())
+        .unwrap_or_default();
     let objects = vms::Instance {
         namespace: &key.0,
         name: &key.1,
@@ -135,7 +152,10 @@ async fn create(world: &Context, vm: &VirtualMachine, key: &Key, node: &str) -> 
         let budget = objects.budget();
         if world.budgets.create(&budget).await? {
             let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            world.budgets.patch_status(&(key.0.clone(), name), &budget["status"]).await?;
+            world
+                .budgets
+                .patch_status(&(key.0.clone(), name), &budget["status"])
+                .await?;
         }
     }
     let vmi = objects.vmi();
@@ -145,11 +165,17 @@ async fn create(world: &Context, vm: &VirtualMachine, key: &Key, node: &str) -> 
 
 /// Takes an instance away with all that belongs to it.
 async fn remove(world: &Context, key: &Key, vmi: &VirtualMachineInstance) -> Result<()> {
-    world.budgets.delete(&(key.0.clone(), vms::budget_name(&key.1)), false).await?;
+    world
+        .budgets
+        .delete(&(key.0.clone(), vms::budget_name(&key.1)), false)
+        .await?;
     for pod in vms::launchers(world, key) {
         world.pods.delete(&key_of(pod.as_ref()), true).await?;
     }
-    for migration in world.migrations.select(|migration| migration.spec.vmi_name.as_ref() == Some(&key.1)) {
+    for migration in world
+        .migrations
+        .select(|migration| migration.spec.vmi_name.as_ref() == Some(&key.1))
+    {
         if migration.metadata.namespace.as_ref() == Some(&key.0) {
             world.migrations.delete(&key_of(migration.as_ref()), false).await?;
         }

@@ -29,7 +29,10 @@ pub(crate) async fn run(world: Arc<Context>) {
                 let is_up = world.is_up(&key.1);
                 // Looks at a node's replicas only when it went down or came back.
                 if up.insert(key.1.clone(), is_up) != Some(is_up) {
-                    for replica in world.replicas.select(|replica| replica.spec.node_id.as_ref() == Some(&key.1)) {
+                    for replica in world
+                        .replicas
+                        .select(|replica| replica.spec.node_id.as_ref() == Some(&key.1))
+                    {
                         inbox.now(Kind::Replica, key_of(replica.as_ref()));
                     }
                 }
@@ -37,7 +40,10 @@ pub(crate) async fn run(world: Arc<Context>) {
             }
             Kind::Replica => sync_replica(&world, &inbox, &key).await,
             Kind::VirtualMachineInstance => {
-                inbox.now(Kind::Volume, (names::LONGHORN_NAMESPACE.to_owned(), vms::volume_name(&key.0, &key.1)));
+                inbox.now(
+                    Kind::Volume,
+                    (names::LONGHORN_NAMESPACE.to_owned(), vms::volume_name(&key.0, &key.1)),
+                );
                 Ok(())
             }
             _ => sync_volume(&world, &key).await,
@@ -53,7 +59,9 @@ async fn sync_replica(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let node = world.nodes.get("", replica.spec.node_id.as_deref().unwrap_or_default());
     let ready = node.as_deref().and_then(ready_condition);
     let is_up = ready.is_some_and(|ready| ready.status == "True");
-    let since = ready.and_then(|ready| ready.last_transition_time.as_ref()).map_or(Timestamp::MIN, |time| time.0);
+    let since = ready
+        .and_then(|ready| ready.last_transition_time.as_ref())
+        .map_or(Timestamp::MIN, |time| time.0);
     let runs = replica.status.current_state.as_deref() == Some("running");
     let state = match (is_up, runs) {
         (false, true) => "error",
@@ -67,7 +75,10 @@ async fn sync_replica(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    world.replicas.patch_status(key, &json!({"currentState": state})).await?;
+    world
+        .replicas
+        .patch_status(key, &json!({"currentState": state}))
+        .await?;
     let volume = replica.spec.volume_name.clone().unwrap_or_default();
     inbox.now(Kind::Volume, (key.0.clone(), volume));
     Ok(())
@@ -104,8 +115,15 @@ async fn sync_volume(world: &Context, key: &Key) -> Result<()> {
     world.volumes.patch_status(key, &status).await?;
     let engine = (key.0.clone(), vms::engine_name(&key.1));
     let engine_state = if state == "attached" { "running" } else { "stopped" };
-    if world.engines.at(&engine).is_some_and(|engine| engine.status.current_state.as_deref() != Some(engine_state)) {
-        world.engines.patch_status(&engine, &json!({"currentState": engine_state})).await?;
+    if world
+        .engines
+        .at(&engine)
+        .is_some_and(|engine| engine.status.current_state.as_deref() != Some(engine_state))
+    {
+        world
+            .engines
+            .patch_status(&engine, &json!({"currentState": engine_state}))
+            .await?;
     }
     Ok(())
 }

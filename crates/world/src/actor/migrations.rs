@@ -49,7 +49,11 @@ pub(crate) async fn run(world: Arc<Context>) {
 }
 
 fn has_drain_taint(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
     taints.iter().any(|taint| taint.key == program::DRAIN_TAINT)
 }
 
@@ -69,7 +73,11 @@ fn time(value: Option<&Value>) -> Option<Timestamp> {
 
 /// An instance on a node that is being drained gets a migration, and another one when that failed.
 async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(vmi) = world.vmis.at(key).filter(|vmi| vmi.status.phase.as_deref() == Some("Running")) else {
+    let Some(vmi) = world
+        .vmis
+        .at(key)
+        .filter(|vmi| vmi.status.phase.as_deref() == Some("Running"))
+    else {
         return Ok(());
     };
     let node = vmi.status.node_name.clone().unwrap_or_default();
@@ -78,15 +86,21 @@ async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     if !leaves || api::foreign::condition_is(&conditions, "LiveMigratable") != Some(true) {
         return Ok(());
     }
-    let number: u64 = annotation(&vmi.metadata, NUMBER).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let number: u64 = annotation(&vmi.metadata, NUMBER)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
     let past = migrations_of(world, key);
     if past.iter().any(|migration| !is_over(migration)) {
         return Ok(());
     }
     if let Some(failed) = past.iter().find(|migration| {
-        migration.status.phase.as_deref() == Some("Failed") && migration.metadata.name == Some(migration_name(&key.1, number.saturating_sub(1)))
+        migration.status.phase.as_deref() == Some("Failed")
+            && migration.metadata.name == Some(migration_name(&key.1, number.saturating_sub(1)))
     }) {
-        let due = after(time(failed.status.other.get("endTimestamp")).unwrap_or(Timestamp::MIN), PAUSE);
+        let due = after(
+            time(failed.status.other.get("endTimestamp")).unwrap_or(Timestamp::MIN),
+            PAUSE,
+        );
         if world.clock.now() < due {
             inbox.later(Kind::VirtualMachineInstance, key.clone(), due);
             return Ok(());
@@ -103,9 +117,18 @@ async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         "spec": {"vmiName": key.1},
     });
     world.migrations.create(&migration).await?;
-    world.vmis.patch(key, &json!({"metadata": {"annotations": {NUMBER: (number + 1).to_string()}}})).await?;
+    world
+        .vmis
+        .patch(
+            key,
+            &json!({"metadata": {"annotations": {NUMBER: (number + 1).to_string()}}}),
+        )
+        .await?;
     // KubeVirt keeps a few; here the ones that failed are kept, since their number is what a trouble counts.
-    for old in past.iter().filter(|migration| migration.status.phase.as_deref() == Some("Succeeded")) {
+    for old in past
+        .iter()
+        .filter(|migration| migration.status.phase.as_deref() == Some("Succeeded"))
+    {
         world.migrations.delete(&key_of(old.as_ref()), false).await?;
     }
     Ok(())
@@ -121,7 +144,11 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     };
     let vmi_key = (key.0.clone(), migration.spec.vmi_name.clone().unwrap_or_default());
     let Some(vmi) = world.vmis.at(&vmi_key) else {
-        return world.migrations.patch_status(key, &json!({"phase": "Failed", "endTimestamp": world.stamp()})).await.map(drop);
+        return world
+            .migrations
+            .patch_status(key, &json!({"phase": "Failed", "endTimestamp": world.stamp()}))
+            .await
+            .map(drop);
     };
     let began = time(migration.status.other.get("startTimestamp"));
     let (Some("Running"), Some(began)) = (migration.status.phase.as_deref(), began) else {
@@ -136,7 +163,10 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         inbox.later(Kind::VirtualMachineInstanceMigration, key.clone(), due);
         return Ok(());
     }
-    let failures = migrations_of(world, &vmi_key).iter().filter(|past| past.status.phase.as_deref() == Some("Failed")).count();
+    let failures = migrations_of(world, &vmi_key)
+        .iter()
+        .filter(|past| past.status.phase.as_deref() == Some("Failed"))
+        .count();
     let failed = matches!(trouble, Some(MigrationTrouble::Fails(times)) if failures < usize::try_from(*times).unwrap_or(usize::MAX));
     end(world, key, &vmi_key, &vmi, failed).await
 }
@@ -155,7 +185,11 @@ async fn begin(
         if migration.status.phase.as_deref() != Some("Pending") {
             world.migrations.patch_status(key, &json!({"phase": "Pending"})).await?;
         }
-        inbox.later(Kind::VirtualMachineInstanceMigration, key.clone(), after(world.clock.now(), PAUSE));
+        inbox.later(
+            Kind::VirtualMachineInstanceMigration,
+            key.clone(),
+            after(world.clock.now(), PAUSE),
+        );
         return Ok(());
     };
     let mut pod = vms::Instance {
@@ -181,12 +215,21 @@ async fn begin(
 }
 
 fn target_pod(key: &Key) -> String {
-    let (vmi, number) = key.1.trim_start_matches("kubevirt-evacuation-").rsplit_once('-').unwrap_or((&key.1, "0"));
+    let (vmi, number) = key
+        .1
+        .trim_start_matches("kubevirt-evacuation-")
+        .rsplit_once('-')
+        .unwrap_or((&key.1, "0"));
     format!("virt-launcher-{vmi}-m{number}")
 }
 
 async fn end(world: &Context, key: &Key, vmi_key: &Key, vmi: &VirtualMachineInstance, failed: bool) -> Result<()> {
-    let target = vmi.status.migration_state.as_ref().and_then(|state| state.target_node.clone()).unwrap_or_default();
+    let target = vmi
+        .status
+        .migration_state
+        .as_ref()
+        .and_then(|state| state.target_node.clone())
+        .unwrap_or_default();
     let now = world.stamp();
     if failed {
         world.pods.delete(&(key.0.clone(), target_pod(key)), true).await?;
@@ -200,7 +243,10 @@ async fn end(world: &Context, key: &Key, vmi_key: &Key, vmi: &VirtualMachineInst
             world.pods.delete(&key_of(pod.as_ref()), true).await?;
         }
     }
-    world.vmis.patch(vmi_key, &json!({"metadata": {"labels": {program::NODE_LABEL: target}}})).await?;
+    world
+        .vmis
+        .patch(vmi_key, &json!({"metadata": {"labels": {program::NODE_LABEL: target}}}))
+        .await?;
     let state = json!({
         "nodeName": target, "evacuationNodeName": null,
         "migrationState": {"completed": true, "failed": false, "endTimestamp": now},

@@ -53,7 +53,12 @@ struct Target {
 
 fn target(cluster: &Cluster) -> Target {
     let version = cluster.spec.kubernetes_version.clone().unwrap_or_default();
-    let generation = cluster.spec.rke_config.as_ref().and_then(|config| config.provision_generation).unwrap_or(0);
+    let generation = cluster
+        .spec
+        .rke_config
+        .as_ref()
+        .and_then(|config| config.provision_generation)
+        .unwrap_or(0);
     Target {
         text: format!("{generation}/{version}"),
         version,
@@ -84,7 +89,9 @@ fn machines(world: &Context, target: &Target) -> Vec<Machine> {
             let node = machine.status.node_ref.as_ref()?.name.clone()?;
             let meta = &world.nodes.get("", &node)?.metadata;
             // Members of etcd, among them witnesses, go with the control plane.
-            let control_plane = label(meta, labels::CONTROL_PLANE).or(label(meta, labels::ETCD)).is_some();
+            let control_plane = label(meta, labels::CONTROL_PLANE)
+                .or(label(meta, labels::ETCD))
+                .is_some();
             Some(Machine {
                 secret: key_of(secret.as_ref()),
                 name,
@@ -115,19 +122,33 @@ async fn pass(world: &Context) -> Result<bool> {
     }
     let untouched = waiting.len() == world.machine_plans.list().len();
     if untouched && waiting.len() > 1 {
-        let since = world.clusters.at(&cluster_key()).and_then(|cluster| unready_since(&cluster));
-        world.clock.sleep_until(after(since.unwrap_or(Timestamp::MIN), world.durations.rancher_wait)).await;
+        let since = world
+            .clusters
+            .at(&cluster_key())
+            .and_then(|cluster| unready_since(&cluster));
+        world
+            .clock
+            .sleep_until(after(since.unwrap_or(Timestamp::MIN), world.durations.rancher_wait))
+            .await;
     }
-    let first = untouched.then(|| waiting.first().map(|machine| machine.name.clone())).flatten();
+    let first = untouched
+        .then(|| waiting.first().map(|machine| machine.name.clone()))
+        .flatten();
     for control_plane in [true, false] {
-        let tier: Vec<&Machine> = waiting.iter().filter(|machine| machine.control_plane == control_plane).collect();
+        let tier: Vec<&Machine> = waiting
+            .iter()
+            .filter(|machine| machine.control_plane == control_plane)
+            .collect();
         let at_once = concurrency(world, control_plane, tier.len());
         // Futures that do nothing until the stream takes them up, so many at once.
         let upgrades: Vec<_> = tier
             .into_iter()
             .map(|machine| upgrade(world, &target, machine, first.as_ref() == Some(&machine.name)).boxed())
             .collect();
-        futures::stream::iter(upgrades).buffer_unordered(at_once).collect::<()>().await;
+        futures::stream::iter(upgrades)
+            .buffer_unordered(at_once)
+            .collect::<()>()
+            .await;
     }
     Ok(true)
 }
@@ -143,7 +164,9 @@ async fn report(world: &Context, ready: bool, message: &str) -> Result<()> {
     let (status, updated) = if ready { ("True", "True") } else { ("False", "Unknown") };
     let cluster = world.clusters.at(&cluster_key());
     // The moment at which the cluster ceased to be ready stays while only the message moves.
-    let since = cluster.filter(|cluster| cluster.status.ready == Some(ready)).and_then(|cluster| unready_since(&cluster));
+    let since = cluster
+        .filter(|cluster| cluster.status.ready == Some(ready))
+        .and_then(|cluster| unready_since(&cluster));
     let since = since.map_or_else(|| now.clone(), |since| since.to_string());
     let reason = if ready { "" } else { "Waiting" };
     let status = json!({
@@ -166,18 +189,29 @@ fn strategy(world: &Context) -> Value {
 
 /// `"2"`, `"10%"`; one when unset.
 fn concurrency(world: &Context, control_plane: bool, size: usize) -> usize {
-    let field = if control_plane { "controlPlaneConcurrency" } else { "workerConcurrency" };
+    let field = if control_plane {
+        "controlPlaneConcurrency"
+    } else {
+        "workerConcurrency"
+    };
     let strategy = strategy(world);
     let text = strategy[field].as_str().unwrap_or("1");
     let number = match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<usize>().map(|percent| size * percent / 100).unwrap_or(1),
+        Some(percent) => percent
+            .parse::<usize>()
+            .map(|percent| size * percent / 100)
+            .unwrap_or(1),
         None => text.parse().unwrap_or(1),
     };
     number.max(1)
 }
 
 fn drain_options(world: &Context, control_plane: bool) -> Value {
-    let field = if control_plane { "controlPlaneDrainOptions" } else { "workerDrainOptions" };
+    let field = if control_plane {
+        "controlPlaneDrainOptions"
+    } else {
+        "workerDrainOptions"
+    };
     strategy(world)[field].take()
 }
 
@@ -185,7 +219,10 @@ fn drain_options(world: &Context, control_plane: bool) -> Value {
 fn hooks(world: &Context, control_plane: bool, field: &str) -> Vec<String> {
     let options = drain_options(world, control_plane);
     let hooks = options[field].as_array().cloned().unwrap_or_default();
-    hooks.iter().filter_map(|hook| hook["annotation"].as_str().map(str::to_owned)).collect()
+    hooks
+        .iter()
+        .filter_map(|hook| hook["annotation"].as_str().map(str::to_owned))
+        .collect()
 }
 
 async fn upgrade(world: &Context, target: &Target, machine: &Machine, first: bool) {
@@ -205,14 +242,23 @@ async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool)
     };
     if !is_past(annotations::RKE_POST_DRAIN) {
         if drains {
-            report(world, false, &format!("draining node {} of machine {}", machine.node, machine.name)).await?;
+            report(
+                world,
+                false,
+                &format!("draining node {} of machine {}", machine.node, machine.name),
+            )
+            .await?;
             cordon(world, &node, true).await?;
             hook(world, machine, annotations::RKE_PRE_DRAIN, "preDrainHooks", &token).await?;
             let began = world.clock.now();
             drain(world, &machine.node).await?;
             world.clock.sleep_until(after(began, world.durations.drain)).await;
         }
-        let extra = if first { world.durations.first_node } else { Duration::ZERO };
+        let extra = if first {
+            world.durations.first_node
+        } else {
+            Duration::ZERO
+        };
         world.clock.sleep(world.durations.rke2 + extra).await;
         upgrade_rke2(world, &node, &target.version).await?;
         if drains {
@@ -235,12 +281,21 @@ async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool)
 }
 
 async fn cordon(world: &Context, node: &Key, cordoned: bool) -> Result<()> {
-    let is = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+    let is = |node: &Node| {
+        node.spec
+            .as_ref()
+            .and_then(|spec| spec.unschedulable)
+            .unwrap_or_default()
+    };
     if world.nodes.at(node).is_none_or(|node| is(&node) == cordoned) {
         return Ok(());
     }
     let value = if cordoned { json!(true) } else { Value::Null };
-    world.nodes.patch(node, &json!({"spec": {"unschedulable": value}})).await.map(drop)
+    world
+        .nodes
+        .patch(node, &json!({"spec": {"unschedulable": value}}))
+        .await
+        .map(drop)
 }
 
 /// Asks the hooks of a kind and waits until all have answered with the token, or until there are none any more.
@@ -250,7 +305,10 @@ async fn hook(world: &Context, machine: &Machine, ask: &str, field: &str, token:
     }
     let asked = world.machine_plans.at(&machine.secret);
     if asked.is_some_and(|secret| annotation(&secret.metadata, ask) != Some(token)) {
-        world.machine_plans.patch(&machine.secret, &json!({"metadata": {"annotations": {ask: token}}})).await?;
+        world
+            .machine_plans
+            .patch(&machine.secret, &json!({"metadata": {"annotations": {ask: token}}}))
+            .await?;
     }
     let inbox = world.inbox();
     world.machine_plans.subscribe(&inbox);
@@ -260,7 +318,9 @@ async fn hook(world: &Context, machine: &Machine, ask: &str, field: &str, token:
             return true;
         };
         let hooks = hooks(world, machine.control_plane, field);
-        hooks.iter().all(|hook| annotation(&secret.metadata, hook) == Some(token))
+        hooks
+            .iter()
+            .all(|hook| annotation(&secret.metadata, hook) == Some(token))
     };
     world.until(&inbox, answered).await;
     Ok(())

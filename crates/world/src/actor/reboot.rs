@@ -45,7 +45,11 @@ pub(crate) async fn after_pod(world: &Context, inbox: &Inbox, key: &Key, pod: &P
         return Ok(());
     }
     let status = json!({"conditions": conditions(world, &node, false)});
-    world.nodes.patch_status(&key_of(node.as_ref()), &status).await.map(drop)
+    world
+        .nodes
+        .patch_status(&key_of(node.as_ref()), &status)
+        .await
+        .map(drop)
 }
 
 /// A node that is down comes back when it is time.
@@ -58,7 +62,10 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
     if ready.reason.as_deref() != Some(REBOOTING) || trouble == Some(&RebootTrouble::NeverReturns) {
         return Ok(());
     }
-    let since = ready.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    let since = ready
+        .last_transition_time
+        .as_ref()
+        .map_or(Timestamp::MIN, |time| time.0);
     let due = after(since, world.durations.reboot);
     if world.clock.now() < due {
         inbox.later(Kind::Node, key, due);
@@ -67,7 +74,10 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
     let on_disk = annotation(&node.metadata, ON_DISK).unwrap_or(os_image(node));
     let system = if trouble == Some(&RebootTrouble::OldSystem) {
         // The boot loader fell back to the other partition; nothing is pending any more.
-        world.nodes.patch(&key, &json!({"metadata": {"annotations": {ON_DISK: null}}})).await?;
+        world
+            .nodes
+            .patch(&key, &json!({"metadata": {"annotations": {ON_DISK: null}}}))
+            .await?;
         os_image(node)
     } else {
         on_disk
@@ -84,7 +94,14 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
 /// Every boot has an id of its own, which follows from the one before.
 fn next_boot_id(before: &str) -> String {
     let hex = digest(before, 32);
-    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+    format!(
+        "{}-{}-4{}-8{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[13..16],
+        &hex[17..20],
+        &hex[20..32]
+    )
 }
 
 fn conditions(world: &Context, node: &Node, ready: bool) -> Value {
@@ -94,7 +111,11 @@ fn conditions(world: &Context, node: &Node, ready: bool) -> Value {
     } else {
         ("Unknown", REBOOTING, "Kubelet stopped posting node status.")
     };
-    let others = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let others = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.clone())
+        .unwrap_or_default();
     let mut conditions: Vec<Value> = others
         .iter()
         .filter(|condition| condition.type_ != "Ready")
@@ -108,7 +129,12 @@ fn conditions(world: &Context, node: &Node, ready: bool) -> Value {
 }
 
 fn ended(pod: &Pod) -> Timestamp {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
     let terminated = statuses.and_then(|statuses| statuses.first()?.state.as_ref()?.terminated.clone());
-    terminated.and_then(|terminated| terminated.finished_at).map_or(Timestamp::MIN, |time| time.0)
+    terminated
+        .and_then(|terminated| terminated.finished_at)
+        .map_or(Timestamp::MIN, |time| time.0)
 }

@@ -42,7 +42,11 @@ pub(crate) async fn run(world: Arc<Context>) {
                 let count = world.nodes.list().len();
                 if count != node_count {
                     node_count = count;
-                    world.plans.list().iter().for_each(|plan| inbox.now(Kind::Plan, key_of(plan.as_ref())));
+                    world
+                        .plans
+                        .list()
+                        .iter()
+                        .for_each(|plan| inbox.now(Kind::Plan, key_of(plan.as_ref())));
                 }
                 Ok(())
             }
@@ -55,12 +59,16 @@ pub(crate) async fn run(world: Arc<Context>) {
 async fn sync_job(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let Some(job) = world.jobs.at(key) else {
         // It may have been the Job of any Plan in its namespace; those that are complete ignore this.
-        for plan in world.plans.select(|plan| plan.metadata.namespace.as_ref() == Some(&key.0)) {
+        for plan in world
+            .plans
+            .select(|plan| plan.metadata.namespace.as_ref() == Some(&key.0))
+        {
             inbox.now(Kind::Plan, key_of(plan.as_ref()));
         }
         return Ok(());
     };
-    let (Some(plan_name), Some(node)) = (label(&job.metadata, LABEL_PLAN), label(&job.metadata, labels::SUC_NODE)) else {
+    let (Some(plan_name), Some(node)) = (label(&job.metadata, LABEL_PLAN), label(&job.metadata, labels::SUC_NODE))
+    else {
         return Ok(());
     };
     let plan_key = (key.0.clone(), plan_name.to_owned());
@@ -70,7 +78,10 @@ async fn sync_job(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     if has_condition(&job, "Complete") {
         let mark = format!("{}{plan_name}", labels::SUC_NODE_PLAN_PREFIX);
         let hash = label(&job.metadata, &mark).unwrap_or_default();
-        let done = world.nodes.get("", node).is_none_or(|node| label(&node.metadata, &mark) == Some(hash));
+        let done = world
+            .nodes
+            .get("", node)
+            .is_none_or(|node| label(&node.metadata, &mark) == Some(hash));
         if !done {
             let patch = json!({"metadata": {"labels": {mark: hash}}});
             world.nodes.patch(&(String::new(), node.to_owned()), &patch).await?;
@@ -81,8 +92,15 @@ async fn sync_job(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(plan) = world.plans.at(key).filter(|plan| plan.metadata.deletion_timestamp.is_none()) else {
-        for job in world.jobs.select(|job| label(&job.metadata, LABEL_PLAN) == Some(&key.1)) {
+    let Some(plan) = world
+        .plans
+        .at(key)
+        .filter(|plan| plan.metadata.deletion_timestamp.is_none())
+    else {
+        for job in world
+            .jobs
+            .select(|job| label(&job.metadata, LABEL_PLAN) == Some(&key.1))
+        {
             inbox.now(Kind::Job, key_of(job.as_ref()));
         }
         return Ok(());
@@ -104,7 +122,8 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let mut waiting = Vec::new();
     let mut failed = BTreeSet::new();
     let selected = world.nodes.select(|node| {
-        selects(selector, node) && !matches!(label(&node.metadata, &mark), Some(value) if value == hash || value == "disabled")
+        selects(selector, node)
+            && !matches!(label(&node.metadata, &mark), Some(value) if value == hash || value == "disabled")
     });
     for node in selected {
         let name = node.metadata.name.clone().unwrap_or_default();
@@ -121,7 +140,11 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         }
     }
     let slots = usize::try_from(plan.spec.concurrency.unwrap_or(1).max(1)).unwrap_or(1);
-    for node in waiting.iter().filter(|node| is_ready(node)).take(slots.saturating_sub(applying.len())) {
+    for node in waiting
+        .iter()
+        .filter(|node| is_ready(node))
+        .take(slots.saturating_sub(applying.len()))
+    {
         let name = node.metadata.name.clone().unwrap_or_default();
         world.jobs.create(&job(&plan, key, &name, &version, &hash)).await?;
         applying.push(name);
@@ -129,18 +152,31 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     applying.sort();
     let (status, reason, message) = match failed.first() {
         Some(node) => ("False", "JobFailed", format!("Job failed on node {node}")),
-        None if !applying.is_empty() => ("False", "SyncJob", format!("Jobs for {} node(s) are running", applying.len())),
+        None if !applying.is_empty() => (
+            "False",
+            "SyncJob",
+            format!("Jobs for {} node(s) are running", applying.len()),
+        ),
         None if waiting.is_empty() => ("True", "Complete", String::new()),
         None => ("False", "Resolved", String::new()),
     };
-    let complete = plan.status.conditions.iter().flatten().find(|condition| condition.type_ == "Complete");
+    let complete = plan
+        .status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Complete");
     let same = complete.is_some_and(|complete| {
         complete.status.as_deref() == Some(status)
             && complete.reason.as_deref() == Some(reason)
             && plan.status.applying.clone().unwrap_or_default() == applying
     });
     if !same {
-        let applying = if applying.is_empty() { Value::Null } else { json!(applying) };
+        let applying = if applying.is_empty() {
+            Value::Null
+        } else {
+            json!(applying)
+        };
         let status = json!({"applying": applying, "conditions": conditions(world, status, reason, &message)});
         world.plans.patch_status(key, &status).await?;
     }
@@ -157,7 +193,10 @@ fn conditions(world: &Context, status: &str, reason: &str, message: &str) -> Val
 }
 
 fn hash(version: &str, account: &str) -> String {
-    Sha224::digest(format!("{version}{account}").as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha224::digest(format!("{version}{account}").as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn job_name(plan: &str, node: &str, hash: &str) -> String {
@@ -167,7 +206,11 @@ fn job_name(plan: &str, node: &str, hash: &str) -> String {
 
 /// Labels of the selector that the node must have.
 fn selects(selector: &LabelSelector, node: &Node) -> bool {
-    let exact = selector.match_labels.iter().flatten().all(|(key, value)| label(&node.metadata, key) == Some(value));
+    let exact = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .all(|(key, value)| label(&node.metadata, key) == Some(value));
     exact
         && selector.match_expressions.iter().flatten().all(|rule| {
             let actual = label(&node.metadata, &rule.key);
@@ -183,7 +226,12 @@ fn selects(selector: &LabelSelector, node: &Node) -> bool {
 }
 
 fn job(plan: &Plan, key: &Key, node: &str, version: &str, hash: &str) -> Value {
-    let ours = plan.metadata.labels.iter().flatten().filter(|(name, _)| !name.contains("cattle.io/"));
+    let ours = plan
+        .metadata
+        .labels
+        .iter()
+        .flatten()
+        .filter(|(name, _)| !name.contains("cattle.io/"));
     let mut labels: serde_json::Map<String, Value> = ours.map(|(name, value)| (name.clone(), json!(value))).collect();
     for (name, value) in [
         ("upgrade.cattle.io/controller", "system-upgrade-controller"),
@@ -197,10 +245,20 @@ fn job(plan: &Plan, key: &Key, node: &str, version: &str, hash: &str) -> Value {
     }
     let upgrade = plan.spec.upgrade.clone().unwrap_or_default();
     let image = upgrade.image.clone().unwrap_or_default();
-    let mut tolerations = vec![json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})];
-    tolerations.extend(plan.spec.tolerations.iter().flatten().map(|toleration| json!(toleration)));
+    let mut tolerations =
+        vec![json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})];
+    tolerations.extend(
+        plan.spec
+            .tolerations
+            .iter()
+            .flatten()
+            .map(|toleration| json!(toleration)),
+    );
     let privileged = json!({"privileged": true, "capabilities": {"add": ["CAP_SYS_BOOT"]}});
-    let context = upgrade.security_context.as_ref().map_or(privileged, |context| json!(context));
+    let context = upgrade
+        .security_context
+        .as_ref()
+        .map_or(privileged, |context| json!(context));
     let mut env: Vec<Value> = upgrade.env.iter().flatten().map(|variable| json!(variable)).collect();
     env.push(json!({"name": "SYSTEM_UPGRADE_NODE_NAME", "value": node}));
     env.push(json!({"name": "SYSTEM_UPGRADE_PLAN_NAME", "value": key.1}));

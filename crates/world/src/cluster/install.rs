@@ -41,7 +41,10 @@ fn addresses() -> BTreeMap<(String, String), Address> {
             namespaced: kind.namespaced,
             has_status: kind.has_status,
         };
-        addresses.insert((format!("{}/{}", kind.group, kind.version), kind.kind.to_owned()), address);
+        addresses.insert(
+            (format!("{}/{}", kind.group, kind.version), kind.kind.to_owned()),
+            address,
+        );
     }
     for (kind, plural, namespaced) in BUILT_IN {
         let group = match kind {
@@ -61,7 +64,10 @@ fn addresses() -> BTreeMap<(String, String), Address> {
         namespaced: false,
         has_status: true,
     };
-    addresses.insert((UpgradePlan::api_version(&()).into_owned(), "UpgradePlan".to_owned()), plan);
+    addresses.insert(
+        (UpgradePlan::api_version(&()).into_owned(), "UpgradePlan".to_owned()),
+        plan,
+    );
     addresses
 }
 
@@ -87,7 +93,10 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
     for object in objects {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let (namespace, name) = (
+            text(&object["metadata"]["namespace"]),
+            text(&object["metadata"]["name"]),
+        );
         let Some(address) = addresses.get(&(version.clone(), kind.clone())) else {
             return Err(Error::Unaddressable(format!("{version} {kind} {name}")));
         };
@@ -105,7 +114,10 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
             let request = Request::new(path)
                 .patch_subresource("status", &name, &PatchParams::default(), &Patch::Merge(&patch))
                 .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
-            client.request::<Value>(request).await.map_err(|error| Error::api(what, error))?;
+            client
+                .request::<Value>(request)
+                .await
+                .map_err(|error| Error::api(what, error))?;
         }
     }
     Ok(())
@@ -113,7 +125,9 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
 
 /// Namespaces that objects are in, sorted.
 fn namespaces(objects: &[Value]) -> Vec<String> {
-    let named = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str());
+    let named = objects
+        .iter()
+        .filter_map(|object| object["metadata"]["namespace"].as_str());
     let mut names: Vec<String> = named.map(str::to_owned).collect();
     names.sort();
     names.dedup();

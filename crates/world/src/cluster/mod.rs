@@ -73,7 +73,10 @@ impl Shape {
     /// Nodes that carry workload and data.
     fn data_nodes(&self) -> Vec<String> {
         let names = self.node_names().into_iter().enumerate();
-        names.filter(|(index, _)| !self.is_witness(*index)).map(|(_, name)| name).collect()
+        names
+            .filter(|(index, _)| !self.is_witness(*index))
+            .map(|(_, name)| name)
+            .collect()
     }
 
     /// All objects of the cluster, with their status.

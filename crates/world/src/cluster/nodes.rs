@@ -63,7 +63,14 @@ fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
         }
     }
     let id = digest(&format!("{}/{name}/boot", shape.seed), 32);
-    let boot = format!("{}-{}-4{}-8{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..32]);
+    let boot = format!(
+        "{}-{}-4{}-8{}-{}",
+        &id[..8],
+        &id[8..12],
+        &id[13..16],
+        &id[17..20],
+        &id[20..32]
+    );
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         json!({
             "type": type_, "status": status, "reason": reason, "message": message,

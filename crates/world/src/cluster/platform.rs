@@ -69,7 +69,11 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
             "default": "", "value": value,
         }));
     }
-    for (name, value) in [(names::REPLENISHMENT_SETTING, "600"), ("default-replica-count", "3"), ("node-drain-policy", "allow-if-replica-is-stopped")] {
+    for (name, value) in [
+        (names::REPLENISHMENT_SETTING, "600"),
+        ("default-replica-count", "3"),
+        ("node-drain-policy", "allow-if-replica-is-stopped"),
+    ] {
         objects.push(json!({
             "apiVersion": "longhorn.io/v1beta2", "kind": "Setting",
             "metadata": {"name": name, "namespace": names::LONGHORN_NAMESPACE}, "value": value,
@@ -129,7 +133,9 @@ fn version(shape: &Shape) -> Value {
 
 fn endpoints(shape: &Shape) -> Value {
     let servers = (0..shape.nodes).filter(|index| shape.is_control_plane(*index) && !shape.is_witness(*index));
-    let servers: Vec<Value> = servers.map(|index| json!({"addresses": [address(index)], "conditions": {"ready": true}})).collect();
+    let servers: Vec<Value> = servers
+        .map(|index| json!({"addresses": [address(index)], "conditions": {"ready": true}}))
+        .collect();
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": names::KUBERNETES_SERVICE, "namespace": names::DEFAULT_NAMESPACE,

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    foreign::{
-        kubevirt::VirtualMachineInstanceSpec,
-        longhorn::Volume,
-    },
+    foreign::{kubevirt::VirtualMachineInstanceSpec, longhorn::Volume},
     names,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -48,7 +45,9 @@ const VARIETIES: [Variety; 10] = [
     Variety::Migratable,
 ];
 
-const ROLES: [&str; 10] = ["web", "db", "ml", "cache", "lab", "gateway", "mail", "build", "desktop", "files"];
+const ROLES: [&str; 10] = [
+    "web", "db", "ml", "cache", "lab", "gateway", "mail", "build", "desktop", "files",
+];
 
 pub(super) fn objects(shape: &Shape) -> Vec<Value> {
     let nodes = shape.data_nodes();
@@ -56,9 +55,15 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
     let mut rng = fastrand::Rng::with_seed(shape.seed);
     let mut objects = Vec::new();
     for index in 0..shape.vms {
-        let Some(node) = nodes.get(index % nodes.len().max(1)) else { break };
+        let Some(node) = nodes.get(index % nodes.len().max(1)) else {
+            break;
+        };
         let variety = VARIETIES[(index + turn) % VARIETIES.len()];
-        let namespace = if index % 3 == 2 { DEV_NAMESPACE } else { names::DEFAULT_NAMESPACE };
+        let namespace = if index % 3 == 2 {
+            DEV_NAMESPACE
+        } else {
+            names::DEFAULT_NAMESPACE
+        };
         let name = format!("{}-{}", ROLES[index % ROLES.len()], index + 1);
         let gigabytes = 10 * (1 + rng.u64(..8));
         let mut spec = json!({
@@ -105,7 +110,14 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
                 objects.push(instance.budget());
             }
         }
-        objects.extend(volume(&nodes, index, namespace, &name, runs.then_some(node.as_str()), gigabytes));
+        objects.extend(volume(
+            &nodes,
+            index,
+            namespace,
+            &name,
+            runs.then_some(node.as_str()),
+            gigabytes,
+        ));
     }
     objects
 }
@@ -199,9 +211,9 @@ pub(crate) fn is_migratable(spec: &VirtualMachineInstanceSpec) -> bool {
 
 /// The pods of an instance: one, or two while it migrates.
 pub(crate) fn launchers(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
-    world.pods.select(|pod| {
-        pod.metadata.namespace.as_ref() == Some(&key.0) && label(&pod.metadata, VM_LABEL) == Some(&key.1)
-    })
+    world
+        .pods
+        .select(|pod| pod.metadata.namespace.as_ref() == Some(&key.0) && label(&pod.metadata, VM_LABEL) == Some(&key.1))
 }
 
 /// The status of a VM that people see.
@@ -236,7 +248,14 @@ pub(crate) fn engine_name(volume: &str) -> String {
     format!("{volume}-e-0")
 }
 
-fn volume(nodes: &[String], index: usize, namespace: &str, vm: &str, attached: Option<&str>, gigabytes: u64) -> Vec<Value> {
+fn volume(
+    nodes: &[String],
+    index: usize,
+    namespace: &str,
+    vm: &str,
+    attached: Option<&str>,
+    gigabytes: u64,
+) -> Vec<Value> {
     let name = volume_name(namespace, vm);
     let copies = nodes.len().min(3);
     let in_longhorn = |kind: &str, name: &str, spec: Value, status: Value| {
@@ -246,7 +265,11 @@ fn volume(nodes: &[String], index: usize, namespace: &str, vm: &str, attached: O
             "spec": spec, "status": status,
         })
     };
-    let (state, robustness) = if attached.is_some() { ("attached", "healthy") } else { ("detached", "unknown") };
+    let (state, robustness) = if attached.is_some() {
+        ("attached", "healthy")
+    } else {
+        ("detached", "unknown")
+    };
     let node = attached.unwrap_or_default();
     let size = (gigabytes << 30).to_string();
     let mut objects = vec![

@@ -13,9 +13,9 @@ use crate::{
     error::{Error, Result},
 };
 
-use super::{Call, Failure};
+use super::Call;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let release = call.world.shape.release();
     // The order of the real script: definitions first, then what needs them.
     for (chart, version) in [
@@ -37,7 +37,10 @@ async fn upgrade_chart(world: &Context, chart: &str, version: &str) -> Result<()
         return Ok(());
     };
     if current.spec.version.as_deref() != Some(version) || current.spec.paused == Some(true) {
-        world.charts.patch(&key, &json!({"spec": {"version": version, "paused": null}})).await?;
+        world
+            .charts
+            .patch(&key, &json!({"spec": {"version": version, "paused": null}}))
+            .await?;
     }
     let inbox = world.inbox();
     world.charts.subscribe(&inbox);
@@ -54,7 +57,11 @@ async fn set_server_version(world: &Context, version: &str) -> Result<()> {
     let what = "set the server version";
     let patch = json!({ "value": version });
     let request = Request::new(Setting::url_path(&(), None))
-        .patch(names::SERVER_VERSION_SETTING, &PatchParams::default(), &Patch::Merge(&patch))
+        .patch(
+            names::SERVER_VERSION_SETTING,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
         .map_err(|error| Error::api(what, kube::Error::BuildRequest(error)))?;
     match world.client.request::<Value>(request).await {
         Ok(_) => Ok(()),

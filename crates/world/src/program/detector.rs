@@ -29,14 +29,21 @@ pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let (mut stopped, mut failed) = (0, 0);
     for vmi in &stuck {
         // An instance is named after its VM; one without a VM cannot be stopped.
-        match call.world.vms.patch(&key_of(vmi.as_ref()), &json!({"spec": {"runStrategy": "Halted"}})).await? {
+        match call
+            .world
+            .vms
+            .patch(&key_of(vmi.as_ref()), &json!({"spec": {"runStrategy": "Halted"}}))
+            .await?
+        {
             Some(_) => stopped += 1,
             None => failed += 1,
         }
     }
     let total = stuck.len();
-    let message =
-        format!("Shutdown completed for {total} VM(s) on node {}, success: {stopped}, failed: {failed}", call.node);
+    let message = format!(
+        "Shutdown completed for {total} VM(s) on node {}, success: {stopped}, failed: {failed}",
+        call.node
+    );
     report(call, reasons::VM_SHUTDOWN_COMPLETED, &message).await
 }
 
@@ -55,20 +62,29 @@ async fn report(call: &Call<'_>, reason: &str, message: &str) -> Result<()> {
 /// The instances of the node that cannot go elsewhere.
 fn stuck(call: &Call<'_>) -> Vec<Arc<VirtualMachineInstance>> {
     let others = call.world.nodes.select(|node| !is_witness(node)).len() > 1;
-    call.world.vmis.select(|vmi| {
-        label(&vmi.metadata, NODE_LABEL) == Some(call.node) && (!others || is_stuck(call.world, vmi))
-    })
+    call.world
+        .vmis
+        .select(|vmi| label(&vmi.metadata, NODE_LABEL) == Some(call.node) && (!others || is_stuck(call.world, vmi)))
 }
 
 fn is_stuck(world: &Context, vmi: &VirtualMachineInstance) -> bool {
     let devices = vmi.spec.domain.as_ref().and_then(|domain| domain.devices.as_ref());
     let is_some = |list: Option<&Vec<serde_json::Value>>| list.is_some_and(|list| !list.is_empty());
-    let passes_through = devices.is_some_and(|devices| is_some(devices.host_devices.as_ref()) || is_some(devices.gpus.as_ref()));
-    let selects = vmi.spec.node_selector.as_ref().is_some_and(|selector| !selector.is_empty());
+    let passes_through =
+        devices.is_some_and(|devices| is_some(devices.host_devices.as_ref()) || is_some(devices.gpus.as_ref()));
+    let selects = vmi
+        .spec
+        .node_selector
+        .as_ref()
+        .is_some_and(|selector| !selector.is_empty());
     if passes_through || selects {
         return true;
     }
-    let affinity = vmi.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = vmi
+        .spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     let targets = world.nodes.select(|node| {
         !is_witness(node)
@@ -83,7 +99,8 @@ fn is_stuck(world: &Context, vmi: &VirtualMachineInstance) -> bool {
 async fn remember(call: &Call<'_>, plan: &UpgradePlan, stuck: &[Arc<VirtualMachineInstance>]) -> Result<()> {
     let name = names::restore_config_map(call.plan);
     let key = (names::HARVESTER_NAMESPACE.to_owned(), name.clone());
-    let paused = |vmi: &VirtualMachineInstance| condition_is(&vmi.status.conditions.clone().unwrap_or_default(), "Paused");
+    let paused =
+        |vmi: &VirtualMachineInstance| condition_is(&vmi.status.conditions.clone().unwrap_or_default(), "Paused");
     let mut listed: BTreeSet<String> = stuck
         .iter()
         .filter(|vmi| paused(vmi) != Some(true))
@@ -93,10 +110,19 @@ async fn remember(call: &Call<'_>, plan: &UpgradePlan, stuck: &[Arc<VirtualMachi
     if let Some(existing) = call.world.config_maps.at(&key) {
         // A Job that runs again finds fewer VMs; those it stopped before stay on the list.
         let before = existing.data.as_ref().and_then(|data| data.get(call.node)).cloned();
-        listed.extend(before.iter().flat_map(|list| list.split(',')).filter(|entry| !entry.is_empty()).map(str::to_owned));
+        listed.extend(
+            before
+                .iter()
+                .flat_map(|list| list.split(','))
+                .filter(|entry| !entry.is_empty())
+                .map(str::to_owned),
+        );
         let list = listed.into_iter().collect::<Vec<_>>().join(",");
         if before.as_ref() != Some(&list) {
-            call.world.config_maps.patch(&key, &json!({"data": {call.node: list}})).await?;
+            call.world
+                .config_maps
+                .patch(&key, &json!({"data": {call.node: list}}))
+                .await?;
         }
         return Ok(());
     }
@@ -117,5 +143,9 @@ async fn remember(call: &Call<'_>, plan: &UpgradePlan, stuck: &[Arc<VirtualMachi
         return report(call, reasons::RESTORE_VM_CONFIG_MAP_CREATED, &message).await;
     }
     // Another node's Job was faster; add to its list.
-    call.world.config_maps.patch(&key, &json!({"data": {call.node: list}})).await.map(drop)
+    call.world
+        .config_maps
+        .patch(&key, &json!({"data": {call.node: list}}))
+        .await
+        .map(drop)
 }

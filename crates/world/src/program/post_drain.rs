@@ -9,9 +9,9 @@ use crate::{
     error::Result,
 };
 
-use super::{Call, DRAIN_TAINT, Failure};
+use super::{Call, DRAIN_TAINT};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     wait_for_rke2(call).await;
     untaint(call).await?;
     call.take(call.world.durations.post_drain).await;
@@ -37,20 +37,32 @@ async fn untaint(call: &Call<'_>) -> Result<()> {
     let Some(node) = call.world.nodes.at(&key) else {
         return Ok(());
     };
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.clone())
+        .unwrap_or_default();
     let rest: Vec<_> = taints.iter().filter(|taint| taint.key != DRAIN_TAINT).collect();
     if rest.len() == taints.len() {
         return Ok(());
     }
     let rest = if rest.is_empty() { Value::Null } else { json!(rest) };
-    call.world.nodes.patch(&key, &json!({"spec": {"taints": rest}})).await.map(drop)
+    call.world
+        .nodes
+        .patch(&key, &json!({"spec": {"taints": rest}}))
+        .await
+        .map(drop)
 }
 
 /// Puts the new operating system on the node's disk.
 pub(super) async fn install(call: &Call<'_>) -> Result<()> {
     let key = (String::new(), call.node.to_owned());
     let system = call.world.shape.release().os;
-    let installed = call.world.nodes.at(&key).is_none_or(|node| annotation(&node.metadata, ON_DISK) == Some(&system));
+    let installed = call
+        .world
+        .nodes
+        .at(&key)
+        .is_none_or(|node| annotation(&node.metadata, ON_DISK) == Some(&system));
     if installed {
         return Ok(());
     }

@@ -8,9 +8,9 @@ use crate::{
     error::Result,
 };
 
-use super::{Call, DRAIN_TAINT, Failure, NODE_LABEL, detector};
+use super::{Call, DRAIN_TAINT, NODE_LABEL, detector};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let inbox = call.world.inbox();
     call.world.volumes.subscribe(&inbox);
     call.world.until(&inbox, all_volumes_are_healthy).await;
@@ -35,7 +35,11 @@ async fn taint(call: &Call<'_>) -> Result<()> {
     let Some(node) = call.world.nodes.at(&key) else {
         return Ok(());
     };
-    let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let mut taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.clone())
+        .unwrap_or_default();
     if taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
         return Ok(());
     }
@@ -45,7 +49,11 @@ async fn taint(call: &Call<'_>) -> Result<()> {
         effect: "NoSchedule".to_owned(),
         time_added: None,
     });
-    call.world.nodes.patch(&key, &json!({"spec": {"taints": taints}})).await.map(drop)
+    call.world
+        .nodes
+        .patch(&key, &json!({"spec": {"taints": taints}}))
+        .await
+        .map(drop)
 }
 
 /// Waits until no instance is left on the node.
