@@ -15,6 +15,7 @@ use clock::Clock;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 use world::{Durations, Facts, Shape, Troubles, World};
@@ -112,7 +113,7 @@ impl Lab {
             .unwrap();
     }
 
-    /// Looks every virtual second until an object is as wanted, or fails after so many virtual minutes.
+    /// Waits until an object is as wanted, or fails after so many virtual minutes.
     pub async fn until(
         &self,
         minutes: u64,
@@ -121,26 +122,30 @@ impl Lab {
         name: &str,
         test: impl Fn(&Value) -> bool,
     ) -> Value {
-        let deadline = self.clock.elapsed() + Duration::from_secs(minutes * 60);
-        loop {
-            let found = self.get(kind, namespace, name).await;
-            if let Some(found) = found.as_ref().filter(|found| test(found)) {
-                return found.clone();
-            }
-            assert!(
-                self.clock.elapsed() < deadline,
-                "{kind} {name} did not become as wanted: {found:#?}"
-            );
-            self.clock.sleep(Duration::from_secs(1)).await;
+        let as_value = |object: &DynamicObject| serde_json::to_value(object).unwrap();
+        let wanted = |object: Option<&DynamicObject>| object.is_some_and(|object| test(&as_value(object)));
+        let found = tokio::time::timeout(
+            Duration::from_secs(minutes * 60),
+            await_condition(self.api(kind, namespace), name, wanted),
+        );
+        match found.await {
+            Ok(found) => as_value(&found.unwrap().unwrap()),
+            Err(_) => panic!(
+                "{kind} {name} did not become as wanted: {:#?}",
+                self.get(kind, namespace, name).await
+            ),
         }
     }
 
     pub async fn until_gone(&self, minutes: u64, kind: &str, namespace: &str, name: &str) {
-        let deadline = self.clock.elapsed() + Duration::from_secs(minutes * 60);
-        while self.get(kind, namespace, name).await.is_some() {
-            assert!(self.clock.elapsed() < deadline, "{kind} {name} is still there");
-            self.clock.sleep(Duration::from_secs(1)).await;
-        }
+        let gone = |object: Option<&DynamicObject>| object.is_none();
+        let waiting = await_condition(self.api(kind, namespace), name, gone);
+        let ended = tokio::time::timeout(Duration::from_secs(minutes * 60), waiting).await;
+        assert!(ended.is_ok(), "{kind} {name} is still there");
+    }
+
+    pub async fn minutes(&self, minutes: u64) {
+        self.clock.sleep(Duration::from_secs(minutes * 60)).await;
     }
 }
 
