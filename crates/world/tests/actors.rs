@@ -298,7 +298,7 @@ async fn a_stuck_migration_holds_the_pre_drain_job() {
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
         .await;
-    lab.minutes(600).await;
+    lab.minutes(120).await;
     assert_eq!(vms_on(&lab, "node-1").await, ["web-1"]);
     let job = lab
         .get(JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1")
@@ -386,7 +386,7 @@ async fn rancher_waits_for_the_hook_before_it_drains() {
     order_upgrade(&lab).await;
     lab.minutes(11).await;
     assert!(tokens(&lab).await.is_empty(), "the dead time is not over");
-    lab.minutes(300).await;
+    lab.minutes(60).await;
     let open = tokens(&lab).await;
     assert_eq!(open.len(), 1, "one node at a time");
     let node = lab.get(NODE, "", "node-1").await.unwrap();
@@ -413,6 +413,25 @@ async fn without_a_strategy_rancher_goes_on_without_gates() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_without_hooks_makes_vms_migrate() {
+    let lab = calm().await;
+    let mut strategy = strategy("1");
+    for tier in ["controlPlaneDrainOptions", "workerDrainOptions"] {
+        for hooks in ["preDrainHooks", "postDrainHooks"] {
+            strategy[tier][hooks] = json!([]);
+        }
+    }
+    let patch = json!({"spec": {"rkeConfig": {"provisionGeneration": 1, "upgradeStrategy": strategy}}});
+    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+        .await;
+    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"] == true)
+        .await;
+    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"].is_null())
+        .await;
+    assert!(vms_on(&lab, "node-1").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_budget_that_allows_nothing_blocks_the_drain() {
     let troubles = Troubles {
         blocked_drains: ["node-1".to_owned()].into(),
@@ -430,7 +449,7 @@ async fn a_budget_that_allows_nothing_blocks_the_drain() {
     .await;
     let ack = json!({"metadata": {"annotations": {annotations::PRE_HOOK: token}}});
     lab.patch(SECRET, names::FLEET_NAMESPACE, &secret, ack).await;
-    lab.minutes(600).await;
+    lab.minutes(120).await;
     assert_eq!(kubelet(&lab.get(NODE, "", "node-1").await.unwrap()), "v1.34.3+rke2r1");
     lab.delete("policy/v1/PodDisruptionBudget", "default", "stubborn-node-1")
         .await;
@@ -495,7 +514,7 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
     )
     .await;
     reboot(&gone).await;
-    gone.minutes(6000).await;
+    gone.minutes(300).await;
     assert!(!is(&gone.get(NODE, "", "node-1").await.unwrap(), "Ready"));
     let volumes = gone.list("longhorn.io/v1beta2/Volume", names::LONGHORN_NAMESPACE).await;
     assert!(
@@ -528,7 +547,7 @@ async fn at_rest_nothing_is_written() {
     let lab = calm().await;
     lab.minutes(5).await;
     let before = lab.server.store().resource_version();
-    lab.minutes(24 * 60).await;
+    lab.minutes(6 * 60).await;
     assert_eq!(lab.server.store().resource_version(), before);
 }
 

@@ -2,11 +2,15 @@
 
 mod support;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{annotations, labels, labels::component, labels::job_type, names};
+use cache::Cache;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use support::*;
+use tokio::sync::Notify;
 use world::{Durations, Shape, Troubles};
 
 const NAME: &str = "hvst-upgrade-1";
@@ -132,20 +136,26 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         .await;
     let mut asked = BTreeMap::new();
     let text = |object: &Value, key: &str| object["metadata"]["annotations"][key].as_str().map(str::to_owned);
+    let bell = Arc::new(Notify::new());
+    let secrets: Cache<Secret> = Cache::default();
+    let watch = secrets.clone().run(
+        Api::namespaced(lab.client.clone(), names::FLEET_NAMESPACE),
+        Default::default(),
+        |_| (),
+        bell.clone(),
+    );
+    let watch = tokio::spawn(watch);
+    let open = |secret: &Secret| {
+        let annotations = secret.metadata.annotations.clone().unwrap_or_default();
+        let token = annotations.get(annotations::RKE_PRE_DRAIN)?.clone();
+        (annotations.get(annotations::PRE_HOOK) != Some(&token)).then_some((secret.name_any(), token))
+    };
     for _ in 0..lab.shape.nodes {
         let (secret, token) = loop {
-            let secrets = lab.list(SECRET, names::FLEET_NAMESPACE).await;
-            let open = secrets.iter().find(|secret| {
-                text(secret, annotations::RKE_PRE_DRAIN)
-                    .is_some_and(|token| text(secret, annotations::PRE_HOOK) != Some(token))
-            });
-            if let Some(open) = open {
-                break (
-                    open["metadata"]["name"].as_str().unwrap().to_owned(),
-                    text(open, annotations::RKE_PRE_DRAIN).unwrap(),
-                );
+            if let Some(found) = secrets.list().iter().find_map(|secret| open(secret)) {
+                break found;
             }
-            lab.clock.sleep(Duration::from_secs(1)).await;
+            bell.notified().await;
         };
         let machine = secret.trim_end_matches("-machine-plan");
         let machine = lab
@@ -210,6 +220,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         cluster["status"]["ready"] == true
     })
     .await;
+    watch.abort();
     asked
 }
 
@@ -288,4 +299,38 @@ async fn running(lab: &Lab) -> BTreeMap<String, Value> {
             )
         })
         .collect()
+}
+
+/// Run with `cargo test --release -p world -- --ignored --nocapture`.
+#[tokio::test(start_paused = true)]
+#[ignore = "measures speed"]
+async fn two_hundred_nodes() {
+    let shape = Shape {
+        nodes: 200,
+        vms: 400,
+        ..Default::default()
+    };
+    let timer = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
+    let lab = lab(shape, Durations::default(), Troubles::default()).await;
+    let installed = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
+    let mut walk = Walk { lab, marks: Vec::new() };
+    prepare(&mut walk).await;
+    let prepared = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
+    upgrade_nodes(&mut walk).await;
+    walk.mark("nodes");
+    let upgraded = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
+    walk.plan(component::IMAGE_CLEANUP, 1).await;
+    walk.mark("cleanup");
+    let ended = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
+    let seconds =
+        |output: std::process::Output| String::from_utf8(output.stdout).unwrap().trim().parse::<f64>().unwrap();
+    let times: Vec<f64> = [timer, installed, prepared, upgraded, ended].map(seconds).to_vec();
+    for (what, pair) in ["install", "prepare", "nodes", "cleanup"].iter().zip(times.windows(2)) {
+        println!("{what}: {:.2} s", pair[1] - pair[0]);
+    }
+    println!(
+        "writes: {}, virtual: {:?}",
+        walk.lab.server.store().resource_version(),
+        walk.marks
+    );
 }
