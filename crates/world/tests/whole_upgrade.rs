@@ -1,5 +1,7 @@
 //! A whole upgrade, carried by a naive operator, takes as long as a real one did.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
 mod support;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

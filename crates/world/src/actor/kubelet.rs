@@ -71,10 +71,11 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         .and_then(|pod| pod.metadata.uid.clone())
         .unwrap_or_default();
     let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() || matches!(phase(pod), "Succeeded" | "Failed");
-    if running.handles.get(key).is_some_and(|(of, _)| *of != uid) || pod.as_ref().is_none_or(|pod| ends(pod)) {
-        if let Some((_, handle)) = running.handles.remove(key) {
-            handle.abort();
-        }
+    let stale = running.handles.get(key).is_some_and(|(of, _)| *of != uid);
+    if (stale || pod.as_ref().is_none_or(|pod| ends(pod)))
+        && let Some((_, handle)) = running.handles.remove(key)
+    {
+        handle.abort();
     }
     let Some(pod) = pod.filter(|pod| !node_of(pod).is_empty()) else {
         return Ok(());

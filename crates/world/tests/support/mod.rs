@@ -227,3 +227,17 @@ pub fn strategy(concurrency: &str) -> Value {
         "controlPlaneDrainOptions": options, "workerDrainOptions": options,
     })
 }
+
+/// Three nodes on which nothing goes wrong.
+pub async fn calm() -> Lab {
+    lab(Shape::default(), Durations::default(), Troubles::default()).await
+}
+
+/// The instances on a node.
+pub async fn vms_on(lab: &Lab, node: &str) -> Vec<String> {
+    let vmis = lab.list(VMI, "").await;
+    let there = vmis.iter().filter(|vmi| vmi["status"]["nodeName"] == node);
+    there
+        .map(|vmi| vmi["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
