@@ -70,6 +70,8 @@ async fn prepare(walk: &mut Walk) {
         })
         .await;
     walk.mark("iso");
+    let url = format!("{}/harvester-release.yaml", names::repo_url(NAME));
+    assert!(walk.lab.facts.repository(&url).is_err());
     let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: component::REPO});
     let meta = json!({"name": names::repo(NAME), "namespace": names::HARVESTER_NAMESPACE, "labels": repo});
     let replicas = walk.lab.shape.nodes.min(2);
@@ -87,8 +89,6 @@ async fn prepare(walk: &mut Walk) {
             }),
         )
         .await;
-    let url = format!("{}/harvester-release.yaml", names::repo_url(NAME));
-    assert!(walk.lab.facts.repository(&url).is_err());
     walk.lab
         .until(
             5,
@@ -301,6 +301,71 @@ async fn running(lab: &Lab) -> BTreeMap<String, Value> {
             )
         })
         .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_node_stops_its_vms_reboots_and_starts_them_again() {
+    let shape = Shape {
+        nodes: 1,
+        vms: 3,
+        ..Default::default()
+    };
+    let lab = lab(shape, Durations::default(), Troubles::default()).await;
+    let mut walk = Walk { lab, marks: Vec::new() };
+    prepare(&mut walk).await;
+    assert_eq!(running(&walk.lab).await.len(), 3);
+    walk.job(component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE, "node-1")
+        .await;
+    assert!(running(&walk.lab).await.is_empty());
+    let back = |node: &Value| node["status"]["nodeInfo"]["osImage"] == "Harvester v1.8.0" && is(node, "Ready");
+    let node = walk.lab.until(20, NODE, "", "node-1", back).await;
+    assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.35.2+rke2r1");
+    walk.job(component::NODE_UPGRADE, job_type::RESTORE_VM, "node-1").await;
+    walk.lab.minutes(2).await;
+    assert_eq!(running(&walk.lab).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_needs_time_and_witnesses_carry_no_vms() {
+    let shape = Shape {
+        nodes: 5,
+        witness: true,
+        vms: 8,
+        ..Default::default()
+    };
+    let lab = lab(shape, Durations::instant(), Troubles::default()).await;
+    let mut walk = Walk { lab, marks: Vec::new() };
+    prepare(&mut walk).await;
+    let before = running(&walk.lab).await;
+    upgrade_nodes(&mut walk).await;
+    walk.plan(component::IMAGE_CLEANUP, 1).await;
+    walk.lab.minutes(1).await;
+    let after = running(&walk.lab).await;
+    assert_eq!(before.len(), after.len());
+    assert!(after.values().all(|node| node != "node-3"), "{after:?}");
+    let pods = walk.lab.list(POD, names::HARVESTER_NAMESPACE).await;
+    let repo = |pod: &&Value| pod["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component::REPO;
+    assert!(pods.iter().filter(repo).all(|pod| pod["spec"]["nodeName"] != "node-3"));
+}
+
+/// What was written, in order.
+async fn writes() -> Vec<String> {
+    let lab = lab(Shape::default(), Durations::default(), Troubles::default()).await;
+    let mut walk = Walk { lab, marks: Vec::new() };
+    prepare(&mut walk).await;
+    upgrade_nodes(&mut walk).await;
+    let history = walk.lab.server.store().history();
+    history.iter().map(|write| format!("{write:?}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_the_same_each_time() {
+    let (first, second) = (writes().await, writes().await);
+    assert!(first.len() > 500, "{}", first.len());
+    for (one, other) in first.iter().zip(&second) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(first.len(), second.len());
 }
 
 /// Run with `cargo test --release -p world -- --ignored --nocapture`.
