@@ -42,10 +42,18 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> ApiResult<Value> {
 /// An object of the kind the URL names. Fills in `apiVersion` and `kind` only where the real server would.
 pub(crate) fn object(call: &Call) -> ApiResult<Value> {
     let mut value = parse(call)?;
+    name_kind(call.kind(), &mut value);
     check_kind(call.kind(), &value)?;
     tidy(call.kind(), &mut value)?;
     check_names(call, &mut value)?;
     Ok(value)
+}
+
+/// Typed clients leave out what the URL says already; only custom resources must say it.
+fn name_kind(kind: &Kind, value: &mut Value) {
+    let Some(map) = value.as_object_mut().filter(|_| !kind.is_custom()) else { return };
+    map.entry("apiVersion").or_insert_with(|| Value::String(kind.api_version()));
+    map.entry("kind").or_insert_with(|| Value::String(kind.kind.clone()));
 }
 
 /// `apiVersion` and `kind` must be those of the URL.

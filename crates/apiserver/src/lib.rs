@@ -23,6 +23,7 @@ mod kind;
 mod managed;
 mod metadata;
 mod openapi;
+mod openapi_protobuf;
 mod patch;
 mod rbac;
 mod request;

@@ -69,6 +69,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
             form: call.form,
             content_type: String::new(),
             user: call.user.clone(),
+            groups: Vec::new(),
             user_agent: String::new(),
             body: Bytes::new(),
             sequence: 0,
