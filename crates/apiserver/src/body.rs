@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     kind::Kind,
+    protobuf_body,
     request::Call,
     status::{ApiError, ApiResult},
 };
@@ -16,6 +17,9 @@ pub(crate) fn parse(call: &Call) -> ApiResult<Value> {
     match media {
         "" | "application/json" | "text/json" => parse_json(&call.body),
         "application/yaml" | "application/x-yaml" => parse_yaml(&call.body),
+        "application/vnd.kubernetes.protobuf" => {
+            protobuf_body::read(&call.body).ok_or_else(|| ApiError::unsupported_media_type(READABLE))
+        }
         _ => Err(ApiError::unsupported_media_type(READABLE)),
     }
 }
@@ -51,8 +55,11 @@ pub(crate) fn object(call: &Call) -> ApiResult<Value> {
 
 /// Typed clients leave out what the URL says already; only custom resources must say it.
 fn name_kind(kind: &Kind, value: &mut Value) {
-    let Some(map) = value.as_object_mut().filter(|_| !kind.is_custom()) else { return };
-    map.entry("apiVersion").or_insert_with(|| Value::String(kind.api_version()));
+    let Some(map) = value.as_object_mut().filter(|_| !kind.is_custom()) else {
+        return;
+    };
+    map.entry("apiVersion")
+        .or_insert_with(|| Value::String(kind.api_version()));
     map.entry("kind").or_insert_with(|| Value::String(kind.kind.clone()));
 }
 

@@ -25,6 +25,7 @@ mod metadata;
 mod openapi;
 mod openapi_protobuf;
 mod patch;
+mod protobuf_body;
 mod rbac;
 mod request;
 mod response;

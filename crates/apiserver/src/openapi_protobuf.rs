@@ -115,7 +115,8 @@ mod tests {
         let definitions = json!({"D": {"type": "string", "description": "x"}});
         let bytes = document(definitions.as_object().unwrap().iter());
         let expected: Vec<u8> = [
-            b"\x0a\x03".as_slice(), b"2.0",
+            b"\x0a\x03".as_slice(),
+            b"2.0",
             b"\x12\x16\x0a\x0aKubernetes\x12\x08embedded",
             b"\x42\x00",
             b"\x4a\x15\x0a\x13\x0a\x01D\x12\x0e\x22\x01x\xb2\x01\x08\x0a\x06string",

@@ -12,11 +12,28 @@ use serde_json::{Value, json};
 
 async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value, String) {
     let patch = method == "PATCH";
-    let content_type = if patch { "application/merge-patch+json" } else { "application/json" };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-    let text = if body.is_null() { String::new() } else { body.to_string() };
-    let response = server.handle(&Identity::admin(), request.body(text.into()).unwrap()).await;
-    let warning = response.headers().get("warning").map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+    let content_type = if patch {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type);
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let response = server
+        .handle(&Identity::admin(), request.body(text.into()).unwrap())
+        .await;
+    let warning = response
+        .headers()
+        .get("warning")
+        .map(|value| value.to_str().unwrap().to_owned())
+        .unwrap_or_default();
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&bytes).unwrap(), warning)
@@ -59,32 +76,62 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
     configure(&server, "ValidatingWebhookConfiguration", &json!({
         "name": "v.test.io", "clientConfig": service(), "rules": rule(&["CREATE", "UPDATE", "DELETE"], &["configmaps"]), "failurePolicy": "Fail",
     })).await;
-    server.set_webhook_handler("ns/hook/check", Arc::new(move |review| {
-        log.lock().unwrap().push(review["request"].clone());
-        let allowed = review["request"]["object"]["data"]["bad"].is_null();
-        json!({"response": {"allowed": allowed, "status": {"message": "bad is bad"}}})
-    }));
+    server.set_webhook_handler(
+        "ns/hook/check",
+        Arc::new(move |review| {
+            log.lock().unwrap().push(review["request"].clone());
+            let allowed = review["request"]["object"]["data"]["bad"].is_null();
+            json!({"response": {"allowed": allowed, "status": {"message": "bad is bad"}}})
+        }),
+    );
     assert_eq!(ask(&server, "POST", MAPS, &map("a")).await.0, 201);
     let (status, refusal, _) = ask(&server, "PATCH", &format!("{MAPS}/a"), &json!({"data": {"bad": "1"}})).await;
     assert_eq!((status, refusal["reason"].as_str()), (403, Some("Forbidden")));
-    assert_eq!(refusal["message"], "admission webhook \"v.test.io\" denied the request: bad is bad");
-    assert!(server.store().get("", "configmaps", "default", "a").unwrap().get("data").is_none());
+    assert_eq!(
+        refusal["message"],
+        "admission webhook \"v.test.io\" denied the request: bad is bad"
+    );
+    assert!(
+        server
+            .store()
+            .get("", "configmaps", "default", "a")
+            .unwrap()
+            .get("data")
+            .is_none()
+    );
     assert_eq!(ask(&server, "DELETE", &format!("{MAPS}/a"), &Value::Null).await.0, 200);
     let seen = seen.lock().unwrap().clone();
-    let operations: Vec<&str> = seen.iter().map(|request| request["operation"].as_str().unwrap()).collect();
+    let operations: Vec<&str> = seen
+        .iter()
+        .map(|request| request["operation"].as_str().unwrap())
+        .collect();
     assert_eq!(operations, ["CREATE", "UPDATE", "DELETE"]);
     assert_eq!(seen[1]["oldObject"]["metadata"]["name"], "a");
-    assert_eq!(seen[1]["resource"], json!({"group": "", "version": "v1", "resource": "configmaps"}));
+    assert_eq!(
+        seen[1]["resource"],
+        json!({"group": "", "version": "v1", "resource": "configmaps"})
+    );
     assert!(seen[2]["object"].is_null() && seen[2]["oldObject"]["metadata"]["name"] == "a");
 }
 
 #[tokio::test]
 async fn a_refusal_brings_its_own_code() {
     let server = support::server();
-    configure(&server, "ValidatingWebhookConfiguration", &json!({
-        "name": "v.test.io", "clientConfig": {"url": "https://hook.test/x"}, "rules": rule(&["*"], &["*"]),
-    })).await;
-    server.set_webhook_handler("https://hook.test/x", Arc::new(answer(false, &json!({"code": 400, "reason": "BadRequest", "message": "no"}))));
+    configure(
+        &server,
+        "ValidatingWebhookConfiguration",
+        &json!({
+            "name": "v.test.io", "clientConfig": {"url": "https://hook.test/x"}, "rules": rule(&["*"], &["*"]),
+        }),
+    )
+    .await;
+    server.set_webhook_handler(
+        "https://hook.test/x",
+        Arc::new(answer(
+            false,
+            &json!({"code": 400, "reason": "BadRequest", "message": "no"}),
+        )),
+    );
     let (status, refusal, _) = ask(&server, "POST", MAPS, &map("a")).await;
     assert_eq!((status, refusal["reason"].as_str()), (400, Some("BadRequest")));
 }
@@ -92,9 +139,14 @@ async fn a_refusal_brings_its_own_code() {
 #[tokio::test]
 async fn a_mutating_webhook_changes_and_warns() {
     let server = support::server();
-    configure(&server, "MutatingWebhookConfiguration", &json!({
-        "name": "m.test.io", "clientConfig": service(), "rules": rule(&["CREATE"], &["configmaps"]),
-    })).await;
+    configure(
+        &server,
+        "MutatingWebhookConfiguration",
+        &json!({
+            "name": "m.test.io", "clientConfig": service(), "rules": rule(&["CREATE"], &["configmaps"]),
+        }),
+    )
+    .await;
     server.set_webhook_handler("ns/hook/check", Arc::new(|_| {
         let patch = json!([{"op": "add", "path": "/data", "value": {"by": "hook"}}]).to_string();
         let patch = base64::engine::general_purpose::STANDARD.encode(patch);
@@ -103,7 +155,10 @@ async fn a_mutating_webhook_changes_and_warns() {
     let (status, created, warning) = ask(&server, "POST", MAPS, &map("a")).await;
     assert_eq!((status, created["data"]["by"].as_str()), (201, Some("hook")));
     assert_eq!(warning, "299 - \"mind the gap\"");
-    assert_eq!(server.store().get("", "configmaps", "default", "a").unwrap()["data"]["by"], "hook");
+    assert_eq!(
+        server.store().get("", "configmaps", "default", "a").unwrap()["data"]["by"],
+        "hook"
+    );
 }
 
 #[rstest]
@@ -119,7 +174,10 @@ async fn a_webhook_that_is_down(#[case] policy: &str, #[case] expected: u16) {
     assert_eq!(status, expected);
     if expected == 500 {
         let message = answer["message"].as_str().unwrap();
-        assert!(message.starts_with("Internal error occurred: failed calling webhook \"v.test.io\""), "{message}");
+        assert!(
+            message.starts_with("Internal error occurred: failed calling webhook \"v.test.io\""),
+            "{message}"
+        );
         assert_eq!(server.store().get("", "configmaps", "default", "a"), None);
     }
 }
@@ -149,9 +207,14 @@ async fn rules_and_selectors_say_who_is_asked(#[case] mut webhook: Value, #[case
 #[tokio::test]
 async fn a_handler_taken_down_is_a_webhook_down() {
     let server = support::server();
-    configure(&server, "ValidatingWebhookConfiguration", &json!({
-        "name": "v.test.io", "clientConfig": service(), "rules": rule(&["CREATE"], &["configmaps"]),
-    })).await;
+    configure(
+        &server,
+        "ValidatingWebhookConfiguration",
+        &json!({
+            "name": "v.test.io", "clientConfig": service(), "rules": rule(&["CREATE"], &["configmaps"]),
+        }),
+    )
+    .await;
     server.set_webhook_handler("ns/hook/check", Arc::new(answer(true, &Value::Null)));
     assert_eq!(ask(&server, "POST", MAPS, &map("a")).await.0, 201);
     server.remove_webhook_handler("ns/hook/check");

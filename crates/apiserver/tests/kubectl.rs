@@ -2,7 +2,12 @@
 
 mod support;
 
-use std::{io::BufRead, path::PathBuf, process::{Command, Output, Stdio}, sync::Arc};
+use std::{
+    io::BufRead,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    sync::Arc,
+};
 
 use apiserver::{ApiServer, Config};
 use serde_json::{Value, json};
@@ -21,7 +26,11 @@ fn binary() -> String {
 
 impl Cluster {
     fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         // kubectl looks at its own clock: ages only make sense with the real one.
         #[allow(clippy::disallowed_methods)]
         let server = ApiServer::new(Config::new(Arc::new(jiff::Timestamp::now)));
@@ -49,18 +58,26 @@ impl Cluster {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
-        command.args(arguments).env("KUBECONFIG", self.home.path().join("config")).env("HOME", self.home.path());
+        command
+            .args(arguments)
+            .env("KUBECONFIG", self.home.path().join("config"))
+            .env("HOME", self.home.path());
         command
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("kubectl is in PATH (or KUBECTL names it)")
+        self.command(arguments)
+            .output()
+            .expect("kubectl is in PATH (or KUBECTL names it)")
     }
 
     /// What kubectl prints when it succeeds.
     fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let (out, err) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
         assert!(output.status.success(), "kubectl {arguments:?}: {err}{out}");
         out
     }
@@ -74,6 +91,18 @@ impl Cluster {
 
     fn widget(&self, name: &str) -> Option<Arc<Value>> {
         self.server.store().get("example.io", "widgets", "default", name)
+    }
+
+    /// Older kubectls cannot patch a status.
+    fn set_status(&self, name: &str, status: &Value) {
+        let request = http::Request::patch(format!("/apis/example.io/v1/namespaces/default/widgets/{name}/status"))
+            .header("content-type", "application/merge-patch+json")
+            .body(json!({"status": status}).to_string().into())
+            .unwrap();
+        let response = self
+            .runtime
+            .block_on(self.server.handle(&apiserver::Identity::admin(), request));
+        assert_eq!(response.status(), 200);
     }
 
     fn apply(&self, name: &str, spec: &Value) -> String {
@@ -107,8 +136,14 @@ fn get_shows_our_columns() {
 fn get_watch_shows_changes_as_they_happen() {
     let cluster = Cluster::start();
     cluster.apply("a", &json!({"size": 1}));
-    let mut child = cluster.command(&["get", "wd", "-w"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut child = cluster
+        .command(&["get", "wd", "-w"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert_eq!(columns(&lines.next().unwrap())[..2], ["NAME", "SIZE"]);
     assert_eq!(columns(&lines.next().unwrap())[..2], ["a", "1"]);
     cluster.ok(&["patch", "wd", "a", "--type=merge", "-p", r#"{"spec":{"size":2}}"#]);
@@ -147,7 +182,7 @@ fn create_makes_names_and_refuses_duplicates() {
     assert!(first.starts_with("widget.example.io/gen-") && first.trim().ends_with("created"));
     assert_ne!(first, second);
     cluster.ok(&["create", "configmap", "m", "--from-literal=k=v"]);
-    assert!(cluster.fails(&["create", "configmap", "m"]).contains("AlreadyExists"));
+    assert!(cluster.fails(&["create", "configmap", "m"]).contains("already exists"));
     cluster.ok(&["create", "namespace", "other"]);
     cluster.ok(&["create", "secret", "generic", "s", "--from-literal=k=v", "-n", "other"]);
     assert!(cluster.ok(&["get", "secrets", "-n", "other"]).contains("Opaque"));
@@ -156,32 +191,67 @@ fn create_makes_names_and_refuses_duplicates() {
 #[test]
 fn apply_creates_changes_and_leaves_alone() {
     let cluster = Cluster::start();
-    assert_eq!(cluster.apply("a", &json!({"size": 1, "limit": 5})).trim(), "widget.example.io/a created");
-    assert_eq!(cluster.apply("a", &json!({"size": 1, "limit": 5})).trim(), "widget.example.io/a unchanged");
-    assert_eq!(cluster.apply("a", &json!({"size": 2})).trim(), "widget.example.io/a configured");
+    assert_eq!(
+        cluster.apply("a", &json!({"size": 1, "limit": 5})).trim(),
+        "widget.example.io/a created"
+    );
+    assert_eq!(
+        cluster.apply("a", &json!({"size": 1, "limit": 5})).trim(),
+        "widget.example.io/a unchanged"
+    );
+    assert_eq!(
+        cluster.apply("a", &json!({"size": 2})).trim(),
+        "widget.example.io/a configured"
+    );
     let widget = cluster.widget("a").unwrap();
-    assert_eq!((&widget["spec"]["size"], widget["spec"].get("limit")), (&json!(2), None));
-    let deployment = |image: &str| json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
-        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
-            "spec": {"containers": [{"name": "c", "image": image}]}}},
-    });
+    assert_eq!(
+        (&widget["spec"]["size"], widget["spec"].get("limit")),
+        (&json!(2), None)
+    );
+    let deployment = |image: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": image}]}}},
+        })
+    };
     let path = cluster.file("d.json", &deployment("i:1").to_string());
     cluster.ok(&["apply", "-f", path.to_str().unwrap()]);
     let path = cluster.file("d.json", &deployment("i:2").to_string());
-    assert!(cluster.ok(&["apply", "-f", path.to_str().unwrap()]).contains("configured"));
-    assert_eq!(cluster.ok(&["get", "deploy", "d", "-o", "jsonpath={.spec.template.spec.containers[*].image}"]), "i:2");
+    assert!(
+        cluster
+            .ok(&["apply", "-f", path.to_str().unwrap()])
+            .contains("configured")
+    );
+    assert_eq!(
+        cluster.ok(&[
+            "get",
+            "deploy",
+            "d",
+            "-o",
+            "jsonpath={.spec.template.spec.containers[*].image}"
+        ]),
+        "i:2"
+    );
     cluster.ok(&["scale", "deploy", "d", "--replicas=3"]);
-    assert_eq!(cluster.ok(&["get", "deploy", "d", "-o", "jsonpath={.spec.replicas}"]), "3");
+    assert_eq!(
+        cluster.ok(&["get", "deploy", "d", "-o", "jsonpath={.spec.replicas}"]),
+        "3"
+    );
 }
 
 #[test]
 fn apply_refuses_what_the_schema_refuses() {
     let cluster = Cluster::start();
-    let object = |spec: Value| json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}).to_string();
+    let object = |spec: Value| {
+        json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}).to_string()
+    };
     let path = cluster.file("a.json", &object(json!({"size": 1, "colour": "red"})));
     let complaint = cluster.fails(&["apply", "-f", path.to_str().unwrap()]);
-    assert!(complaint.contains("unknown field \"spec.colour\""), "{complaint}");
+    assert!(
+        complaint.contains("unknown field") && complaint.contains("colour"),
+        "{complaint}"
+    );
     let path = cluster.file("a.json", &object(json!({"size": 9, "limit": 3})));
     let complaint = cluster.fails(&["apply", "-f", path.to_str().unwrap()]);
     assert!(complaint.contains("size may not exceed limit"), "{complaint}");
@@ -191,14 +261,31 @@ fn apply_refuses_what_the_schema_refuses() {
 #[test]
 fn server_side_apply_conflicts_and_forces() {
     let cluster = Cluster::start();
-    let object = |size: u64| json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": size}}).to_string();
+    let object = |size: u64| {
+        json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": size}})
+            .to_string()
+    };
     let path = cluster.file("a.json", &object(1));
     let path = path.to_str().unwrap();
-    assert!(cluster.ok(&["apply", "--server-side", "-f", path]).contains("serverside-applied"));
+    assert!(
+        cluster
+            .ok(&["apply", "--server-side", "-f", path])
+            .contains("serverside-applied")
+    );
     cluster.file("a.json", &object(2));
     let complaint = cluster.fails(&["apply", "--server-side", "--field-manager=other", "-f", path]);
-    assert!(complaint.contains("conflict with \"kubectl\": .spec.size"), "{complaint}");
-    cluster.ok(&["apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", path]);
+    assert!(
+        complaint.contains("conflict with \"kubectl\": .spec.size"),
+        "{complaint}"
+    );
+    cluster.ok(&[
+        "apply",
+        "--server-side",
+        "--field-manager=other",
+        "--force-conflicts",
+        "-f",
+        path,
+    ]);
     assert_eq!(cluster.widget("a").unwrap()["spec"]["size"], 2);
 }
 
@@ -207,14 +294,37 @@ fn patch_in_all_types() {
     let cluster = Cluster::start();
     cluster.apply("a", &json!({"size": 1}));
     cluster.ok(&["patch", "wd", "a", "--type=merge", "-p", r#"{"spec":{"size":2}}"#]);
-    cluster.ok(&["patch", "wd", "a", "--type=json", "-p", r#"[{"op":"replace","path":"/spec/size","value":3}]"#]);
+    cluster.ok(&[
+        "patch",
+        "wd",
+        "a",
+        "--type=json",
+        "-p",
+        r#"[{"op":"replace","path":"/spec/size","value":3}]"#,
+    ]);
     assert_eq!(cluster.widget("a").unwrap()["spec"]["size"], 3);
     cluster.fails(&["patch", "wd", "a", "--type=strategic", "-p", r#"{"spec":{"size":4}}"#]);
     assert_eq!(cluster.widget("a").unwrap()["spec"]["size"], 3);
-    cluster.ok(&["patch", "wd", "a", "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Done"}}"#]);
-    assert_eq!(cluster.widget("a").unwrap()["status"]["phase"], "Done");
+    if cluster.ok(&["patch", "--help"]).contains("--subresource") {
+        cluster.ok(&[
+            "patch",
+            "wd",
+            "a",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":{"phase":"Done"}}"#,
+        ]);
+        assert_eq!(cluster.widget("a").unwrap()["status"]["phase"], "Done");
+    }
     cluster.ok(&["create", "configmap", "m"]);
-    cluster.ok(&["patch", "configmap", "m", "-p", r#"{"metadata":{"finalizers":["x.io/a"]}}"#]);
+    cluster.ok(&[
+        "patch",
+        "configmap",
+        "m",
+        "-p",
+        r#"{"metadata":{"finalizers":["x.io/a"]}}"#,
+    ]);
     let finalizers = cluster.ok(&["get", "configmap", "m", "-o", "jsonpath={.metadata.finalizers}"]);
     assert!(finalizers.contains("x.io/a"));
 }
@@ -227,7 +337,11 @@ fn a_stale_replace_is_a_conflict() {
     let path = cluster.file("old.json", &old);
     cluster.ok(&["patch", "wd", "a", "--type=merge", "-p", r#"{"spec":{"size":2}}"#]);
     let complaint = cluster.fails(&["replace", "-f", path.to_str().unwrap()]);
-    assert!(complaint.contains("the object has been modified; please apply your changes to the latest version and try again"), "{complaint}");
+    assert!(
+        complaint
+            .contains("the object has been modified; please apply your changes to the latest version and try again"),
+        "{complaint}"
+    );
     assert_eq!(cluster.widget("a").unwrap()["spec"]["size"], 2);
 }
 
@@ -235,13 +349,37 @@ fn a_stale_replace_is_a_conflict() {
 fn delete_waits_for_finalizers() {
     let cluster = Cluster::start();
     cluster.apply("a", &json!({"size": 1}));
-    cluster.ok(&["patch", "wd", "a", "--type=merge", "-p", r#"{"metadata":{"finalizers":["x.io/a"]}}"#]);
-    let mut deleting = cluster.command(&["delete", "wd", "a"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = std::io::BufReader::new(deleting.stdout.take().unwrap()).lines().map(Result::unwrap);
+    cluster.ok(&[
+        "patch",
+        "wd",
+        "a",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"finalizers":["x.io/a"]}}"#,
+    ]);
+    let mut deleting = cluster
+        .command(&["delete", "wd", "a"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(deleting.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert!(lines.next().unwrap().contains("deleted"));
-    assert!(cluster.widget("a").unwrap()["metadata"].get("deletionTimestamp").is_some());
+    assert!(
+        cluster.widget("a").unwrap()["metadata"]
+            .get("deletionTimestamp")
+            .is_some()
+    );
     assert!(deleting.try_wait().unwrap().is_none(), "still waiting");
-    cluster.ok(&["patch", "wd", "a", "--type=json", "-p", r#"[{"op":"remove","path":"/metadata/finalizers"}]"#]);
+    cluster.ok(&[
+        "patch",
+        "wd",
+        "a",
+        "--type=json",
+        "-p",
+        r#"[{"op":"remove","path":"/metadata/finalizers"}]"#,
+    ]);
     assert!(deleting.wait().unwrap().success());
     assert!(cluster.widget("a").is_none());
     cluster.apply("b", &json!({"size": 1}));
@@ -253,10 +391,19 @@ fn delete_waits_for_finalizers() {
 fn wait_for_conditions_and_fields() {
     let cluster = Cluster::start();
     cluster.apply("a", &json!({"size": 1}));
-    let mut waiting = cluster.command(&["wait", "wd/a", "--for=condition=Ready", "--timeout=30s"]).stdout(Stdio::null()).spawn().unwrap();
-    cluster.ok(&["patch", "wd", "a", "--subresource=status", "--type=merge", "-p", r#"{"status":{"phase":"Done","conditions":[{"type":"Ready","status":"True"}]}}"#]);
+    let mut waiting = cluster
+        .command(&["wait", "wd/a", "--for=condition=Ready", "--timeout=30s"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    cluster.set_status(
+        "a",
+        &json!({"phase": "Done", "conditions": [{"type": "Ready", "status": "True"}]}),
+    );
     assert!(waiting.wait().unwrap().success());
-    cluster.ok(&["wait", "wd/a", "--for=jsonpath={.status.phase}=Done", "--timeout=30s"]);
+    if cluster.ok(&["wait", "--help"]).contains("--for=jsonpath") {
+        cluster.ok(&["wait", "wd/a", "--for=jsonpath={.status.phase}=Done", "--timeout=30s"]);
+    }
     let complaint = cluster.fails(&["wait", "wd/a", "--for=condition=Other", "--timeout=1s"]);
     assert!(complaint.contains("timed out waiting"), "{complaint}");
 }
@@ -265,8 +412,15 @@ fn wait_for_conditions_and_fields() {
 fn explain_teaches_and_api_resources_lists() {
     let cluster = Cluster::start();
     let out = cluster.ok(&["explain", "widgets.spec"]);
-    assert!(out.contains("What is wanted.") && out.contains("How big the widget is.") && out.contains("size"), "{out}");
-    assert!(cluster.ok(&["explain", "widgets.spec.size"]).contains("How big the widget is."));
+    assert!(
+        out.contains("What is wanted.") && out.contains("How big the widget is.") && out.contains("size"),
+        "{out}"
+    );
+    assert!(
+        cluster
+            .ok(&["explain", "widgets.spec.size"])
+            .contains("How big the widget is.")
+    );
     let out = cluster.ok(&["api-resources"]);
     let line = out.lines().find(|line| line.starts_with("widgets ")).unwrap();
     assert_eq!(columns(line), ["widgets", "wd", "example.io/v1", "true", "Widget"]);
@@ -281,9 +435,22 @@ fn select_label_annotate_and_cordon() {
     cluster.apply("b", &json!({"size": 1}));
     cluster.ok(&["label", "wd", "a", "tier=gold"]);
     cluster.ok(&["annotate", "wd", "a", "note=hello"]);
-    assert_eq!(cluster.ok(&["get", "wd", "-l", "tier=gold", "-o", "name"]).trim(), "widget.example.io/a");
-    assert_eq!(cluster.ok(&["get", "wd", "-l", "tier notin (gold)", "-o", "name"]).trim(), "widget.example.io/b");
-    assert_eq!(cluster.ok(&["get", "wd", "--field-selector", "metadata.name=b", "-o", "name"]).trim(), "widget.example.io/b");
+    assert_eq!(
+        cluster.ok(&["get", "wd", "-l", "tier=gold", "-o", "name"]).trim(),
+        "widget.example.io/a"
+    );
+    assert_eq!(
+        cluster
+            .ok(&["get", "wd", "-l", "tier notin (gold)", "-o", "name"])
+            .trim(),
+        "widget.example.io/b"
+    );
+    assert_eq!(
+        cluster
+            .ok(&["get", "wd", "--field-selector", "metadata.name=b", "-o", "name"])
+            .trim(),
+        "widget.example.io/b"
+    );
     assert_eq!(cluster.widget("a").unwrap()["metadata"]["annotations"]["note"], "hello");
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     let path = cluster.file("node.json", &node.to_string());
@@ -293,7 +460,10 @@ fn select_label_annotate_and_cordon() {
     cluster.ok(&["uncordon", "n1"]);
     assert!(!cluster.ok(&["get", "nodes"]).contains("SchedulingDisabled"));
     cluster.ok(&["taint", "nodes", "n1", "k=v:NoSchedule"]);
-    assert_eq!(cluster.ok(&["get", "node", "n1", "-o", "jsonpath={.spec.taints[0].key}"]), "k");
+    assert_eq!(
+        cluster.ok(&["get", "node", "n1", "-o", "jsonpath={.spec.taints[0].key}"]),
+        "k"
+    );
     cluster.ok(&["taint", "nodes", "n1", "k-"]);
 }
 
@@ -301,7 +471,11 @@ fn select_label_annotate_and_cordon() {
 fn edit_changes_an_object() {
     let cluster = Cluster::start();
     cluster.apply("a", &json!({"size": 1}));
-    let output = cluster.command(&["edit", "wd", "a"]).env("KUBE_EDITOR", "sed -i 's/size: 1/size: 7/'").output().unwrap();
+    let output = cluster
+        .command(&["edit", "wd", "a"])
+        .env("KUBE_EDITOR", "sed -i 's/size: 1/size: 7/'")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(cluster.widget("a").unwrap()["spec"]["size"], 7);
 }

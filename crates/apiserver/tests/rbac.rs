@@ -8,9 +8,20 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 async fn ask(server: &ApiServer, who: &Identity, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let content_type = if method == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type);
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     let response = server.handle(who, request.body(text.into()).unwrap()).await;
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -23,20 +34,40 @@ fn robot() -> Identity {
 
 /// A server where the robot's account has `cluster` rules everywhere and `local` rules in kube-system.
 async fn server(cluster: Value, local: Value) -> ApiServer {
-    let server = ApiServer::new(Config { enforce_rbac: true, ..Config::new(support::fixed_clock()) });
+    let server = ApiServer::new(Config {
+        enforce_rbac: true,
+        ..Config::new(support::fixed_clock())
+    });
     let group = "rbac.authorization.k8s.io/v1";
     let base = format!("/apis/{group}");
     let subject = json!([{"kind": "ServiceAccount", "namespace": "default", "name": "robot"}]);
     let objects = [
-        ("clusterroles", json!({"apiVersion": group, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": cluster})),
-        ("clusterrolebindings", json!({"apiVersion": group, "kind": "ClusterRoleBinding", "metadata": {"name": "r"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}, "subjects": subject})),
-        ("namespaces/kube-system/roles", json!({"apiVersion": group, "kind": "Role", "metadata": {"name": "l"}, "rules": local})),
-        ("namespaces/kube-system/rolebindings", json!({"apiVersion": group, "kind": "RoleBinding", "metadata": {"name": "l"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "l"}, "subjects": subject})),
+        (
+            "clusterroles",
+            json!({"apiVersion": group, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": cluster}),
+        ),
+        (
+            "clusterrolebindings",
+            json!({"apiVersion": group, "kind": "ClusterRoleBinding", "metadata": {"name": "r"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}, "subjects": subject}),
+        ),
+        (
+            "namespaces/kube-system/roles",
+            json!({"apiVersion": group, "kind": "Role", "metadata": {"name": "l"}, "rules": local}),
+        ),
+        (
+            "namespaces/kube-system/rolebindings",
+            json!({"apiVersion": group, "kind": "RoleBinding", "metadata": {"name": "l"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "l"}, "subjects": subject}),
+        ),
     ];
     for (path, object) in objects {
-        assert_eq!(ask(&server, &Identity::admin(), "POST", &format!("{base}/{path}"), &object).await.0, 201);
+        assert_eq!(
+            ask(&server, &Identity::admin(), "POST", &format!("{base}/{path}"), &object)
+                .await
+                .0,
+            201
+        );
     }
     server
 }
@@ -81,14 +112,28 @@ async fn rules_allow_what_they_name(#[case] method: &str, #[case] path: &str, #[
     .await;
     let (status, answer) = ask(&server, &robot(), method, path, &Value::Null).await;
     assert_eq!(status != 403, allowed, "{status} {answer}");
-    let other = ask(&server, &Identity::service_account("default", "other"), "GET", "/api/v1/nodes", &Value::Null).await;
+    let other = ask(
+        &server,
+        &Identity::service_account("default", "other"),
+        "GET",
+        "/api/v1/nodes",
+        &Value::Null,
+    )
+    .await;
     assert_eq!(other.0, 403);
 }
 
 #[tokio::test]
 async fn refusals_are_worded_like_the_real_ones() {
     let server = server(json!([]), json!([])).await;
-    let (status, answer) = ask(&server, &robot(), "GET", "/apis/apps/v1/namespaces/default/deployments/d", &Value::Null).await;
+    let (status, answer) = ask(
+        &server,
+        &robot(),
+        "GET",
+        "/apis/apps/v1/namespaces/default/deployments/d",
+        &Value::Null,
+    )
+    .await;
     assert_eq!((status, answer["reason"].as_str()), (403, Some("Forbidden")));
     assert_eq!(
         answer["message"],
@@ -107,7 +152,18 @@ async fn refusals_are_worded_like_the_real_ones() {
 async fn a_refused_write_is_not_done() {
     let server = server(json!([]), json!([])).await;
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    assert_eq!(ask(&server, &robot(), "POST", "/api/v1/namespaces/default/configmaps", &body).await.0, 403);
+    assert_eq!(
+        ask(
+            &server,
+            &robot(),
+            "POST",
+            "/api/v1/namespaces/default/configmaps",
+            &body
+        )
+        .await
+        .0,
+        403
+    );
     assert_eq!(server.store().get("", "configmaps", "default", "a"), None);
 }
 

@@ -2,17 +2,27 @@
 
 mod support;
 
-use std::{sync::{Arc, Mutex}, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use apiserver::{ApiServer, ChangeKind, Config, Fault, FaultPlan, Identity, ReadFault, ResourceId, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt, api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams}};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(test)
 }
 
@@ -67,7 +77,10 @@ fn a_conflict_before_and_a_lost_reply_look_as_they_do_in_life() {
         assert!(api.get_opt("a").await.unwrap().is_none());
         let error = create(&api, "a").await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error:?}");
-        assert!(api.get_opt("a").await.unwrap().is_some(), "applied although the reply was lost");
+        assert!(
+            api.get_opt("a").await.unwrap().is_some(),
+            "applied although the reply was lost"
+        );
     });
 }
 
@@ -99,7 +112,13 @@ fn a_stale_list_shows_the_past_and_writes_still_conflict() {
             Verb::List => ReadFault::StaleList { older_by: 1 },
             _ => ReadFault::None,
         }));
-        let names: Vec<String> = api.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+        let names: Vec<String> = api
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
         assert_eq!(names, ["a"]);
         server.set_faults(FaultPlan::none().with_reads(|_| ReadFault::Reject(500)));
         assert_eq!(code(&api.list(&ListParams::default()).await.unwrap_err()), 500);
@@ -117,7 +136,9 @@ fn observers_see_every_commit_in_order_and_may_read_the_store() {
             let stored = store.get("", "configmaps", "default", name);
             assert_eq!(stored.is_none(), change.kind == ChangeKind::Deleted);
             assert_eq!(change.previous.is_none(), change.kind == ChangeKind::Added);
-            log.lock().unwrap().push((change.kind, change.user.clone(), change.resource_version));
+            log.lock()
+                .unwrap()
+                .push((change.kind, change.user.clone(), change.resource_version));
         });
         let api = maps(server.client_as(Identity::user("op")));
         create(&api, "a").await.unwrap();
@@ -127,12 +148,28 @@ fn observers_see_every_commit_in_order_and_may_read_the_store() {
         api.delete("a", &Default::default()).await.unwrap();
         let seen = seen.lock().unwrap().clone();
         let kinds: Vec<ChangeKind> = seen.iter().map(|(kind, _, _)| *kind).collect();
-        assert_eq!(kinds, [ChangeKind::Added, ChangeKind::Modified, ChangeKind::Deleted], "a no-op is no commit");
+        assert_eq!(
+            kinds,
+            [ChangeKind::Added, ChangeKind::Modified, ChangeKind::Deleted],
+            "a no-op is no commit"
+        );
         assert!(seen.iter().all(|(_, user, _)| user == "op"));
         assert!(seen.windows(2).all(|pair| pair[0].2 < pair[1].2));
-        let codes: Vec<(Verb, u16, bool)> =
-            server.store().history().iter().map(|write| (write.verb, write.code, write.changed)).collect();
-        assert_eq!(codes, [(Verb::Create, 201, true), (Verb::Patch, 200, true), (Verb::Patch, 200, false), (Verb::Delete, 200, true)]);
+        let codes: Vec<(Verb, u16, bool)> = server
+            .store()
+            .history()
+            .iter()
+            .map(|write| (write.verb, write.code, write.changed))
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                (Verb::Create, 201, true),
+                (Verb::Patch, 200, true),
+                (Verb::Patch, 200, false),
+                (Verb::Delete, 200, true)
+            ]
+        );
     });
 }
 
@@ -144,7 +181,10 @@ fn history_keeps_refusals_and_can_be_limited() {
         create(&api, "a").await.unwrap();
         create(&api, "a").await.unwrap_err();
         let history = server.store().history();
-        assert_eq!((history[1].code, history[1].sequence, history[1].changed), (409, 2, false));
+        assert_eq!(
+            (history[1].code, history[1].sequence, history[1].changed),
+            (409, 2, false)
+        );
         assert_eq!(history[0].object.as_ref().unwrap()["metadata"]["name"], "a");
         server.store().set_history_limit(1);
         create(&api, "b").await.unwrap();
@@ -162,7 +202,15 @@ fn a_live_watch_loses_nothing() {
         let watcher = api.clone();
         let watching = tokio::spawn(async move {
             let stream = watcher.watch(&WatchParams::default().timeout(100), "0").await.unwrap();
-            stream.filter_map(|event| async { match event.unwrap() { WatchEvent::Added(map) => Some(map.name_any()), _ => None } }).collect::<Vec<_>>().await
+            stream
+                .filter_map(|event| async {
+                    match event.unwrap() {
+                        WatchEvent::Added(map) => Some(map.name_any()),
+                        _ => None,
+                    }
+                })
+                .collect::<Vec<_>>()
+                .await
         });
         for number in 0..200 {
             create(&api, &format!("m{number:03}")).await.unwrap();
@@ -179,7 +227,10 @@ fn a_live_watch_loses_nothing() {
 #[test]
 fn a_watch_that_falls_behind_the_log_is_told_so() {
     in_paused_time(async {
-        let server = ApiServer::new(Config { watch_log: 2, ..Config::new(support::tokio_clock()) });
+        let server = ApiServer::new(Config {
+            watch_log: 2,
+            ..Config::new(support::tokio_clock())
+        });
         let api = maps(server.client());
         let version = server.store().resource_version().to_string();
         let mut stream = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
@@ -188,7 +239,9 @@ fn a_watch_that_falls_behind_the_log_is_told_so() {
         for name in ["b", "c", "d", "e"] {
             create(&api, name).await.unwrap();
         }
-        let Some(WatchEvent::Error(status)) = stream.try_next().await.unwrap() else { panic!("no error event") };
+        let Some(WatchEvent::Error(status)) = stream.try_next().await.unwrap() else {
+            panic!("no error event")
+        };
         assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
         assert!(stream.try_next().await.unwrap().is_none(), "and then it ends");
     });
@@ -201,7 +254,11 @@ fn a_held_watch_is_silent_until_released() {
         let resource = ResourceId::new("", "configmaps");
         let op = maps(server.client_as(Identity::user("op")));
         let version = server.store().resource_version().to_string();
-        let mut stream = op.watch(&WatchParams::default().timeout(290), &version).await.unwrap().boxed();
+        let mut stream = op
+            .watch(&WatchParams::default().timeout(290), &version)
+            .await
+            .unwrap()
+            .boxed();
         server.hold_watches("op", &resource, true);
         create(&maps(server.client()), "a").await.unwrap();
         let waited = tokio::time::timeout(Duration::from_secs(30), stream.try_next()).await;
@@ -215,13 +272,21 @@ fn a_held_watch_is_silent_until_released() {
 fn the_same_seed_gives_the_same_names_and_uids() {
     let run = |seed: u64| {
         in_paused_time(async move {
-            let server = ApiServer::new(Config { seed, ..Config::new(support::fixed_clock()) });
+            let server = ApiServer::new(Config {
+                seed,
+                ..Config::new(support::fixed_clock())
+            });
             let api = maps(server.client());
             for _ in 0..50 {
                 let object = serde_json::from_value(json!({"metadata": {"generateName": "x-"}})).unwrap();
                 api.create(&PostParams::default(), &object).await.unwrap();
             }
-            server.store().list("", "configmaps", None).iter().map(|object| object.to_string()).collect::<Vec<_>>()
+            server
+                .store()
+                .list("", "configmaps", None)
+                .iter()
+                .map(|object| object.to_string())
+                .collect::<Vec<_>>()
         })
     };
     assert_eq!(run(7), run(7));
@@ -229,8 +294,16 @@ fn the_same_seed_gives_the_same_names_and_uids() {
     assert_eq!(run(7).len(), 50, "no name twice");
     let suffix_is_kubernetes = |text: &String| {
         let object: Value = serde_json::from_str(text).unwrap();
-        let name = object["metadata"]["name"].as_str().unwrap().strip_prefix("x-").unwrap().to_owned();
-        name.len() == 5 && name.chars().all(|letter| "bcdfghjklmnpqrstvwxz2456789".contains(letter))
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("x-")
+            .unwrap()
+            .to_owned();
+        name.len() == 5
+            && name
+                .chars()
+                .all(|letter| "bcdfghjklmnpqrstvwxz2456789".contains(letter))
     };
     assert!(run(7).iter().all(suffix_is_kubernetes));
 }
@@ -241,11 +314,27 @@ fn the_node_proxy_answers_for_kubelets() {
         let server = support::server();
         let client = server.client();
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
-        nodes.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap()).await.unwrap();
+        nodes
+            .create(
+                &PostParams::default(),
+                &serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap(),
+            )
+            .await
+            .unwrap();
         server.set_node_proxy(Arc::new(|node, path| {
-            (path == "stats/summary").then(|| (200, "application/json".into(), format!("{{\"node\":\"{node}\"}}").into()))
+            (path == "stats/summary").then(|| {
+                (
+                    200,
+                    "application/json".into(),
+                    format!("{{\"node\":\"{node}\"}}").into(),
+                )
+            })
         }));
-        let get = |path: &str| http::Request::get(format!("/api/v1/nodes/n1/proxy/{path}")).body(vec![]).unwrap();
+        let get = |path: &str| {
+            http::Request::get(format!("/api/v1/nodes/n1/proxy/{path}"))
+                .body(vec![])
+                .unwrap()
+        };
         let summary: Value = client.request(get("stats/summary")).await.unwrap();
         assert_eq!(summary, json!({"node": "n1"}));
         let error = client.request::<Value>(get("configz")).await.unwrap_err();

@@ -85,9 +85,11 @@ impl Variables {
         match value {
             Value::String(text) => Value::String(self.fill_text(text)),
             Value::Array(list) => list.iter().map(|entry| self.fill(entry)).collect(),
-            Value::Object(map) => {
-                Value::Object(map.iter().map(|(key, entry)| (self.fill_text(key), self.fill(entry))).collect())
-            }
+            Value::Object(map) => Value::Object(
+                map.iter()
+                    .map(|(key, entry)| (self.fill_text(key), self.fill(entry)))
+                    .collect(),
+            ),
             other => other.clone(),
         }
     }
@@ -115,7 +117,12 @@ fn differences(expected: &Value, found: &Value, path: &str, out: &mut Vec<String
         }
         Value::Object(map) if found.is_object() => {
             for (key, value) in map {
-                differences(value, found.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"), out);
+                differences(
+                    value,
+                    found.get(key).unwrap_or(&Value::Null),
+                    &format!("{path}.{key}"),
+                    out,
+                );
             }
         }
         Value::Array(list) if found.as_array().is_some_and(|found| found.len() == list.len()) => {
@@ -135,7 +142,9 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
         (None, Some(body)) => variables.fill(body).to_string(),
         (None, None) => String::new(),
     };
-    let answer = target.send(method, &variables.fill_text(path), &step.headers, body).await;
+    let answer = target
+        .send(method, &variables.fill_text(path), &step.headers, body)
+        .await;
     let Answer { status, headers, text } = answer;
     if status != step.status {
         return Err(format!("status: expected {}, found {status}: {text}", step.status));
@@ -146,24 +155,43 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
             .lines()
             .map(|line| serde_json::from_str(line).map_err(|error| format!("bad line {line}: {error}")))
             .collect::<Result<_, String>>()?;
-        let seen: Vec<Value> = lines.into_iter().filter(|line| step.bookmarks || line["type"] != "BOOKMARK").collect();
-        differences(&variables.fill(&Value::Array(events.clone())), &Value::Array(seen), "events", &mut wrong);
+        let seen: Vec<Value> = lines
+            .into_iter()
+            .filter(|line| step.bookmarks || line["type"] != "BOOKMARK")
+            .collect();
+        differences(
+            &variables.fill(&Value::Array(events.clone())),
+            &Value::Array(seen),
+            "events",
+            &mut wrong,
+        );
     } else {
         let body: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
         if let Some(expected) = &step.expect {
             differences(&variables.fill(expected), &body, "", &mut wrong);
         }
         for (name, pointer) in &step.save {
-            let found = body.pointer(pointer).ok_or_else(|| format!("nothing to save at {pointer} in {body}"))?;
+            let found = body
+                .pointer(pointer)
+                .ok_or_else(|| format!("nothing to save at {pointer} in {body}"))?;
             let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
             variables.0.insert(name.clone(), found);
         }
     }
     for (name, expected) in &step.expect_headers {
         let found = headers.get(name).cloned().unwrap_or_default();
-        differences(&Value::String(expected.clone()), &Value::String(found), name, &mut wrong);
+        differences(
+            &Value::String(expected.clone()),
+            &Value::String(found),
+            name,
+            &mut wrong,
+        );
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n    ")) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n    "))
+    }
 }
 
 async fn run_case(target: &dyn Target, case: &Case) -> Result<(), String> {
@@ -193,7 +221,11 @@ fn every_table_is_run() {
     for entry in std::fs::read_dir(DIRECTORY).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if let Some(table) = name.strip_suffix(".yaml") {
-            assert_eq!(source.matches(&format!("(\"{table}\")]")).count(), 2, "{name} is not run");
+            assert_eq!(
+                source.matches(&format!("(\"{table}\")]")).count(),
+                2,
+                "{name} is not run"
+            );
         }
     }
 }
@@ -215,7 +247,11 @@ fn the_embedded_server_keeps_the_contract(#[case] file: &str) {
     let cases = read_cases(file);
     let mut failed = Vec::new();
     for case in &cases {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
         let outcome = runtime.block_on(async {
             let target = Embedded::new(case.watch_log);
             run_case(&target, case).await
@@ -225,7 +261,13 @@ fn the_embedded_server_keeps_the_contract(#[case] file: &str) {
         }
     }
     println!("{} cases", cases.len());
-    assert!(failed.is_empty(), "{} of {} cases failed:\n{}", failed.len(), cases.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {} cases failed:\n{}",
+        failed.len(),
+        cases.len(),
+        failed.join("\n")
+    );
 }
 
 /// The same table against whatever cluster `CONTRACT_KUBECONFIG` names.
@@ -245,7 +287,10 @@ fn the_embedded_server_keeps_the_contract(#[case] file: &str) {
 #[ignore = "needs a real cluster in CONTRACT_KUBECONFIG"]
 fn a_real_server_keeps_the_contract(#[case] file: &str) {
     let config = std::env::var("CONTRACT_KUBECONFIG").expect("CONTRACT_KUBECONFIG names a kubeconfig");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut failed = Vec::new();
     for case in read_cases(file).iter().filter(|case| !case.embedded_only) {
         let outcome = runtime.block_on(async { run_case(&Real::new(&config).await, case).await });
