@@ -1,5 +1,8 @@
 //! Admission webhooks: who is asked, who may change or refuse, and what happens when one is down.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,8 @@
 //! The HTTP door: limits, tokens, shutdown, over real sockets on loopback.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use apiserver::{ApiServer, BODY_LIMIT, Config, Identity};

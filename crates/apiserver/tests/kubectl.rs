@@ -1,5 +1,8 @@
 //! The real `kubectl` against the HTTP door, without extra flags. `KUBECTL` names another binary than the one in PATH.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use std::{

@@ -1,5 +1,8 @@
 //! The Python `kubernetes` client against the HTTP door. `PYTHON` names another interpreter than `python3`.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use std::process::Command;

@@ -1,5 +1,8 @@
 //! RBAC as a table: what roles and bindings allow, and the words of a refusal.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use apiserver::{ApiServer, Config, Identity};

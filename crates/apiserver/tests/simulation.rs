@@ -1,5 +1,8 @@
 //! What simulations rely on: faults, observers, history, held watches, determinism. All in paused time.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use std::{
