@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(crate) struct LogEntry {
     pub(crate) kind: ChangeKind,
     pub(crate) object: Arc<Value>,
     pub(crate) previous: Option<Arc<Value>>,
+    /// The object as JSON, written once for however many watches show it.
+    pub(crate) text: Arc<OnceLock<String>>,
 }
 
 /// Objects of one resource.
@@ -194,6 +196,7 @@ impl Store {
                 kind,
                 object: Arc::clone(&object),
                 previous: previous.clone(),
+                text: Arc::default(),
             };
             partition.log.push_back(entry);
             if partition.log.len() > self.0.log_limit

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     history::ChangeKind,
+    kind::View,
     request::{Call, Form},
     response::{self, Body},
     selector::Selection,
@@ -230,10 +231,10 @@ impl Watch {
             .is_some_and(|previous| self.selection.matches(previous));
         let is = entry.kind != ChangeKind::Deleted && self.selection.matches(&entry.object);
         match (was, is) {
-            (false, true) => Some(self.line(ChangeKind::Added.name(), &entry.object)),
-            (true, true) => Some(self.line(ChangeKind::Modified.name(), &entry.object)),
+            (false, true) => Some(self.entry_line(ChangeKind::Added.name(), entry)),
+            (true, true) => Some(self.entry_line(ChangeKind::Modified.name(), entry)),
             (true, false) if entry.kind == ChangeKind::Deleted => {
-                Some(self.line(ChangeKind::Deleted.name(), &entry.object))
+                Some(self.entry_line(ChangeKind::Deleted.name(), entry))
             }
             (true, false) => {
                 // The client gets the object it knew, with the version at which it went out of sight.
@@ -243,6 +244,14 @@ impl Watch {
             }
             (false, false) => None,
         }
+    }
+
+    fn entry_line(&mut self, kind: &str, entry: &LogEntry) -> Bytes {
+        if self.call.form == Form::Whole && self.call.kind().view == View::Stored {
+            let object = entry.text.get_or_init(|| entry.object.to_string());
+            return Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"));
+        }
+        self.line(kind, &entry.object)
     }
 
     fn line(&mut self, kind: &str, stored: &Arc<Value>) -> Bytes {
