@@ -36,6 +36,8 @@ pub(crate) struct Partition {
     pub(crate) log: VecDeque<LogEntry>,
     /// Version of the newest entry that fell out of the log.
     pub(crate) compacted: u64,
+    /// When the resource was last withdrawn: watches from before end there.
+    pub(crate) closed: u64,
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -248,7 +250,10 @@ impl Store {
             // Losing a race here means somebody else removed the object: it is gone either way.
             let _ = self.commit(resource, &key, Some(&object), Commit::Remove((*object).clone()), origin);
         }
-        if let Some(partition) = self.lock().partitions.remove(resource) {
+        let mut state = self.lock();
+        let version = state.version;
+        if let Some(partition) = state.partitions.get_mut(resource) {
+            partition.closed = version;
             partition.changed.notify_waiters();
         }
     }

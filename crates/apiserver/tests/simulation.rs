@@ -15,7 +15,10 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    },
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -342,5 +345,44 @@ fn the_node_proxy_answers_for_kubelets() {
         assert_eq!(summary, json!({"node": "n1"}));
         let error = client.request::<Value>(get("configz")).await.unwrap_err();
         assert_eq!(code(&error), 503);
+    });
+}
+
+#[test]
+fn a_watch_ends_with_its_kind_after_the_last_deletions() {
+    in_paused_time(async {
+        let server = support::server();
+        let client = server.client();
+        let definitions = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let definitions: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&definitions));
+        let definition: DynamicObject = serde_json::from_value(support::widget_crd()).unwrap();
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.io", "v1", "Widget"));
+        let widgets: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
+        let widget =
+            json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}});
+        widgets
+            .create(&PostParams::default(), &serde_json::from_value(widget).unwrap())
+            .await
+            .unwrap();
+        let stream = widgets
+            .watch(&WatchParams::default().timeout(290), "0")
+            .await
+            .unwrap()
+            .boxed();
+        definitions
+            .delete("widgets.example.io", &Default::default())
+            .await
+            .unwrap();
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        let events: Vec<&str> = stream
+            .map(|event| match event.unwrap() {
+                WatchEvent::Added(_) => "added",
+                WatchEvent::Deleted(_) => "deleted",
+                _ => "other",
+            })
+            .collect()
+            .await;
+        assert_eq!(events, ["added", "deleted"]);
     });
 }
