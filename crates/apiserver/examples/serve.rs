@@ -16,6 +16,8 @@ async fn main() -> std::io::Result<()> {
     {
         println!("kubectl --server http://{} get namespaces", listener.local_addr()?);
     }
-    server.serve(listener, async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
+    server
+        .serve(listener, async { tokio::signal::ctrl_c().await.unwrap_or(()) })
+        .await;
     Ok(())
 }

@@ -7,12 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     kind::{Kind, Registry},
+    openapi_protobuf,
     response::{self, Body},
     server::Server,
     status::{ApiError, ApiResult},
 };
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Asked for with an `@`, which is no legal media type to answer with.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Documents built for one state of the registry.
 #[derive(Debug, Default)]
@@ -22,7 +26,17 @@ pub(crate) struct Documents {
 }
 
 pub(crate) fn answer(server: &Server, rest: &[&str], accept: &str) -> ApiResult<Response<Body>> {
-    let takes_json = accept.is_empty() || ["json", "*/*", "application/*"].iter().any(|media| accept.contains(media));
+    if rest == ["v2"] && accept.contains("proto-openapi") {
+        return Ok(response::raw(
+            200,
+            PROTOBUF,
+            version_2_protobuf(&server.registry()).into(),
+        ));
+    }
+    let takes_json = accept.is_empty()
+        || ["json", "*/*", "application/*"]
+            .iter()
+            .any(|media| accept.contains(media));
     if !takes_json {
         // Only the protobuf form was asked for, which is not served.
         return Err(ApiError::not_acceptable());
@@ -31,7 +45,10 @@ pub(crate) fn answer(server: &Server, rest: &[&str], accept: &str) -> ApiResult<
     let registry = server.registry();
     let mut documents = server.documents.lock().unwrap_or_else(PoisonError::into_inner);
     if documents.revision != registry.revision {
-        *documents = Documents { revision: registry.revision, texts: BTreeMap::new() };
+        *documents = Documents {
+            revision: registry.revision,
+            texts: BTreeMap::new(),
+        };
     }
     if !documents.texts.contains_key(&name) {
         let value = build(&registry, rest).ok_or_else(ApiError::no_such_path)?;
@@ -52,7 +69,11 @@ fn build(registry: &Registry, rest: &[&str]) -> Option<Value> {
 }
 
 fn place(kind: &Kind) -> String {
-    if kind.group.is_empty() { format!("api/{}", kind.version) } else { format!("apis/{}/{}", kind.group, kind.version) }
+    if kind.group.is_empty() {
+        format!("api/{}", kind.version)
+    } else {
+        format!("apis/{}/{}", kind.group, kind.version)
+    }
 }
 
 fn index(registry: &Registry) -> Value {
@@ -83,9 +104,7 @@ fn identity(kind: &Kind) -> Value {
 
 fn object_meta() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
-    let texts = |description: &str| {
-        json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}})
-    };
+    let texts = |description: &str| json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}});
     json!({
         "type": "object",
         "description": "ObjectMeta is metadata that all persisted resources must have.",
@@ -128,10 +147,19 @@ fn definition(kind: &Kind, meta_reference: &str) -> Value {
         }
     }
     let standard = [
-        ("apiVersion", json!({"type": "string", "description": "The versioned schema of this representation of an object."})),
-        ("kind", json!({"type": "string", "description": "The REST resource this object represents."})),
-        ("metadata", json!({"allOf": [{"$ref": format!("{meta_reference}{OBJECT_META}")}], "default": {},
-            "description": "Standard object's metadata."})),
+        (
+            "apiVersion",
+            json!({"type": "string", "description": "The versioned schema of this representation of an object."}),
+        ),
+        (
+            "kind",
+            json!({"type": "string", "description": "The REST resource this object represents."}),
+        ),
+        (
+            "metadata",
+            json!({"allOf": [{"$ref": format!("{meta_reference}{OBJECT_META}")}], "default": {},
+            "description": "Standard object's metadata."}),
+        ),
     ];
     for (field, description) in standard {
         schema["properties"][field] = description;
@@ -144,7 +172,10 @@ fn parameters(v3: bool) -> Value {
     let texts = [
         ("dryRun", "When present, nothing is persisted."),
         ("fieldManager", "The name of who makes these changes."),
-        ("fieldValidation", "What to do with unknown fields: Ignore, Warn or Strict."),
+        (
+            "fieldValidation",
+            "What to do with unknown fields: Ignore, Warn or Strict.",
+        ),
     ];
     let list: Vec<Value> = texts
         .iter()
@@ -195,11 +226,17 @@ fn paths(kind: &Kind, v3: bool, reference: &str, out: &mut Map<String, Value>) {
         format!("/{}/{}", place(kind), kind.plural)
     };
     let made = |action: &str| operation(kind, action, v3, reference);
-    out.insert(format!("{base}/{{name}}"), json!({
-        "get": made("get"), "put": made("put"), "patch": made("patch"), "delete": made("delete"),
-    }));
+    out.insert(
+        format!("{base}/{{name}}"),
+        json!({
+            "get": made("get"), "put": made("put"), "patch": made("patch"), "delete": made("delete"),
+        }),
+    );
     if kind.namespaced {
-        out.insert(format!("/{}/{}", place(kind), kind.plural), json!({"get": made("list")}));
+        out.insert(
+            format!("/{}/{}", place(kind), kind.plural),
+            json!({"get": made("list")}),
+        );
     }
     out.insert(base, json!({"get": made("list"), "post": made("post")}));
 }
@@ -207,7 +244,10 @@ fn paths(kind: &Kind, v3: bool, reference: &str, out: &mut Map<String, Value>) {
 fn version_3(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let reference = "#/components/schemas/";
     let (mut all_paths, mut schemas) = (Map::new(), Map::new());
-    for kind in registry.all().filter(|kind| kind.group == group && kind.version == version) {
+    for kind in registry
+        .all()
+        .filter(|kind| kind.group == group && kind.version == version)
+    {
         paths(kind, true, reference, &mut all_paths);
         schemas.insert(definition_name(kind), definition(kind, reference));
     }
@@ -219,6 +259,18 @@ fn version_3(registry: &Registry, group: &str, version: &str) -> Option<Value> {
         "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "embedded"},
         "paths": all_paths, "components": {"schemas": schemas},
     }))
+}
+
+fn version_2_protobuf(registry: &Registry) -> Vec<u8> {
+    let reference = "#/definitions/";
+    let mut definitions = Map::new();
+    for kind in registry.all().filter(|kind| kind.is_custom()) {
+        let mut schema = definition(kind, reference);
+        schema["properties"]["metadata"] = json!({"$ref": format!("{reference}{OBJECT_META}")});
+        definitions.insert(definition_name(kind), schema);
+    }
+    definitions.insert(OBJECT_META.into(), object_meta());
+    openapi_protobuf::document(definitions.iter())
 }
 
 fn version_2(registry: &Registry) -> Value {
