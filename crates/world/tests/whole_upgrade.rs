@@ -368,36 +368,46 @@ async fn a_run_is_the_same_each_time() {
     assert_eq!(first.len(), second.len());
 }
 
-/// Run with `cargo test --release -p world -- --ignored --nocapture`.
+/// Run with `cargo test --release -p world -- --ignored --nocapture` under `time`; `WORLD_NODES` changes the size.
 #[tokio::test(start_paused = true)]
-#[ignore = "measures speed"]
+#[ignore = "for measuring speed"]
 async fn two_hundred_nodes() {
+    let nodes = std::env::var("WORLD_NODES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200);
     let shape = Shape {
-        nodes: 200,
-        vms: 400,
+        nodes,
+        vms: 2 * nodes,
         ..Default::default()
     };
-    let timer = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
     let lab = lab(shape, Durations::default(), Troubles::default()).await;
-    let installed = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
     let mut walk = Walk { lab, marks: Vec::new() };
+    let installed = walk.lab.server.store().counters();
     prepare(&mut walk).await;
-    let prepared = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
     upgrade_nodes(&mut walk).await;
     walk.mark("nodes");
-    let upgraded = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
     walk.plan(component::IMAGE_CLEANUP, 1).await;
     walk.mark("cleanup");
-    let ended = std::process::Command::new("date").arg("+%s.%N").output().unwrap();
-    let seconds =
-        |output: std::process::Output| String::from_utf8(output.stdout).unwrap().trim().parse::<f64>().unwrap();
-    let times: Vec<f64> = [timer, installed, prepared, upgraded, ended].map(seconds).to_vec();
-    for (what, pair) in ["install", "prepare", "nodes", "cleanup"].iter().zip(times.windows(2)) {
-        println!("{what}: {:.2} s", pair[1] - pair[0]);
-    }
+    let counters = walk.lab.server.store().counters();
     println!(
-        "writes: {}, virtual: {:?}",
-        walk.lab.server.store().resource_version(),
-        walk.marks
+        "reads {}, writes {} after {}",
+        counters.reads, counters.writes, installed.writes
     );
+    println!("by code {:?}, virtual {:?}", counters.writes_by_code, walk.marks);
+    let mut kinds: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for write in walk.lab.server.store().history() {
+        let what = format!(
+            "{:?} {} {}",
+            write.verb,
+            write.resource.plural,
+            write.subresource.unwrap_or_default()
+        );
+        let entry = kinds.entry(what).or_default();
+        entry.0 += 1;
+        entry.1 += u32::from(!write.changed);
+    }
+    for (what, (count, unchanged)) in kinds {
+        println!("{count:6} {what} ({unchanged} changed nothing)");
+    }
 }
