@@ -192,7 +192,7 @@ fn check_names(call: &Call, value: &mut Value) -> ApiResult<()> {
         )),
         (None, Some(_)) => {
             if let Some(metadata) = metadata.as_object_mut() {
-                metadata.shift_remove("namespace");
+                metadata.remove("namespace");
             }
             Ok(())
         }

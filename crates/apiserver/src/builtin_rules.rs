@@ -39,7 +39,7 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, now: jiff::Timesta
         && !keeps_status
         && let Some(map) = object.as_object_mut()
     {
-        map.shift_remove("status");
+        map.remove("status");
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod" | "PersistentVolumeClaim" | "PersistentVolume") => {
@@ -80,7 +80,7 @@ pub(crate) fn shape(kind: &Kind, object: &mut Value) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Secret") => {
             default(object, "type", json!("Opaque"));
-            let texts = object.as_object_mut().and_then(|map| map.shift_remove("stringData"));
+            let texts = object.as_object_mut().and_then(|map| map.remove("stringData"));
             for (key, text) in texts.as_ref().and_then(Value::as_object).into_iter().flatten() {
                 let bytes = text.as_str().unwrap_or_default();
                 at(object, "data")[key] = json!(base64::engine::general_purpose::STANDARD.encode(bytes));
@@ -120,7 +120,7 @@ pub(crate) fn shape(kind: &Kind, object: &mut Value) {
             if object["spec"]["unschedulable"] == false
                 && let Some(spec) = object["spec"].as_object_mut()
             {
-                spec.shift_remove("unschedulable");
+                spec.remove("unschedulable");
             }
         }
         ("", "PersistentVolumeClaim") => default(at(object, "spec"), "volumeMode", json!("Filesystem")),

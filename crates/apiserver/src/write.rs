@@ -129,7 +129,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
             "selfLink",
             "managedFields",
         ] {
-            metadata.shift_remove(field);
+            metadata.remove(field);
         }
         if let (None, Some(prefix)) = (&given, &prefix) {
             // The real server keeps room for the suffix within 63 characters.
@@ -138,7 +138,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
         }
         metadata.insert("uid".into(), json!(server.store.next_uid()));
         metadata.insert("creationTimestamp".into(), json!(metadata::time_text(server.now())));
-        metadata.shift_remove("generation");
+        metadata.remove("generation");
         if kind.generation || kind.is_custom() {
             metadata.insert("generation".into(), json!(1));
         }
@@ -204,11 +204,11 @@ fn restore_system_fields(old: &Value, new: &mut Value) {
     ] {
         match old["metadata"].get(field) {
             Some(value) => metadata.insert(field.into(), value.clone()),
-            None => metadata.shift_remove(field),
+            None => metadata.remove(field),
         };
     }
-    metadata.shift_remove("selfLink");
-    metadata.shift_remove("managedFields");
+    metadata.remove("selfLink");
+    metadata.remove("managedFields");
 }
 
 /// The main resource does not touch the status, and the status subresource nothing else.
@@ -217,7 +217,7 @@ fn split_status(kind: &Kind, subresource: Option<&str>, old: &Value, new: &mut V
         let Some(map) = target.as_object_mut() else { return };
         match value {
             Some(value) => map.insert(field.into(), value.clone()),
-            None => map.shift_remove(field),
+            None => map.remove(field),
         };
     };
     if subresource == Some("status") {

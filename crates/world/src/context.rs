@@ -44,7 +44,7 @@ macro_rules! context {
             pub(crate) clock: Clock,
             pub(crate) shape: Shape,
             pub(crate) durations: Durations,
-            pub(crate) troubles: Troubles,
+            troubles: std::sync::RwLock<Troubles>,
             /// When this world began; certificates are valid from then.
             pub(crate) began: Timestamp,
             $( pub(crate) $field: Watched<$type>, )*
@@ -55,8 +55,19 @@ macro_rules! context {
                 Self {
                     $( $field: Watched::new(&client, Kind::$type, concat!($($selector)?)), )*
                     began: clock.now_in_seconds(),
-                    client, clock, shape, durations, troubles,
+                    client, clock, shape, durations, troubles: std::sync::RwLock::new(troubles),
                 }
+            }
+
+            /// What goes wrong at this moment.
+            pub(crate) fn troubles(&self) -> Troubles {
+                // Replaced whole, never edited in steps, so also whole after a panic.
+                self.troubles.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+            }
+
+            /// Changes what goes wrong from now on.
+            pub(crate) fn set_troubles(&self, troubles: Troubles) {
+                *self.troubles.write().unwrap_or_else(std::sync::PoisonError::into_inner) = troubles;
             }
 
             /// Starts all watches and waits until each has brought its first list.

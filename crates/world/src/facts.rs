@@ -38,6 +38,11 @@ pub enum RepositoryError {
 pub struct Facts(pub(crate) Arc<Context>);
 
 impl Facts {
+    /// Changes what goes wrong from now on.
+    pub fn set_troubles(&self, troubles: crate::Troubles) {
+        self.0.set_troubles(troubles);
+    }
+
     /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it.
     ///
     /// # Errors
@@ -59,7 +64,7 @@ impl Facts {
             .as_ref()
             .and_then(|status| status.available_replicas)
             .unwrap_or(0);
-        if available < 1 || world.troubles.repository == Some(RepositoryTrouble::Unreachable) {
+        if available < 1 || world.troubles().repository == Some(RepositoryTrouble::Unreachable) {
             return refuse("connection refused");
         }
         let Some(path) = path.strip_prefix("harvester-iso/") else {
@@ -75,7 +80,7 @@ impl Facts {
         if path == "harvester-release.yaml" {
             return Some(release.yaml());
         }
-        if self.0.troubles.repository == Some(RepositoryTrouble::NoImageLists) {
+        if self.0.troubles().repository == Some(RepositoryTrouble::NoImageLists) {
             return None;
         }
         let version = path
@@ -92,7 +97,7 @@ impl Facts {
     #[must_use]
     pub fn api_certificates(&self) -> Vec<(String, Timestamp)> {
         let world = &self.0;
-        let days = u64::try_from(world.troubles.certificate_days.unwrap_or(365)).unwrap_or(0);
+        let days = u64::try_from(world.troubles().certificate_days.unwrap_or(365)).unwrap_or(0);
         let expires = world
             .began
             .saturating_add(Duration::from_secs(days * SECONDS_PER_DAY))
@@ -118,7 +123,7 @@ impl Facts {
         }
         match path.trim_start_matches('/').split('?').next() {
             Some("stats/summary") => {
-                let used = if self.0.troubles.full_disks.contains(node) {
+                let used = if self.0.troubles().full_disks.contains(node) {
                     USED_WHEN_FULL
                 } else {
                     USED

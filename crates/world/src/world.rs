@@ -62,7 +62,7 @@ impl World {
 
 /// Puts a pod that nobody may evict onto each node whose drain is to be blocked.
 async fn block_drains(world: &Context) -> Result<()> {
-    for node in &world.troubles.blocked_drains {
+    for node in &world.troubles().blocked_drains {
         let name = format!("stubborn-{node}");
         let labels = json!({"app": name});
         let pod = json!({

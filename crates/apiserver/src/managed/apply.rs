@@ -163,7 +163,7 @@ fn remove_fields(
         let needed = kept.children.get(element).unwrap_or(nothing);
         let Some(value) = map.get_mut(name) else { continue };
         if below.member && needed.is_empty() {
-            map.shift_remove(name);
+            map.remove(name);
             continue;
         }
         remove(&shape.field(name), value, below, needed);
@@ -173,7 +173,7 @@ fn remove_fields(
             _ => false,
         };
         if emptied && needed.is_empty() {
-            map.shift_remove(name);
+            map.remove(name);
         }
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn put(object: &mut Value, managers: &[Manager]) {
         return;
     };
     if entries.is_empty() {
-        metadata.shift_remove("managedFields");
+        metadata.remove("managedFields");
     } else {
         metadata.insert("managedFields".into(), Value::Array(entries));
     }

@@ -27,7 +27,7 @@ fn merge(target: &mut Value, patch: &Value) {
     let Some(map) = target.as_object_mut() else { return };
     for (key, value) in changes {
         if value.is_null() {
-            map.shift_remove(key);
+            map.remove(key);
         } else {
             merge(map.entry(key.clone()).or_insert(Value::Null), value);
         }

@@ -60,7 +60,7 @@ fn merge_map(old: &Map<String, Value>, patch: &Map<String, Value>, parent: &str)
         }
         match (out.get(key), value) {
             (_, Value::Null) => {
-                out.shift_remove(key);
+                out.remove(key);
             }
             (Some(Value::Object(found)), Value::Object(changes)) => {
                 let merged = merge_map(found, changes, key)?;

@@ -70,7 +70,7 @@ fn reset_foreign_fields(call: &Call, config: &mut Value) {
             metadata.retain(|field, _| matches!(field.as_str(), "name" | "namespace" | "uid" | "resourceVersion"));
         }
     } else if call.kind().status {
-        map.shift_remove("status");
+        map.remove("status");
     }
 }
 
@@ -100,7 +100,7 @@ fn merged(server: &Server, call: &Call, live: &Value, config: &Value) -> ApiResu
     let insisted = config["metadata"].get("resourceVersion");
     match (insisted, object["metadata"].as_object_mut()) {
         (Some(version), Some(metadata)) => metadata.insert("resourceVersion".into(), version.clone()),
-        (None, Some(metadata)) => metadata.shift_remove("resourceVersion"),
+        (None, Some(metadata)) => metadata.remove("resourceVersion"),
         (_, None) => None,
     };
     Ok(Draft {

@@ -109,7 +109,7 @@ pub(super) fn write(server: &Server, call: &Call) -> ApiResult<Answer> {
         }
         place[field] = json!(replicas);
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.shift_remove("resourceVersion");
+            metadata.remove("resourceVersion");
             if let Some(version) = wanted["metadata"]["resourceVersion"].as_str() {
                 metadata.insert("resourceVersion".into(), json!(version));
             }

@@ -239,6 +239,11 @@ impl Rehearsal {
             .collect()
     }
 
+    /// Changes what goes wrong from now on.
+    pub fn set_troubles(&self, troubles: Troubles) {
+        self.facts.set_troubles(troubles);
+    }
+
     /// Ends the world.
     pub fn stop(mut self) {
         self.world.abort_all();

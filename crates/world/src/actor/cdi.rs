@@ -83,7 +83,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return Ok(());
     }
     let failed = failures(&image);
-    if failed >= u64::from(world.troubles.iso_failures) {
+    if failed >= u64::from(world.troubles().iso_failures) {
         return finish(world, &image, key).await;
     }
     let retries = u64::try_from(image.spec.retry.unwrap_or(0)).unwrap_or_default();

@@ -109,7 +109,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
 fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
     let text = |key| label(&pod.metadata, key).unwrap_or_default();
     world
-        .troubles
+        .troubles()
         .of_job(text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE), node_of(pod))
 }
 
@@ -149,7 +149,7 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
     let now = world.stamp();
     let serves = owner(&pod.metadata, "Deployment").is_some();
     let ready = !serves
-        || (world.durations.pod_ready.is_zero() && world.troubles.repository != Some(RepositoryTrouble::NeverReady));
+        || (world.durations.pod_ready.is_zero() && world.troubles().repository != Some(RepositoryTrouble::NeverReady));
     let runs = |(name, image): &(String, String)| {
         json!({
             "name": name, "image": image, "imageID": image, "ready": ready, "started": true, "restartCount": 0,
@@ -176,7 +176,7 @@ fn conditions(now: &str, ready: bool) -> Value {
 
 async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let serves = owner(&pod.metadata, "Deployment").is_some();
-    let broken = world.troubles.repository == Some(RepositoryTrouble::NeverReady)
+    let broken = world.troubles().repository == Some(RepositoryTrouble::NeverReady)
         && label(&pod.metadata, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
     if !serves || broken || crate::context::is_pod_ready(pod) {
         return Ok(());

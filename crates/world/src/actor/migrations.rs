@@ -155,7 +155,8 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let (Some("Running"), Some(began)) = (migration.status.phase.as_deref(), began) else {
         return begin(world, inbox, key, &vmi_key, &vmi, &migration).await;
     };
-    let trouble = world.troubles.migrations.get(&format!("{}/{}", vmi_key.0, vmi_key.1));
+    let troubles = world.troubles();
+    let trouble = troubles.migrations.get(&format!("{}/{}", vmi_key.0, vmi_key.1));
     if trouble == Some(&MigrationTrouble::Stuck) {
         return Ok(());
     }

@@ -58,7 +58,8 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
         return Ok(());
     };
     let key = key_of(node);
-    let trouble = world.troubles.reboots.get(&key.1);
+    let troubles = world.troubles();
+    let trouble = troubles.reboots.get(&key.1);
     if ready.reason.as_deref() != Some(REBOOTING) || trouble == Some(&RebootTrouble::NeverReturns) {
         return Ok(());
     }
