@@ -171,8 +171,9 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<Up
         plan = rehearsal.follow(name, Some(LIMIT), ended) => match plan {
             Some(plan) => Some(plan),
             None => {
-                let plan = rehearsal.read(name).await.unwrap();
-                panic!("the upgrade did not end: {}", serde_json::to_string_pretty(&plan).unwrap());
+                let plans = store.list("management.harvesterhci.io", "upgradeplans", None);
+                let plans: Vec<String> = plans.iter().map(|plan| format!("{:#}", plan["status"])).collect();
+                panic!("the upgrade did not end: {}", plans.join("\n"));
             }
         },
     }

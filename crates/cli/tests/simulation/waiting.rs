@@ -71,7 +71,6 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
         "Preflight: disks and certificates are being checked",
         "ISOImport: image ",
         "Repository: upgrade-repo deployment not ready",
-        "ReleaseMetadata: release metadata is being read",
         "ImagePreload: images are being loaded onto the nodes",
         "ClusterUpgradeJob: cluster components are being upgraded",
         "SkipManifestsApply: waiting for skip-manifest apply plan to complete",

@@ -10,7 +10,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, controlled_by, owner, phase},
+    context::{Context, after, controlled_by, digest, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
     schedule,
@@ -84,7 +84,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         }
         return Ok(());
     }
-    let pods = pods_of(world, key);
+    let pods = pods_of(world, &job, key);
     if spec.suspend == Some(true) {
         return suspend(world, &job, key, &pods).await;
     }
@@ -146,14 +146,17 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
 }
 
 /// The pods that a Job has had, in order.
-fn pods_of(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
+fn pods_of(world: &Context, job: &Job, key: &Key) -> Vec<Arc<Pod>> {
     (0..)
-        .map_while(|attempt| world.pods.get(&key.0, &pod_name(&key.1, attempt)))
+        .map_while(|attempt| world.pods.get(&key.0, &pod_name(job, attempt)))
         .collect()
 }
 
-fn pod_name(job: &str, attempt: usize) -> String {
-    format!("{job}-{attempt}")
+/// A Job that is created again under its old name must not take the pods of the old one for its own.
+fn pod_name(job: &Job, attempt: usize) -> String {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    format!("{name}-{}-{attempt}", digest(uid, 5))
 }
 
 fn count(number: usize) -> Value {
@@ -256,7 +259,7 @@ async fn create_pod(world: &Context, inbox: &Inbox, job: &Job, key: &Key, attemp
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": pod_name(&key.1, attempt), "namespace": key.0,
+            "name": pod_name(job, attempt), "namespace": key.0,
             "labels": labels, "annotations": annotations, "ownerReferences": controlled_by(job),
         },
         "spec": spec,

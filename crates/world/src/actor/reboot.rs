@@ -16,8 +16,25 @@ use crate::{
     watched::key_of,
 };
 
-/// On a Node: the operating system that its next boot starts.
+/// On a Node: the operating system that its next boot starts, and the boot that installed it: `system@bootID`. Nothing
+/// is pending once the node runs another boot.
 pub(crate) const ON_DISK: &str = "world.upgrade-toolkit/os-on-disk";
+
+/// The value of [`ON_DISK`] for a system that the present boot of a node installed.
+pub(crate) fn installed_by(node: &Node, system: &str) -> String {
+    format!("{system}@{}", boot_id(node))
+}
+
+/// The system that the next boot of a node starts, if the present boot installed one.
+fn pending_system(node: &Node) -> Option<&str> {
+    let (system, boot) = annotation(&node.metadata, ON_DISK)?.split_once('@')?;
+    (boot == boot_id(node)).then_some(system)
+}
+
+fn boot_id(node: &Node) -> &str {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    info.map(|info| info.boot_id.as_str()).unwrap_or_default()
+}
 /// Reason of a node's Ready condition while it is down.
 const REBOOTING: &str = "NodeStatusUnknown";
 
@@ -35,8 +52,7 @@ pub(crate) async fn after_pod(world: &Context, inbox: &Inbox, key: &Key, pod: &P
     let Some(node) = world.nodes.get("", node_of(pod)).filter(|_| installs) else {
         return Ok(());
     };
-    let pending = annotation(&node.metadata, ON_DISK).is_some_and(|on_disk| on_disk != os_image(&node));
-    if !pending || !crate::context::is_ready(&node) {
+    if pending_system(&node).is_none() || !crate::context::is_ready(&node) {
         return Ok(());
     }
     let due = after(ended(pod), world.durations.reboot_delay);
@@ -72,7 +88,7 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
         inbox.later(Kind::Node, key, due);
         return Ok(());
     }
-    let on_disk = annotation(&node.metadata, ON_DISK).unwrap_or(os_image(node));
+    let on_disk = pending_system(node).unwrap_or(os_image(node));
     let system = if trouble == Some(&RebootTrouble::OldSystem) {
         // The boot loader fell back to the other partition; nothing is pending any more.
         world
@@ -83,8 +99,7 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
     } else {
         on_disk
     };
-    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
-    let boot = next_boot_id(info.map(|info| info.boot_id.as_str()).unwrap_or_default());
+    let boot = next_boot_id(boot_id(node));
     let status = json!({
         "nodeInfo": {"bootID": boot, "osImage": system},
         "conditions": conditions(world, node, true),

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    actor::reboot::ON_DISK,
+    actor::reboot::{ON_DISK, installed_by},
     context::{Context, annotation},
     error::Result,
 };
@@ -58,14 +58,11 @@ async fn untaint(call: &Call<'_>) -> Result<()> {
 pub(super) async fn install(call: &Call<'_>) -> Result<()> {
     let key = (String::new(), call.node.to_owned());
     let system = call.world.shape.release().os;
-    let installed = call
-        .world
-        .nodes
-        .at(&key)
-        .is_none_or(|node| annotation(&node.metadata, ON_DISK) == Some(&system));
-    if installed {
+    let Some(node) = call.world.nodes.at(&key) else { return Ok(()) };
+    let wanted = installed_by(&node, &system);
+    if annotation(&node.metadata, ON_DISK) == Some(&wanted) {
         return Ok(());
     }
-    let patch = json!({"metadata": {"annotations": {ON_DISK: system}}});
+    let patch = json!({"metadata": {"annotations": {ON_DISK: wanted}}});
     call.world.nodes.patch(&key, &patch).await.map(drop)
 }
