@@ -19,15 +19,21 @@ use tokio::{
 };
 use world::{Durations, Facts, Shape, Troubles, World};
 
+mod bars;
 pub mod follow;
 pub mod kubeconfig;
 mod outside;
 pub mod summary;
 
+pub use bars::Bars;
+
 /// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
 /// When the rehearsed upgrade begins.
 const BEGINNING: &str = "2026-03-13T03:57:09Z";
+
+/// How long a manager that ended is away.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is rehearsed.
 #[derive(Clone, Debug, Default)]
@@ -131,18 +137,43 @@ impl Rehearsal {
     /// Starts a manager. Aborting the task is killing the manager.
     #[must_use]
     pub fn start_manager(&self, identity: &str) -> JoinHandle<()> {
+        self.start_manager_with(Config {
+            identity: identity.to_owned(),
+            ..Config::default()
+        })
+    }
+
+    /// Starts a manager that does not compete for the lease. In time that runs many times as fast as real time, a
+    /// lease of 30 seconds is shorter than what a busy machine needs to renew it.
+    #[must_use]
+    pub fn start_lone_manager(&self) -> JoinHandle<()> {
+        self.start_manager_with(Config {
+            lease_namespace: None,
+            ..Config::default()
+        })
+    }
+
+    fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
         let client = self
             .server
             .client_as(Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT));
-        let outside = Arc::new(outside::Simulated::new(self.facts.clone()));
-        let config = Config {
-            identity: identity.to_owned(),
-            ..Config::default()
-        };
+        let facts = self.facts.clone();
         let clock = self.clock.clone();
         tokio::spawn(async move {
-            if let Err(error) = run(client, clock, outside, config, None, std::future::pending()).await {
-                tracing::info!(%error, "the manager ended");
+            // A manager that has lost its lease ends, and its Deployment starts it again.
+            loop {
+                let outside = Arc::new(outside::Simulated::new(facts.clone()));
+                let ended = run(
+                    client.clone(),
+                    clock.clone(),
+                    outside,
+                    config.clone(),
+                    None,
+                    std::future::pending(),
+                );
+                let Err(error) = ended.await else { return };
+                tracing::info!(%error, "the manager ended; it is started again");
+                clock.sleep(RESTART_PAUSE).await;
             }
         })
     }

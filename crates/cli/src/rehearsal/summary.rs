@@ -130,7 +130,12 @@ fn nodes(plan: &UpgradePlan) -> Vec<(String, String, String)> {
 }
 
 fn between(begin: &Time, end: &Time) -> String {
-    let seconds = SignedDuration::as_secs(&end.0.duration_since(begin.0));
+    duration(end.0.duration_since(begin.0))
+}
+
+/// A duration as `4:44` or `1:03:12`.
+pub(super) fn duration(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 {
         format!("{hours}:{minutes:02}:{seconds:02}")
