@@ -167,8 +167,8 @@ fn check(args: &Args, shape: &Shape) {
     if let Some(problem) = problem {
         let mut cli = super::Cli::command();
         cli.build();
-        let command = cli.find_subcommand_mut("rehearse").cloned().unwrap_or(cli);
-        command.clone().error(ErrorKind::ValueValidation, problem).exit();
+        let mut command = cli.find_subcommand("rehearse").cloned().unwrap_or(cli);
+        command.error(ErrorKind::ValueValidation, problem).exit();
     }
 }
 

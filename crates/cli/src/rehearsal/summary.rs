@@ -33,19 +33,15 @@ pub fn summarize(rehearsal: &Rehearsal, plan: &UpgradePlan) -> String {
         vms.migrated, vms.shut_down, vms.restored
     );
     let _ = writeln!(text, "\nEvents");
+    let reason = |event: &Event| event.reason.clone().unwrap_or_default();
+    let width = events.iter().map(|event| reason(event).len()).max().unwrap_or_default();
     for event in &events {
-        let component = event
-            .source
-            .as_ref()
-            .and_then(|source| source.component.as_deref())
-            .unwrap_or_default();
+        let warning = if event.type_.as_deref() == Some("Warning") { "Warning: " } else { "" };
         let _ = writeln!(
             text,
-            "  {}  {:<8} {:<26} {:<25} {}",
+            "  {}  {:<width$}  {warning}{}",
             moment(event).map(time_of).unwrap_or_default(),
-            event.type_.as_deref().unwrap_or_default(),
-            event.reason.as_deref().unwrap_or_default(),
-            component,
+            reason(event),
             event.message.as_deref().unwrap_or_default(),
         );
     }
