@@ -23,6 +23,10 @@ fn nothing_else_lies_among_the_generated_crds() {
         .collect();
     found.sort();
     let files = cli::manifests::files().unwrap();
-    let generated: Vec<&str> = files.iter().map(|(path, _)| *path).filter(|path| path.starts_with("crd/bases/")).collect();
+    let generated: Vec<&str> = files
+        .iter()
+        .map(|(path, _)| *path)
+        .filter(|path| path.starts_with("crd/bases/"))
+        .collect();
     assert_eq!(found, generated);
 }

@@ -36,7 +36,11 @@ pub fn summarize(rehearsal: &Rehearsal, plan: &UpgradePlan) -> String {
     let reason = |event: &Event| event.reason.clone().unwrap_or_default();
     let width = events.iter().map(|event| reason(event).len()).max().unwrap_or_default();
     for event in &events {
-        let warning = if event.type_.as_deref() == Some("Warning") { "Warning: " } else { "" };
+        let warning = if event.type_.as_deref() == Some("Warning") {
+            "Warning: "
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
             "  {}  {:<width$}  {warning}{}",
