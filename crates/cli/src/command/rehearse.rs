@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use world::Shape;
 
-use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, kubeconfig::Kubeconfig, summary};
+use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, door, follow::View, kubeconfig::Kubeconfig, summary};
 
 /// How long a held node is held before the rehearsed administrator lets it go.
 const HELD: Duration = Duration::from_secs(30 * 60);
@@ -270,10 +270,8 @@ async fn serve(rehearsal: &Rehearsal, address: SocketAddr, view: &Mutex<View>) -
         .await
         .with_context(|| format!("failed to listen on --serve {address}"))?;
     let address = listener.local_addr()?;
-    let token = rehearsal.server.token_for(&apiserver::Identity::admin());
-    let kubeconfig = Kubeconfig::write(address, &token)?;
-    let server = rehearsal.server.clone();
-    tokio::spawn(server.serve(listener, std::future::pending()));
+    let kubeconfig = Kubeconfig::write(address)?;
+    tokio::spawn(door::serve(rehearsal.server.clone(), listener));
     let text = format!(
         "serving on http://{address}; in another terminal: export KUBECONFIG={}",
         kubeconfig.path().display()

@@ -22,17 +22,16 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes a kubeconfig that only this user can read: it holds an administrator's token.
+    /// Writes a kubeconfig.
     ///
     /// # Errors
     /// The folder or the file could not be written.
-    pub fn write(address: SocketAddr, token: &str) -> anyhow::Result<Self> {
+    pub fn write(address: SocketAddr) -> anyhow::Result<Self> {
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "rehearsal", "cluster": {"server": format!("http://{address}")}}],
-            "users": [{"name": "admin", "user": {"token": token}}],
-            "contexts": [{"name": "rehearsal", "context": {"cluster": "rehearsal", "user": "admin"}}],
+            "contexts": [{"name": "rehearsal", "context": {"cluster": "rehearsal"}}],
             "current-context": "rehearsal",
         });
         let directory = new_directory(&std::env::temp_dir(), address.port())?;
@@ -82,12 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_can_read_it_and_it_goes_with_the_rehearsal() {
+    fn it_is_the_owners_alone_and_goes_with_the_rehearsal() {
         let address = "127.0.0.1:8001".parse().unwrap();
-        let (first, second) = (
-            Kubeconfig::write(address, "secret").unwrap(),
-            Kubeconfig::write(address, "secret").unwrap(),
-        );
+        let (first, second) = (Kubeconfig::write(address).unwrap(), Kubeconfig::write(address).unwrap());
         assert_ne!(first.path(), second.path());
         let path = first.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -20,6 +20,7 @@ use tokio::{
 use world::{Durations, Facts, Shape, Troubles, World};
 
 mod bars;
+pub mod door;
 pub mod follow;
 pub mod kubeconfig;
 mod outside;
