@@ -3,7 +3,7 @@
 //! kubectl sends no token over plain HTTP, and the embedded API asks everybody for one as soon as it enforces roles.
 //! The roles are for the manager, which goes through another door; people may do everything.
 
-use apiserver::{ApiServer, Identity};
+use apiserver::{ApiServer, BODY_LIMIT, Identity};
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -13,9 +13,6 @@ use axum::{
     serve::ListenerExt,
 };
 use tokio::net::TcpListener;
-
-/// Larger bodies are refused, as a real API server does.
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 /// Serves the cluster on a listener, for ever.
 ///
