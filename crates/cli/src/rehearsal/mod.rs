@@ -23,6 +23,7 @@ mod bars;
 pub mod door;
 pub mod follow;
 pub mod kubeconfig;
+mod openapi_protobuf;
 mod outside;
 pub mod summary;
 

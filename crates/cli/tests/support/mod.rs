@@ -17,7 +17,7 @@ fn kubectl() -> OsString {
 }
 
 /// The lines that a process prints, read as they come.
-pub struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
     fn of(stream: impl Read + Send + 'static) -> Self {
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// The first line from now on for which `look` has an answer.
-    pub fn find<T>(&self, what: &str, mut look: impl FnMut(&str) -> Option<T>) -> T {
+    pub(crate) fn find<T>(&self, what: &str, mut look: impl FnMut(&str) -> Option<T>) -> T {
         let mut seen = Vec::new();
         loop {
             match self.0.recv_timeout(PATIENCE) {
@@ -70,27 +70,30 @@ impl Drop for Process {
 }
 
 /// A served rehearsal.
-pub struct Served {
+pub(crate) struct Served {
     process: Process,
     /// What it prints.
-    pub lines: Lines,
+    pub(crate) lines: Lines,
     /// Where its kubeconfig is.
-    pub kubeconfig: String,
+    pub(crate) kubeconfig: String,
     /// kubectl keeps what it has learned of a server in its home, and ports are used again.
     home: tempfile::TempDir,
 }
 
 impl Served {
     /// Starts one on a free port.
-    pub fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let version = Command::new(kubectl()).args(["version", "--client"]).output();
         assert!(
             version.is_ok_and(|output| output.status.success()),
             "there is no kubectl: run hack/prepare"
         );
+        let home = tempfile::tempdir().unwrap();
         let mut child = Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"))
             .args(["rehearse", "--serve", "127.0.0.1:0"])
             .args(arguments)
+            // A process that is killed cannot tidy up.
+            .env("TMPDIR", home.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -103,7 +106,7 @@ impl Served {
             process,
             lines,
             kubeconfig,
-            home: tempfile::tempdir().unwrap(),
+            home,
         }
     }
 
@@ -118,7 +121,7 @@ impl Served {
     }
 
     /// Runs kubectl with something on its standard input; tells whether it succeeded, and what it printed.
-    pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> (bool, String) {
+    pub(crate) fn kubectl_with(&self, arguments: &[&str], input: &str) -> (bool, String) {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -133,14 +136,14 @@ impl Served {
     }
 
     /// Runs kubectl, which must succeed, and returns what it printed.
-    pub fn kubectl(&self, arguments: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         let (succeeded, text) = self.kubectl_with(arguments, "");
         assert!(succeeded, "kubectl {arguments:?}: {text}");
         text
     }
 
     /// Runs kubectl in the background, calls `look` with its lines, and ends it.
-    pub fn kubectl_lines<T>(&self, arguments: &[&str], look: impl FnOnce(&Lines) -> T) -> T {
+    pub(crate) fn kubectl_lines<T>(&self, arguments: &[&str], look: impl FnOnce(&Lines) -> T) -> T {
         let mut child = self.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         let _process = Process(child);
@@ -148,7 +151,7 @@ impl Served {
     }
 
     /// Waits until a plan has ended, with the kind of wait that every kubectl knows.
-    pub fn wait_until_ended(&self, plan: &str) {
+    pub(crate) fn wait_until_ended(&self, plan: &str) {
         self.kubectl(&[
             "wait",
             "--for=condition=Progressing=False",
@@ -158,7 +161,7 @@ impl Served {
     }
 
     /// The minor version of kubectl.
-    pub fn kubectl_minor(&self) -> u32 {
+    pub(crate) fn kubectl_minor(&self) -> u32 {
         let text = self.kubectl(&["version", "--client", "-o", "json"]);
         let version: serde_json::Value = serde_json::from_str(&text).unwrap();
         let minor = version["clientVersion"]["minor"].as_str().unwrap();
@@ -166,7 +169,7 @@ impl Served {
     }
 
     /// Sends Ctrl-C and waits for the end.
-    pub fn interrupt(mut self) -> ExitStatus {
+    pub(crate) fn interrupt(mut self) -> ExitStatus {
         let id = self.process.0.id();
         let sent = Command::new("sh")
             .args(["-c", &format!("kill -INT {id}")])
