@@ -175,6 +175,20 @@ pub enum ChildKind {
     Job,
 }
 
+impl ChildKind {
+    /// The name of the kind.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Image => "VirtualMachineImage",
+            Self::Deployment => "Deployment",
+            Self::Service => "Service",
+            Self::SucPlan => "Plan",
+            Self::Job => "Job",
+        }
+    }
+}
+
 /// An object that we create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Child {

@@ -148,6 +148,12 @@ impl<'a> Draft<'a> {
         expired
     }
 
+    /// Something is waited for.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
     /// Notes something that a person should look at.
     pub fn degrade(&mut self, message: impl Into<String>) {
         self.degraded = Some((reasons::RECONCILE_ERROR, message.into()));

@@ -69,6 +69,15 @@ pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result
     Ok(())
 }
 
+/// Whether a release is older than another one; development builds never are.
+#[must_use]
+pub fn is_older(version: &str, than: &str) -> bool {
+    match (parse(version), parse(than)) {
+        (Ok(Parsed::Release(version)), Ok(Parsed::Release(than))) => version.cmp_precedence(&than).is_lt(),
+        _ => false,
+    }
+}
+
 fn parse(text: &str) -> Result<Parsed, Ineligible> {
     let text = text.strip_prefix('v').unwrap_or(text);
     if text.is_empty() {
@@ -103,6 +112,16 @@ mod tests {
     #[case("f0e1d2c", "master-head", "", Ok(()))]
     fn eligibility(#[case] from: &str, #[case] to: &str, #[case] min: &str, #[case] expected: Result<(), Ineligible>) {
         assert_eq!(check(from, to, min, true), expected);
+    }
+
+    #[rstest]
+    #[case("v1.7.0", true)]
+    #[case("v1.7.1-rc1", true)]
+    #[case("v1.7.1", false)]
+    #[case("master-head", false)]
+    #[case("", false)]
+    fn only_releases_can_be_older(#[case] version: &str, #[case] older: bool) {
+        assert_eq!(is_older(version, "v1.7.1"), older);
     }
 
     #[test]

@@ -6,9 +6,11 @@ use crate::{
     decision::Need,
     draft::{Draft, Outcome},
     observed::{Fetched, PreflightFacts},
-    preflight,
+    preflight, version,
 };
 
+/// The oldest Harvester that this upgrade can start from.
+const OLDEST_RUNNING: &str = "v1.7.1";
 /// How often kubelets and API servers are asked before their silence counts.
 const PREFLIGHT_ATTEMPTS: u32 = 5;
 
@@ -39,6 +41,18 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         draft.wait("ServerVersion", object, "Setting server-version has no value", limit);
         return Outcome::Wait;
     };
+    if version::is_older(&running, OLDEST_RUNNING) {
+        // Older releases lack what the phases rely on. Waiting, not failing: the plan goes on once Harvester is updated.
+        let message = format!("Harvester {running} is too old: upgrade it to {OLDEST_RUNNING} by its own means first");
+        draft.wait(
+            "ServerVersion",
+            Some("Setting server-version".to_owned()),
+            &message,
+            limit,
+        );
+        draft.degrade(message);
+        return Outcome::Wait;
+    }
     let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name);
     let Some(first) = managed.next() else {
         draft.wait(

@@ -1,0 +1,328 @@
+//! One simulated upgrade: starts a cluster, perturbs it, follows the plan to its end, and looks for what must never be.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use api::{NodeState, Phase, UpgradePlan, annotations};
+use apiserver::{Change, ChangeKind, Fault, FaultPlan, Verb};
+use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
+use clock::Clock;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use world::Shape;
+
+/// What happens to one write of the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Perturbation {
+    /// The manager dies right after it; another one takes over.
+    Crash,
+    /// It is applied, but the manager sees a broken connection.
+    LostReply,
+    /// It is refused as if somebody had been faster.
+    Conflict,
+    /// It is refused because the API server is busy.
+    Unavailable,
+}
+
+impl Perturbation {
+    pub(crate) const ALL: [Self; 4] = [Self::Crash, Self::LostReply, Self::Conflict, Self::Unavailable];
+
+    fn fault(self, crashed: &Arc<Notify>) -> Fault {
+        match self {
+            Self::Crash => Fault::CrashAfter(crashed.clone()),
+            Self::LostReply => Fault::LoseReply,
+            Self::Conflict => Fault::ConflictBefore,
+            Self::Unavailable => Fault::Reject(503),
+        }
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Case {
+    pub scenario: Scenario,
+    pub restore_vm: bool,
+    /// Which write of the manager, counted from 1 without renewals of its lease, and what happens to it.
+    pub perturbed: Option<(u64, Perturbation)>,
+}
+
+impl Case {
+    pub(crate) fn three_nodes() -> Self {
+        let shape = Shape {
+            nodes: 3,
+            vms: 3,
+            ..Shape::default()
+        };
+        Self {
+            scenario: Scenario {
+                shape,
+                ..Scenario::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// How it ended.
+pub(crate) struct Ended {
+    pub plan: UpgradePlan,
+    /// What must be the same however the way was: the plan and the cluster, without times and identifiers.
+    pub digest: Value,
+    /// Writes of the manager: verb, resource, subresource, name, status code; without renewals of its lease.
+    pub writes: Vec<String>,
+    /// What must never be, and was.
+    pub violations: Vec<String>,
+}
+
+/// Longer than any upgrade of a small cluster takes.
+const LIMIT: Duration = Duration::from_secs(12 * 3600);
+
+/// Runs a case on a runtime of its own.
+pub(crate) fn run(case: &Case) -> Ended {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(simulate(case))
+}
+
+async fn simulate(case: &Case) -> Ended {
+    let clock = Clock::simulated(beginning(), 1.0);
+    let rehearsal = Rehearsal::start(case.scenario.clone(), clock).await.unwrap();
+    let violations = watch_invariants(&rehearsal);
+    let crashed = Arc::new(Notify::new());
+    perturb(&rehearsal, case.perturbed, &crashed);
+    let mut manager = rehearsal.start_manager("manager-1");
+    let plan = rehearsal.create(&rehearsal.plan(case.restore_vm, &[])).await.unwrap();
+    let name = plan.name_any();
+    let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
+    let follow = rehearsal.follow(&name, Some(LIMIT), ended);
+    let mut generation = 1;
+    tokio::pin!(follow);
+    let plan = loop {
+        tokio::select! {
+            biased;
+            () = crashed.notified() => {
+                manager.abort();
+                generation += 1;
+                manager = rehearsal.start_manager(&format!("manager-{generation}"));
+            }
+            plan = &mut follow => break plan,
+        }
+    };
+    let Some(plan) = plan else {
+        let plan = rehearsal.read(&name).await.unwrap();
+        panic!(
+            "the upgrade did not end: {}",
+            serde_json::to_string_pretty(&plan.status).unwrap()
+        );
+    };
+    // What follows a plan's end (garbage collection, VMs that start again) takes its time too.
+    rehearsal.clock.sleep(Duration::from_secs(300)).await;
+    manager.abort();
+    let digest = digest(&rehearsal, &plan);
+    let writes = writes(&rehearsal);
+    let violations = violations.lock().unwrap().clone();
+    Ended {
+        plan: (*plan).clone(),
+        digest,
+        writes,
+        violations,
+    }
+}
+
+fn perturb(rehearsal: &Rehearsal, perturbed: Option<(u64, Perturbation)>, crashed: &Arc<Notify>) {
+    let Some((number, perturbation)) = perturbed else {
+        return;
+    };
+    let fault = perturbation.fault(crashed);
+    let count = AtomicU64::new(0);
+    let user = manager_user();
+    rehearsal.server.set_faults(FaultPlan::writes(move |write| {
+        if write.who.user != user || write.resource.plural == "leases" {
+            return Fault::None;
+        }
+        if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
+            fault.clone()
+        } else {
+            Fault::None
+        }
+    }));
+}
+
+fn writes(rehearsal: &Rehearsal) -> Vec<String> {
+    let user = manager_user();
+    let writes = rehearsal.server.store().history().into_iter();
+    writes
+        .filter(|write| write.user == user && write.resource.plural != "leases")
+        .map(|write| {
+            let subresource = write.subresource.map(|sub| format!("/{sub}")).unwrap_or_default();
+            format!(
+                "{} {}{subresource} {} {}",
+                write.verb.name(),
+                write.resource.plural,
+                write.name,
+                write.code
+            )
+        })
+        .collect()
+}
+
+/// Looks at every change as it is committed.
+fn watch_invariants(rehearsal: &Rehearsal) -> Arc<Mutex<Vec<String>>> {
+    let violations = Arc::new(Mutex::new(Vec::new()));
+    let found = violations.clone();
+    let user = manager_user();
+    let disrupted: Mutex<BTreeMap<String, bool>> = Mutex::default();
+    rehearsal.server.store().observe(move |change| {
+        let mut problems = Vec::new();
+        match change.resource.plural.as_str() {
+            "upgradeplans" => problems.extend(went_back(change)),
+            "nodes" => problems.extend(too_many_disrupted(change, &disrupted)),
+            _ => {}
+        }
+        if change.user == user && change.verb == Verb::Create && change.kind == ChangeKind::Added {
+            let owned = change.object["metadata"]["ownerReferences"].is_array();
+            if !owned && !["events", "leases"].contains(&change.resource.plural.as_str()) {
+                problems.push(format!("{} created without an owner", change.resource.plural));
+            }
+        }
+        found.lock().unwrap().extend(problems);
+    });
+    violations
+}
+
+/// Neither the plan nor a node may ever go back.
+fn went_back(change: &Change) -> Vec<String> {
+    let Some(previous) = &change.previous else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    let phase = |object: &Value| {
+        object["status"]["currentPhase"]
+            .as_str()
+            .and_then(|text| text.parse::<Phase>().ok())
+    };
+    if let (Some(old), Some(new)) = (phase(previous), phase(&change.object))
+        && new < old
+    {
+        problems.push(format!("the plan went back from {old} to {new}"));
+    }
+    let nodes = previous["status"]["nodeUpgradeStatuses"].as_object();
+    for (name, old) in nodes.into_iter().flatten() {
+        let ordinal = |entry: &Value| {
+            entry["state"]
+                .as_str()
+                .and_then(NodeState::parse)
+                .map(plan::node::ordinal)
+        };
+        let new = &change.object["status"]["nodeUpgradeStatuses"][name];
+        if ordinal(new) < ordinal(old) {
+            problems.push(format!("node {name} went back from {old} to {new}"));
+        }
+    }
+    problems
+}
+
+/// Never more than one node is cordoned or down.
+fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>) -> Option<String> {
+    let object = &change.object;
+    let ready = object["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let down = object["spec"]["unschedulable"] == true || !ready;
+    let mut disrupted = disrupted.lock().unwrap();
+    disrupted.insert(
+        object["metadata"]["name"].to_string(),
+        down && object["status"]["conditions"].is_array(),
+    );
+    let count = disrupted.values().filter(|down| **down).count();
+    (count > 1).then(|| format!("{count} nodes are disrupted at once: {disrupted:?}"))
+}
+
+/// The plan and the cluster at the end, without times and identifiers.
+fn digest(rehearsal: &Rehearsal, plan: &UpgradePlan) -> Value {
+    let mut status = serde_json::to_value(&plan.status).unwrap();
+    for condition in status["conditions"].as_array_mut().unwrap() {
+        condition["lastTransitionTime"] = Value::Null;
+    }
+    for change in status["phaseTransitionTimestamps"].as_array_mut().unwrap() {
+        change["phaseTransitionTimestamp"] = Value::Null;
+    }
+    for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
+        node["startedAt"] = json!(node["startedAt"].is_string());
+        node["finishedAt"] = json!(node["finishedAt"].is_string());
+    }
+    let store = rehearsal.server.store();
+    let one = |group: &str, plural: &str, namespace: &str, name: &str| {
+        store
+            .get(group, plural, namespace, name)
+            .map(|object| (*object).clone())
+            .unwrap_or_default()
+    };
+    let names = |group: &str, plural: &str| -> Vec<String> {
+        rehearsal
+            .objects(group, plural)
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect()
+    };
+    let nodes: BTreeMap<String, Value> = rehearsal
+        .objects("", "nodes")
+        .iter()
+        .map(|node| {
+            let ours = [annotations::PENDING_OS_IMAGE, annotations::BOOT_ID_BEFORE_UPGRADE];
+            let left: Vec<_> = ours
+                .into_iter()
+                .filter(|key| node.annotations().contains_key(*key))
+                .collect();
+            let labels: Vec<_> = node
+                .labels()
+                .keys()
+                .filter(|key| key.starts_with("plan.upgrade.cattle.io/"))
+                .collect();
+            let info = &node.data["status"]["nodeInfo"];
+            let state = json!({
+                "osImage": info["osImage"], "kubeletVersion": info["kubeletVersion"], "annotations": left,
+                "labels": labels, "cordoned": node.data["spec"]["unschedulable"], "taints": node.data["spec"]["taints"],
+            });
+            (node.name_any(), state)
+        })
+        .collect();
+    let cluster = one("provisioning.cattle.io", "clusters", "fleet-local", "local");
+    let vms: BTreeMap<String, Value> = rehearsal
+        .objects("kubevirt.io", "virtualmachines")
+        .iter()
+        .map(|vm| (vm.name_any(), vm.data["status"]["printableStatus"].clone()))
+        .collect();
+    let mut events: Vec<String> = rehearsal
+        .objects("", "events")
+        .iter()
+        .map(|event| format!("{} {}", event.data["reason"], event.data["message"]))
+        .collect();
+    events.sort();
+    json!({
+        "status": status,
+        "finalizers": plan.finalizers(),
+        "nodes": nodes,
+        "cluster": cluster["spec"],
+        "longhorn": one("longhorn.io", "settings", "longhorn-system", "replica-replenishment-wait-interval")["value"],
+        "descheduler": one("harvesterhci.io", "addons", "kube-system", "descheduler")["spec"]["enabled"],
+        "kubevirt": one("kubevirt.io", "kubevirts", "harvester-system", "kubevirt")["spec"],
+        "chart": one("management.cattle.io", "managedcharts", "fleet-local", "harvester")["spec"]["diff"],
+        "jobs": names("batch", "jobs"),
+        "plans": names("upgrade.cattle.io", "plans"),
+        "deployments": names("apps", "deployments"),
+        "services": names("", "services"),
+        "images": names("harvesterhci.io", "virtualmachineimages"),
+        "vms": vms,
+        "events": events,
+    })
+}

@@ -1,0 +1,167 @@
+//! What must hold for every cluster and every order of events.
+
+mod model;
+
+use std::time::Duration;
+
+use api::{NodeState, Phase, reasons};
+use model::{Model, Step};
+use plan::node::ordinal;
+use proptest::prelude::*;
+
+/// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
+fn follow(mut model: Model, choices: &[u8], mut look: impl FnMut(&Model, &Model)) -> Model {
+    let mut choices = choices.iter().cycle();
+    for _ in 0..2000 {
+        let before = model.clone();
+        let decision = model.decide();
+        model.apply(&decision);
+        look(&before, &model);
+        let ended = model.phase().is_some_and(Phase::is_terminal) && model.seen.plan.metadata.finalizers.is_none();
+        if ended {
+            return model;
+        }
+        let possible = model.possible();
+        if let Some(at) = choices
+            .next()
+            .map(|choice| usize::from(*choice) % possible.len().max(1))
+            && let Some(step) = possible.get(at)
+        {
+            model.happen(step);
+        }
+    }
+    panic!("the upgrade did not end: {:#?}", model.seen.plan.status)
+}
+
+fn states(model: &Model) -> Vec<(String, Option<u8>)> {
+    let status = model.seen.plan.status.clone().unwrap_or_default();
+    let nodes = status.node_upgrade_statuses.into_iter();
+    nodes
+        .map(|(name, node)| (name, node.state.as_deref().and_then(NodeState::parse).map(ordinal)))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_perfect_world_always_ends_in_succeeded(nodes in 1usize..6, choices in proptest::collection::vec(any::<u8>(), 1..200)) {
+        let model = follow(Model::new(nodes), &choices, |_, _| ());
+        prop_assert_eq!(model.phase(), Some(Phase::Succeeded));
+        let status = model.seen.plan.status.as_ref().unwrap();
+        prop_assert_eq!(status.phase_transition_timestamps.len(), 17);
+        prop_assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
+        prop_assert!(status.waiting_for.is_empty());
+    }
+
+    #[test]
+    fn everything_is_put_back(nodes in 2usize..5, choices in proptest::collection::vec(any::<u8>(), 1..100)) {
+        let before = Model::new(nodes).seen;
+        let after = follow(Model::new(nodes), &choices, |_, _| ()).seen;
+        prop_assert_eq!(after.replenishment_interval, before.replenishment_interval);
+        prop_assert_eq!(after.descheduler_enabled, before.descheduler_enabled);
+        prop_assert_eq!(after.workload_update_methods, before.workload_update_methods);
+        prop_assert_eq!(after.chart_ignores_methods, before.chart_ignores_methods);
+        prop_assert_eq!(after.cluster.clone().unwrap().upgrade_strategy, before.cluster.unwrap().upgrade_strategy);
+        prop_assert_eq!(after.cluster.unwrap().provision_generation, 1);
+        prop_assert!(after.nodes.values().all(|n| n.pending_os_image.is_none() && n.boot_id_before_upgrade.is_none()));
+        prop_assert!(after.suc_plans.is_empty() && after.iso_image.is_none());
+    }
+
+    #[test]
+    fn nothing_ever_goes_back(nodes in 1usize..5, choices in proptest::collection::vec(any::<u8>(), 1..200)) {
+        follow(Model::new(nodes), &choices, |before, after| {
+            assert!(before.phase() <= after.phase(), "{:?} → {:?}", before.phase(), after.phase());
+            for ((name, old), (_, new)) in states(before).into_iter().zip(states(after)) {
+                assert!(old <= new, "{name}: {old:?} → {new:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn at_most_one_node_is_disrupted(nodes in 1usize..6, choices in proptest::collection::vec(any::<u8>(), 1..200)) {
+        follow(Model::new(nodes), &choices, |_, after| assert!(after.disrupted().len() <= 1, "{:?}", after.disrupted()));
+    }
+
+    #[test]
+    fn deciding_is_a_function_and_a_decision_carried_out_is_not_taken_again(
+        nodes in 1usize..4, choices in proptest::collection::vec(any::<u8>(), 1..100)
+    ) {
+        follow(Model::new(nodes), &choices, |before, _| {
+            assert_eq!(before.decide(), before.decide());
+            // Once every change of ours has shown, another look changes nothing: no write at rest.
+            let mut settled = before.clone();
+            for _ in 0..40 {
+                let decision = settled.decide();
+                settled.apply(&decision);
+            }
+            let again = settled.decide();
+            assert_eq!(Some(&again.status), settled.seen.plan.status.as_ref());
+            assert_eq!((again.annotations.len(), again.actions.as_slice()), (0, [].as_slice()));
+        });
+    }
+
+    #[test]
+    fn at_every_moment_of_an_unfinished_upgrade_something_is_waited_for_or_done(
+        nodes in 1usize..4, choices in proptest::collection::vec(any::<u8>(), 1..100)
+    ) {
+        follow(Model::new(nodes), &choices, |before, after| {
+            let moved = before.phase() != after.phase();
+            let waits = after.seen.plan.status.as_ref().is_some_and(|status| !status.waiting_for.is_empty());
+            let ended = after.phase().is_some_and(Phase::is_terminal);
+            assert!(moved || waits || ended, "{:#?}", after.seen.plan.status);
+        });
+    }
+}
+
+#[test]
+fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
+    let mut model = Model::new(3);
+    while model.phase() != Some(Phase::ISODownloading) || model.seen.iso_image.is_none() {
+        let decision = model.decide();
+        model.apply(&decision);
+        for step in model.possible() {
+            if matches!(step, Step::Answer(_)) {
+                model.happen(&step);
+            }
+        }
+    }
+    let decision = model.decide();
+    model.apply(&decision);
+    let deadline = decision.wake_at.expect("the deadline is a reason to look again");
+    model.now = deadline;
+    let late = model.decide();
+    let degraded = late
+        .status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == reasons::DEGRADED)
+        .unwrap();
+    assert_eq!(
+        (degraded.status.as_str(), degraded.reason.as_str()),
+        ("True", reasons::STALLED)
+    );
+    assert!(
+        degraded.message.contains("image up-iso is being imported"),
+        "{}",
+        degraded.message
+    );
+    assert_eq!(late.events.len(), 1);
+    model.apply(&late);
+    assert_eq!(model.decide().events, [], "the warning is given once");
+    model.happen(&Step::Import);
+    let done = model.decide();
+    assert!(
+        done.status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == reasons::DEGRADED && c.status == "False")
+    );
+    assert_eq!(done.status.current_phase.as_deref(), Some("ISODownloaded"));
+    assert!(
+        deadline
+            .duration_since("2026-03-13T03:57:09Z".parse().unwrap())
+            .unsigned_abs()
+            > Duration::from_secs(3600)
+    );
+}
