@@ -1,6 +1,12 @@
 //! A whole cluster in this process: the embedded API, the simulated world, and the real manager on top.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::Context;
 use api::{NodeUpgradeOption, UpgradePlan, UpgradePlanSpec, names};
@@ -57,6 +63,7 @@ pub struct Rehearsal {
     facts: Facts,
     shape: Shape,
     world: JoinSet<()>,
+    plan_writes: Arc<AtomicU64>,
 }
 
 /// Gives the manager's service account the roles that ship, and nothing else.
@@ -72,6 +79,18 @@ async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
         api.create(&PostParams::default(), &object).await?;
     }
     Ok(())
+}
+
+/// Counts how often the manager changes plans.
+fn count_plan_writes(server: &ApiServer) -> Arc<AtomicU64> {
+    let count = Arc::new(AtomicU64::new(0));
+    let (counted, manager) = (count.clone(), manager_user());
+    server.store().observe(move |change| {
+        if change.user == manager && change.resource.plural == "upgradeplans" {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    count
 }
 
 /// The moment at which rehearsals begin.
@@ -106,6 +125,7 @@ impl Rehearsal {
             enforce_rbac: true,
             ..apiserver::Config::new(now)
         });
+        let plan_writes = count_plan_writes(&server);
         let client = server.client();
         world::install(&client, &shape.objects())
             .await
@@ -133,6 +153,7 @@ impl Rehearsal {
             facts,
             shape,
             world,
+            plan_writes,
         })
     }
 
@@ -270,6 +291,14 @@ impl Rehearsal {
             .iter()
             .filter_map(|object| serde_json::from_value((**object).clone()).ok())
             .collect()
+    }
+
+    /// How often the manager wrote to plans, and to anything.
+    #[must_use]
+    pub fn writes(&self) -> (u64, u64) {
+        let by_user = self.server.store().counters().writes_by_user;
+        let all = by_user.get(&manager_user()).copied().unwrap_or_default();
+        (self.plan_writes.load(Ordering::Relaxed), all)
     }
 
     /// Ends the world.

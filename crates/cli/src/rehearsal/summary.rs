@@ -32,6 +32,11 @@ pub fn summarize(rehearsal: &Rehearsal, plan: &UpgradePlan) -> String {
         "\nVMs\n  {} migrated, {} shut down, {} restored",
         vms.migrated, vms.shut_down, vms.restored
     );
+    let (to_plans, all) = rehearsal.writes();
+    let _ = writeln!(
+        text,
+        "\nWrites of the manager\n  {to_plans} to the plan, {all} in all, with its lease and events"
+    );
     let _ = writeln!(text, "\nEvents");
     let reason = |event: &Event| event.reason.clone().unwrap_or_default();
     let width = events.iter().map(|event| reason(event).len()).max().unwrap_or_default();
