@@ -14,6 +14,10 @@ pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-ce
 pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";
 /// User, on a plan (ours): any new value on a failed plan resumes it.
 pub const RETRY: &str = "management.harvesterhci.io/retry";
+/// Ours, on a plan: the value of [`RETRY`] that the last try was for.
+pub const RETRIED: &str = "management.harvesterhci.io/retried";
+/// Ours, on a plan: `"true"` when it goes on with what a failed plan began, behind the hooks that are in place.
+pub const TAKEN_OVER: &str = "management.harvesterhci.io/taken-over";
 
 /// Ours, on a plan: Longhorn's replica-replenishment-wait-interval before we raised it.
 pub const SAVED_REPLENISHMENT_INTERVAL: &str = "management.harvesterhci.io/replica-replenishment-wait-interval";

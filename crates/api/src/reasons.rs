@@ -50,6 +50,13 @@ pub const RESTORE_VM_COMPLETED: &str = "RestoreVMCompleted";
 /// Event of restore-vm: a VM could not be started.
 pub const RESTORE_VM_FAILED: &str = "RestoreVMFailed";
 
+/// Event and node reason: a node left the cluster during the upgrade. Ours.
+pub const NODE_REMOVED: &str = "NodeRemoved";
+/// Event: a node joined the cluster during the upgrade. Ours.
+pub const NODE_JOINED: &str = "NodeJoined";
+/// Node reason: it came back from its reboot with the old operating system. Ours.
+pub const OLD_OS_IMAGE: &str = "OldOSImage";
+
 /// Node reason: an administrator holds the node.
 pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";
 /// Message that goes with [`ADMINISTRATIVELY_PAUSED`].

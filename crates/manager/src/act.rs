@@ -210,6 +210,14 @@ impl Actor {
                 self.patch(&jobs, name, json!({"spec": {"suspend": false}}), Written::Job, written)
                     .await
             }
+            Action::DeleteJob { namespace, name } => {
+                let jobs = self.in_namespace::<Job>(namespace);
+                match jobs.delete(name, &DeleteParams::background()).await {
+                    Ok(_) => Ok(()),
+                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                    Err(source) => Err(failed(format!("delete Job {namespace}/{name}"), source)),
+                }
+            }
             Action::Delete {
                 kind,
                 component,

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{ReleaseMetadata, UpgradePlan, labels, names};
+use api::{Phase, ReleaseMetadata, UpgradePlan, labels, names};
 use clock::Clock;
 use futures::{StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -88,9 +88,9 @@ impl Known {
         self.asked.entry(uid).or_default().retain(|asked| *asked != need);
     }
 
-    /// Forgets plans that are gone.
+    /// Forgets plans that are gone or have ended: another try asks again.
     pub fn keep(&mut self, plans: &[Arc<UpgradePlan>]) {
-        let alive = |uid: &String| plans.iter().any(|plan| plan.metadata.uid.as_ref() == Some(uid));
+        let alive = |uid: &String| plans.iter().any(|plan| plan.metadata.uid.as_ref() == Some(uid) && !plan.phase().is_some_and(Phase::is_terminal));
         self.facts.retain(|uid, _| alive(uid));
         self.asked.retain(|uid, _| alive(uid));
     }

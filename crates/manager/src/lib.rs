@@ -7,6 +7,7 @@ pub mod act;
 pub mod events;
 pub mod facts;
 pub mod health;
+mod hindrance;
 pub mod lease;
 pub mod objects;
 pub mod observe;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{
     UpgradePlan, annotations,
-    foreign::{condition_is, rancher::ManagedChart},
+    foreign::{ForeignCondition, condition_is, rancher::ManagedChart},
     labels, names,
 };
 use k8s_openapi::api::{
@@ -18,7 +18,7 @@ use plan::observed::{
     Settings, SucPlanSeen,
 };
 
-use crate::{objects::IGNORED_POINTER, watched::Watched};
+use crate::{hindrance, objects::IGNORED_POINTER, watched::Watched};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
@@ -77,6 +77,9 @@ pub fn observe(
             .get(names::HARVESTER_NAMESPACE, &names::restore_config_map(&name))
             .and_then(|list| list.data.clone())
             .unwrap_or_default(),
+        stuck_pods: hindrance::stuck_pods(watched, &name),
+        unhealthy_volumes: hindrance::unhealthy_volumes(watched),
+        vms_by_node: hindrance::vms_by_node(watched),
         facts,
         trouble,
     }
@@ -98,6 +101,7 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
                     .finalizers()
                     .iter()
                     .any(|finalizer| finalizer == annotations::FINALIZER),
+            saved_upgrade_strategy: other.annotation(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
         })
         .collect()
 }
@@ -252,6 +256,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         JobOutcome::Running
     };
     Some(JobSeen {
+        namespace: job.namespace().unwrap_or_default(),
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
@@ -290,7 +295,14 @@ fn cluster(watched: &Watched) -> Option<ClusterSeen> {
         provision_generation: rke.provision_generation.unwrap_or_default(),
         upgrade_strategy: rke.upgrade_strategy,
         ready: cluster.status.ready == Some(true),
+        message: rancher_says(cluster.status.conditions.as_deref().unwrap_or_default()),
     })
+}
+
+/// What Rancher says about what it is doing: the message of the first condition that does not hold yet.
+fn rancher_says(conditions: &[ForeignCondition]) -> Option<String> {
+    let open = conditions.iter().filter(|condition| condition.status.as_deref() != Some("True"));
+    open.filter_map(|condition| condition.message.clone()).find(|message| !message.is_empty())
 }
 
 /// Fleet ignores changes of KubeVirt's workloadUpdateMethods.

@@ -10,7 +10,7 @@ const READ_PATCH: &[&str] = &["get", "list", "watch", "patch"];
 
 /// Rules for the whole cluster.
 pub const CLUSTER_RULES: &[Rule] = &[
-    ("", &["configmaps", "nodes"], READ),
+    ("", &["configmaps", "nodes", "pods"], READ),
     ("", &["events"], &["create"]),
     ("", &["nodes"], &["patch"]),
     ("", &["nodes/proxy"], &["get"]),
@@ -27,7 +27,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
     (
         "batch",
         &["jobs"],
-        &["get", "list", "watch", "create", "patch", "deletecollection"],
+        &["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
     ),
     ("cluster.x-k8s.io", &["machines"], READ),
     ("discovery.k8s.io", &["endpointslices"], READ),
@@ -39,7 +39,9 @@ pub const CLUSTER_RULES: &[Rule] = &[
         &["get", "list", "watch", "create", "deletecollection"],
     ),
     ("kubevirt.io", &["kubevirts"], READ_PATCH),
+    ("kubevirt.io", &["virtualmachineinstances"], READ),
     ("longhorn.io", &["settings"], READ_PATCH),
+    ("longhorn.io", &["volumes"], READ),
     ("management.cattle.io", &["managedcharts"], READ_PATCH),
     ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH),
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"]),

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
-    core::v1::{ConfigMap, Node, Secret, Service},
+    core::v1::{ConfigMap, Node, Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, runtime::watcher};
@@ -40,6 +40,9 @@ pub struct Watched {
     pub longhorn_settings: Cache<longhorn::Setting>,
     pub kubevirts: Cache<kubevirt::KubeVirt>,
     pub config_maps: Cache<ConfigMap>,
+    pub pods: Cache<Pod>,
+    pub volumes: Cache<longhorn::Volume>,
+    pub instances: Cache<kubevirt::VirtualMachineInstance>,
     /// Rings when any cache changes.
     pub changed: Arc<Notify>,
 }
@@ -145,6 +148,14 @@ impl Watched {
                     .clone()
                     .run(harvester_system(c), ours(), |_| (), bell()),
             ),
+            Box::pin(self.pods.clone().run(Api::all(c.clone()), ours(), prune_pod, bell())),
+            Box::pin(self.volumes.clone().run(
+                Api::namespaced(c.clone(), names::LONGHORN_NAMESPACE),
+                all(),
+                prune_volume,
+                bell(),
+            )),
+            Box::pin(self.instances.clone().run(Api::all(c.clone()), all(), prune_instance, bell())),
         ]
     }
 
@@ -169,6 +180,9 @@ impl Watched {
             && self.longhorn_settings.is_synced()
             && self.kubevirts.is_synced()
             && self.config_maps.is_synced()
+            && self.pods.is_synced()
+            && self.volumes.is_synced()
+            && self.instances.is_synced()
     }
 
     /// The newest version of a kind that came in.
@@ -220,6 +234,30 @@ fn prune_job(job: &mut Job) {
     if let Some(spec) = &mut job.spec {
         spec.template = Default::default();
     }
+}
+
+/// Of a pod, decisions read its labels and why it does not start.
+fn prune_pod(pod: &mut Pod) {
+    pod.spec = None;
+}
+
+/// Of a volume, decisions read whether it is healthy and whom it serves.
+fn prune_volume(volume: &mut longhorn::Volume) {
+    volume.spec = longhorn::VolumeSpec::default();
+    volume.other.clear();
+    volume.status.other.clear();
+    volume.metadata.annotations = None;
+    volume.metadata.labels = None;
+}
+
+/// Of a running VM, decisions read where it is.
+fn prune_instance(instance: &mut kubevirt::VirtualMachineInstance) {
+    instance.spec = kubevirt::VirtualMachineInstanceSpec::default();
+    instance.other.clear();
+    instance.status.other.clear();
+    instance.status.conditions = None;
+    instance.metadata.annotations = None;
+    instance.metadata.labels = None;
 }
 
 /// Rancher's plans are long and full of secrets; we only ever need their annotations.

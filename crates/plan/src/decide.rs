@@ -5,10 +5,11 @@ use jiff::Timestamp;
 
 use crate::{
     decision::{Decision, PlanEvent},
-    draft::{Draft, Outcome},
+    draft::{Draft, Outcome, UNBOUNDED},
     observed::Observed,
-    phase::finalize,
+    phase::{finalize, repo_create},
     pipeline::{self, Entry},
+    retry,
     undo::{self, Ending},
 };
 
@@ -36,6 +37,9 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
         }
     };
     if has_ended(seen.plan.status.as_ref(), phase) {
+        if phase == Some(Phase::Failed) && retry::is_wanted(&draft) && older_active_plan(seen).is_none() {
+            return retry::resume(draft);
+        }
         draft.set_finalizer(false);
         return draft.unchanged();
     }
@@ -78,6 +82,9 @@ fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
 }
 
 fn run(draft: &mut Draft<'_>, entry: &Entry) -> Outcome {
+    if entry.active > Phase::RepoCreating {
+        repo_create::keep(draft);
+    }
     let outcome = (entry.run)(draft);
     if outcome == Outcome::Done {
         draft.enter(entry.completed);
@@ -146,12 +153,7 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
     }
     // An upgrade has no fixed length, so waiting for one is never stalled by itself.
     let object = Some(format!("UpgradePlan {older}"));
-    draft.wait(
-        "OlderUpgrade",
-        object,
-        &message,
-        std::time::Duration::from_secs(u64::from(u32::MAX)),
-    );
+    draft.wait("OlderUpgrade", object, &message, UNBOUNDED);
     draft.finish((false, reasons::CONCURRENT_UPGRADE_BLOCKED, &message), true, None)
 }
 

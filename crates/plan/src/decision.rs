@@ -92,6 +92,13 @@ pub enum Action {
         /// Its name.
         name: String,
     },
+    /// Delete one Job and its pods.
+    DeleteJob {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// Delete all objects of ours that serve a component.
     Delete {
         /// What they are.

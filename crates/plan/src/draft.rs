@@ -26,6 +26,9 @@ pub enum Outcome {
 /// How long to pause before an unanswered question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// A limit for what has none by its nature.
+pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// A decision while it is being made.
 pub struct Draft<'a> {
     /// What is observed.
@@ -143,9 +146,24 @@ impl<'a> Draft<'a> {
             object,
             message: Some(message),
             since: Time(since),
-            deadline: Some(Time(deadline)),
+            // What has no limit has no deadline to show.
+            deadline: (limit < UNBOUNDED).then_some(Time(deadline)),
         });
         expired
+    }
+
+    /// Notes pods of a component that cannot start, and why.
+    pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
+        let seen = self.seen;
+        let limit = seen.settings.deadlines.pod;
+        for pod in seen.stuck_pods.iter().filter(|pod| pod.component == component) {
+            let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
+            let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
+            if same_step && same_node {
+                let message = format!("pod {} cannot start: {}", pod.name, pod.problem);
+                self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
+            }
+        }
     }
 
     /// Something is waited for.

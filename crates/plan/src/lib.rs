@@ -14,6 +14,7 @@ pub mod observed;
 pub mod phase;
 pub mod pipeline;
 pub mod preflight;
+pub mod retry;
 pub mod stale_images;
 pub mod undo;
 pub mod version;

@@ -45,6 +45,12 @@ pub struct Observed {
     pub workload_update_methods: Option<Vec<String>>,
     /// Whether Fleet ignores changes of those methods; absent when there is no harvester ManagedChart.
     pub chart_ignores_methods: Option<bool>,
+    /// Pods of the upgrade that cannot start.
+    pub stuck_pods: Vec<PodSeen>,
+    /// Volumes that are not healthy, by the claim they serve.
+    pub unhealthy_volumes: Vec<String>,
+    /// Running VMs, by node.
+    pub vms_by_node: BTreeMap<String, Vec<String>>,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
     /// What has to be asked for outside the watched kinds.
@@ -92,12 +98,14 @@ pub struct Deadlines {
     pub repo: Duration,
     /// For the release metadata.
     pub metadata: Duration,
-    /// For all nodes to have the images.
+    /// For a node to have the images.
     pub preload: Duration,
     /// For the cluster's components.
     pub cluster: Duration,
     /// For changes of ours to show.
     pub setting: Duration,
+    /// For a pod to start.
+    pub pod: Duration,
     /// For a small Plan to run on all nodes.
     pub skip_manifests: Duration,
     /// For the VMs of a node to be moved away.
@@ -110,7 +118,7 @@ pub struct Deadlines {
     pub reboot: Duration,
     /// For a single node's whole upgrade.
     pub single_node: Duration,
-    /// For stale images to be removed.
+    /// For stale images to be removed from a node.
     pub cleanup: Duration,
 }
 
@@ -120,19 +128,20 @@ impl Default for Deadlines {
         Self {
             prerequisite: minutes(5),
             preflight: minutes(10),
-            iso: minutes(120),
-            repo: minutes(15),
+            iso: minutes(30),
+            repo: minutes(10),
             metadata: minutes(10),
-            preload: minutes(120),
-            cluster: minutes(120),
+            preload: minutes(60),
+            cluster: minutes(45),
             setting: minutes(5),
-            skip_manifests: minutes(15),
-            pre_drain: minutes(120),
-            rancher: minutes(60),
-            post_drain: minutes(60),
-            reboot: minutes(30),
-            single_node: minutes(120),
-            cleanup: minutes(60),
+            pod: minutes(5),
+            skip_manifests: minutes(10),
+            pre_drain: minutes(30),
+            rancher: minutes(20),
+            post_drain: minutes(30),
+            reboot: minutes(20),
+            single_node: minutes(60),
+            cleanup: minutes(10),
         }
     }
 }
@@ -149,6 +158,24 @@ pub struct OtherPlan {
     pub created: Option<Timestamp>,
     /// It may still change the cluster.
     pub active: bool,
+    /// The upgradeStrategy that it found, if it replaced it.
+    pub saved_upgrade_strategy: Option<String>,
+}
+
+/// A pod of the upgrade that cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSeen {
+    /// Its namespace and name.
+    pub name: String,
+    /// Which part of the upgrade it serves.
+    pub component: String,
+    /// Which step of a node, for pods of nodes.
+    pub job_type: Option<String>,
+    /// The node it is for, if it is for one.
+    pub node: Option<String>,
+    /// Why it cannot start.
+    pub problem: String,
 }
 
 /// A node.
@@ -211,6 +238,8 @@ pub struct SucPlanSeen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSeen {
+    /// Its namespace.
+    pub namespace: String,
     /// Which part of the upgrade it serves.
     pub component: String,
     /// Which step of a node, for Jobs of nodes.
@@ -270,6 +299,8 @@ pub struct ClusterSeen {
     pub upgrade_strategy: Option<Value>,
     /// All is as wanted.
     pub ready: bool,
+    /// What Rancher says about what it is doing.
+    pub message: Option<String>,
 }
 
 /// What has to be asked for outside the watched kinds.

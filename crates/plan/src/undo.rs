@@ -104,33 +104,47 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
 }
 
 /// Longhorn rebuilds replicas as soon as before.
-fn replenishment_interval(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let saved = draft
-        .annotation(annotations::SAVED_REPLENISHMENT_INTERVAL)
-        .map(str::to_owned);
-    if let (Some(saved), Some(now)) = (saved, &draft.seen.replenishment_interval)
-        && *now != saved
-    {
-        draft.act(Action::SetReplenishmentInterval { value: saved });
-        left.push("Setting longhorn-system/replica-replenishment-wait-interval".to_owned());
+fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    let Some(saved) = draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).map(str::to_owned) else {
+        return;
+    };
+    match &draft.seen.replenishment_interval {
+        Some(now) if *now != saved => {
+            draft.act(Action::SetReplenishmentInterval { value: saved });
+            left.push("Setting longhorn-system/replica-replenishment-wait-interval".to_owned());
+        }
+        _ => forget(draft, ending, annotations::SAVED_REPLENISHMENT_INTERVAL),
+    }
+}
+
+/// After a failure the record of what has been put back goes: another try finds what is there then. After a success it
+/// stays, for people.
+fn forget(draft: &mut Draft<'_>, ending: Ending, key: &str) {
+    if ending == Ending::Failure {
+        draft.annotate(key, None);
     }
 }
 
 /// The descheduler runs again, if it did.
-fn descheduler(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let was_enabled = draft.annotation(annotations::DESCHEDULER_WAS_ENABLED) == Some("true");
-    if was_enabled && draft.seen.descheduler_enabled == Some(false) {
+fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    if draft.annotation(annotations::DESCHEDULER_WAS_ENABLED) != Some("true") {
+        return;
+    }
+    if draft.seen.descheduler_enabled == Some(false) {
         draft.act(Action::EnableDescheduler { enabled: true });
         left.push("Addon kube-system/descheduler".to_owned());
+    } else {
+        forget(draft, ending, annotations::DESCHEDULER_WAS_ENABLED);
     }
 }
 
 /// KubeVirt moves VMs on its own updates again, if it did.
-fn workload_update_methods(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
+fn workload_update_methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let saved = draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS);
     let Some(saved) = saved.and_then(|text| serde_json::from_str::<SavedMethods>(text).ok()) else {
         return;
     };
+    let before = left.len();
     let now = draft.seen.workload_update_methods.as_ref();
     if now.is_some_and(|now| *now != saved.methods) {
         draft.act(Action::SetWorkloadUpdateMethods { methods: saved.methods });
@@ -139,6 +153,9 @@ fn workload_update_methods(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<Stri
     if !saved.ignored && draft.seen.chart_ignores_methods == Some(true) {
         draft.act(Action::IgnoreWorkloadUpdateMethods { ignore: false });
         left.push("ManagedChart fleet-local/harvester".to_owned());
+    }
+    if left.len() == before {
+        forget(draft, ending, annotations::SAVED_WORKLOAD_UPDATE_METHODS);
     }
 }
 
@@ -158,6 +175,8 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
     if cluster.upgrade_strategy.clone().unwrap_or_default() != saved {
         draft.act(Action::RestoreUpgradeStrategy { strategy: saved });
         left.push("Cluster fleet-local/local".to_owned());
+    } else {
+        forget(draft, ending, annotations::SAVED_UPGRADE_STRATEGY);
     }
 }
 

@@ -61,5 +61,6 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         "cluster components are being upgraded",
         seen.settings.deadlines.cluster,
     );
+    draft.wait_for_pods(component::CLUSTER_UPGRADE, None, None);
     Outcome::Wait
 }

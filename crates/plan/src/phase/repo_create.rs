@@ -1,45 +1,59 @@
 //! RepoCreate: the ISO's content is served inside the cluster.
 
-use api::names;
+use api::{labels::component, names};
 
 use crate::{
     decision::Child,
     draft::{Draft, Outcome},
 };
 
+/// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
+/// it. Whether it serves is for those to find out who read from it.
+pub fn keep(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    if seen.iso_image.is_none() && seen.plan.spec.image.is_none() {
+        let version = draft.status().version.clone().unwrap_or_default();
+        let checksum = version.iso_checksum.unwrap_or_default();
+        draft.create(Child::IsoImage { url: version.iso_url, checksum });
+    }
+    let hosts = hosts(draft);
+    if hosts > 0 {
+        deploy(draft, hosts);
+    }
+}
+
+/// How many nodes can run the repository.
+fn hosts(draft: &Draft<'_>) -> usize {
+    draft.seen.nodes.values().filter(|node| node.managed && !node.witness).count()
+}
+
+/// Creates what is missing.
+fn deploy(draft: &mut Draft<'_>, hosts: usize) {
+    let seen = draft.seen;
+    if seen.repo.deployment_ready.is_none() {
+        let claim = draft.status().iso_image_id.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
+        draft.create(Child::RepoDeployment { replicas: if hosts == 1 { 1 } else { 2 }, claim });
+    }
+    if seen.repo.service_ready.is_none() {
+        draft.create(Child::RepoService);
+    }
+}
+
 /// Deploys the repository and waits until it serves.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let limit = seen.settings.deadlines.repo;
     let name = names::repo(draft.plan_name());
-    let hosts = seen.nodes.values().filter(|node| node.managed && !node.witness).count();
-    let replicas = match hosts {
-        0 => {
-            draft.wait(
-                "Nodes",
-                None,
-                "no non-witness managed nodes found in the cluster",
-                limit,
-            );
-            return Outcome::Wait;
-        }
-        1 => 1,
-        _ => 2,
-    };
-    if seen.repo.deployment_ready.is_none() {
-        let claim = draft
-            .status()
-            .iso_image_id
-            .clone()
-            .unwrap_or_else(|| names::iso_image(draft.plan_name()));
-        draft.create(Child::RepoDeployment { replicas, claim });
+    let hosts = hosts(draft);
+    if hosts == 0 {
+        draft.wait("Nodes", None, "no non-witness managed nodes found in the cluster", limit);
+        return Outcome::Wait;
     }
-    if seen.repo.service_ready.is_none() {
-        draft.create(Child::RepoService);
-    }
+    deploy(draft, hosts);
     if seen.repo.deployment_ready != Some(true) {
         let object = Some(format!("Deployment harvester-system/{name}"));
         draft.wait("Repository", object, "upgrade-repo deployment not ready", limit);
+        draft.wait_for_pods(component::REPO, None, None);
         return Outcome::Wait;
     }
     if seen.repo.service_ready != Some(true) {

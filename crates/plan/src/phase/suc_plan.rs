@@ -60,7 +60,12 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         }),
     }
     let name = names::suc_plan(draft.plan_name(), component);
+    // Nodes are served in waves, so the whole may take as many times as long as one.
+    let nodes = managed_nodes(draft).len();
+    let waves = nodes.div_ceil(usize::try_from(concurrency.max(1)).unwrap_or(1)).max(1);
+    let limit = limit.saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX));
     draft.wait(what, Some(format!("Plan cattle-system/{name}")), message, limit);
+    draft.wait_for_pods(component, None, None);
     Outcome::Wait
 }
 

@@ -79,6 +79,9 @@ impl Model {
             descheduler_enabled: Some(true),
             workload_update_methods: Some(vec!["LiveMigrate".into()]),
             chart_ignores_methods: Some(false),
+            stuck_pods: Vec::new(),
+            unhealthy_volumes: Vec::new(),
+            vms_by_node: BTreeMap::new(),
             restore_list: BTreeMap::new(),
             facts: Facts::default(),
             trouble: None,
@@ -117,6 +120,9 @@ impl Model {
         let seen = &mut self.seen;
         match action.clone() {
             Action::Create(child) => self.create(child),
+            Action::DeleteJob { name, .. } => {
+                seen.jobs.remove(&name);
+            }
             Action::ResumeJob { name } => {
                 if let Some(job) = seen.jobs.get_mut(&name) {
                     job.suspended = false;
@@ -192,6 +198,7 @@ impl Model {
     fn create(&mut self, child: Child) {
         let seen = &mut self.seen;
         let job = |component: &str, step: Option<&str>, node: Option<&str>, suspended: bool| JobSeen {
+            namespace: names::HARVESTER_NAMESPACE.to_owned(),
             component: component.to_owned(),
             job_type: step.map(str::to_owned),
             node: node.map(str::to_owned),

@@ -1,0 +1,129 @@
+//! What keeps an upgrade from going on: pods that cannot start, volumes that are not healthy, VMs that are still there.
+
+use std::collections::BTreeMap;
+
+use api::{foreign::longhorn::Volume, labels};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt;
+use plan::observed::PodSeen;
+
+use crate::watched::Watched;
+
+/// Reasons of a waiting container that do not pass by themselves.
+const STUCK: [&str; 7] = [
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+/// The plan's pods that cannot start, and why.
+pub(crate) fn stuck_pods(watched: &Watched, plan: &str) -> Vec<PodSeen> {
+    let pods = watched.pods.list();
+    let ours = pods.iter().filter(|pod| pod.labels().get(labels::UPGRADE_PLAN).is_some_and(|name| name == plan));
+    ours.filter_map(|pod| pod_seen(pod)).collect()
+}
+
+fn pod_seen(pod: &Pod) -> Option<PodSeen> {
+    let label = |key: &str| pod.labels().get(key).cloned();
+    Some(PodSeen {
+        name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
+        component: label(labels::UPGRADE_COMPONENT)?,
+        job_type: label(labels::JOB_TYPE),
+        node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
+        problem: problem(pod)?,
+    })
+}
+
+/// Why a pod cannot start, if it cannot.
+fn problem(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let unschedulable = conditions.iter().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(condition) = unschedulable {
+        return Some(reason("Unschedulable", condition.message.as_deref()));
+    }
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    containers.filter_map(stuck).next()
+}
+
+fn stuck(container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let why = waiting.reason.as_deref().filter(|why| STUCK.contains(why))?;
+    Some(reason(why, waiting.message.as_deref()))
+}
+
+fn reason(word: &str, message: Option<&str>) -> String {
+    match message.filter(|message| !message.is_empty()) {
+        Some(message) => format!("{word}: {message}"),
+        None => word.to_owned(),
+    }
+}
+
+/// Volumes that are in use and not healthy, by the claim they serve.
+pub(crate) fn unhealthy_volumes(watched: &Watched) -> Vec<String> {
+    watched.volumes.list().iter().filter_map(|volume| unhealthy(volume)).collect()
+}
+
+fn unhealthy(volume: &Volume) -> Option<String> {
+    let robustness = volume.status.robustness.as_deref().filter(|word| ["degraded", "faulted"].contains(word))?;
+    let claim = volume.status.kubernetes_status.as_ref();
+    let claim = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.pvc_name.as_ref()?)));
+    Some(format!("{} ({robustness})", claim.unwrap_or_else(|| volume.name_any())))
+}
+
+/// Running VMs, by node.
+pub(crate) fn vms_by_node(watched: &Watched) -> BTreeMap<String, Vec<String>> {
+    let mut by_node: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for instance in watched.instances.list() {
+        if let Some(node) = &instance.status.node_name {
+            let name = format!("{}/{}", instance.namespace().unwrap_or_default(), instance.name_any());
+            by_node.entry(node.clone()).or_default().push(name);
+        }
+    }
+    by_node
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(status: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_whose_image_cannot_be_pulled_says_so() {
+        let waiting = json!({"reason": "ImagePullBackOff", "message": "no such image"});
+        let status = json!({"containerStatuses": [
+            {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"waiting": waiting}}
+        ]});
+        assert_eq!(problem(&pod(status)).as_deref(), Some("ImagePullBackOff: no such image"));
+    }
+
+    #[test]
+    fn a_pod_that_fits_no_node_says_so() {
+        let status = json!({"conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+        ]});
+        assert_eq!(problem(&pod(status)).as_deref(), Some("Unschedulable: 0/3 nodes are available"));
+    }
+
+    #[test]
+    fn a_pod_that_is_just_starting_has_no_problem() {
+        let status = json!({"containerStatuses": [
+            {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+             "state": {"waiting": {"reason": "ContainerCreating"}}}
+        ]});
+        assert_eq!(problem(&pod(status)), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! What all nodes together mean for the phase, and what is waited for.
+
+use std::time::Duration;
+
+use api::{
+    NodeState,
+    labels::{component, job_type},
+    names, reasons,
+};
+
+use crate::{
+    decision::{Child, PlanEvent},
+    draft::{Draft, Outcome, UNBOUNDED},
+    node,
+};
+
+/// How many VMs are named in a message; the others are counted.
+const NAMED_VMS: usize = 3;
+
+/// What all nodes together mean for the phase.
+pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
+    let here = |name: &&String| draft.seen.nodes.contains_key(*name);
+    let nodes: Vec<(String, Option<NodeState>)> = draft
+        .status()
+        .node_upgrade_statuses
+        .keys()
+        .filter(here)
+        .map(|name| (name.clone(), draft.progress(name).state()))
+        .collect();
+    for (name, state) in &nodes {
+        if state.is_some_and(node::is_upgrade_failure) {
+            let entry = draft.status().node_upgrade_statuses.get(name);
+            let why = entry.and_then(|entry| entry.message.clone()).unwrap_or_default();
+            return Outcome::Fail(format!("node {name} upgrade failed: {why}"));
+        }
+        if state.is_some_and(node::is_upgraded) {
+            restore_vms(draft, name);
+        }
+    }
+    let done = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)).count();
+    if done == nodes.len() && done > 0 {
+        return Outcome::Done;
+    }
+    wait_for_paused(draft, &nodes);
+    for (name, state) in &nodes {
+        if let Some(state) = state {
+            wait_for_node(draft, name, *state);
+        }
+    }
+    if !draft.is_waiting() {
+        let message = format!("Rancher is to go on with the next node ({done} of {} done)", nodes.len());
+        let message = with_rancher(draft, message);
+        let limit = draft.seen.settings.deadlines.rancher;
+        draft.wait("RancherNextNode", Some("Cluster fleet-local/local".to_owned()), message, limit);
+    }
+    Outcome::Wait
+}
+
+fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) {
+    let paused = nodes.iter().filter(|(_, state)| *state == Some(NodeState::UpgradePaused));
+    let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
+    if !paused.is_empty() {
+        // A person holds the node, so only a person knows for how long.
+        let names = paused.join(", ");
+        draft.wait("Paused", Some(format!("Node {names}")), format!("node upgrade paused: {names}"), UNBOUNDED);
+    }
+}
+
+fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) {
+    let limits = draft.seen.settings.deadlines.clone();
+    let (what, step, message, limit): (_, Option<&str>, String, Duration) = match state {
+        NodeState::PreDraining => ("PreDrainJob", Some(job_type::PRE_DRAIN), pre_drain(draft, name), limits.pre_drain),
+        NodeState::PreDrained => {
+            let message = with_rancher(draft, "Rancher drains it and updates RKE2".to_owned());
+            ("RancherUpdate", None, message, limits.rancher)
+        }
+        NodeState::PostDraining => {
+            ("PostDrainJob", Some(job_type::POST_DRAIN), "the operating system is being installed".to_owned(), limits.post_drain)
+        }
+        NodeState::SingleNodeUpgrading => (
+            "SingleNodeJob",
+            Some(job_type::SINGLE_NODE_UPGRADE),
+            "RKE2 and the operating system are being upgraded".to_owned(),
+            limits.single_node,
+        ),
+        NodeState::WaitingReboot => ("Reboot", None, "it reboots into the new operating system".to_owned(), limits.reboot),
+        _ => return,
+    };
+    let object = match step {
+        Some(step) => format!("Job harvester-system/{}", names::node_job(draft.plan_name(), step, name)),
+        None => format!("Node {name}"),
+    };
+    draft.wait(what, Some(object), format!("node {name}: {message}"), limit);
+    if let Some(step) = step {
+        draft.wait_for_pods(component::NODE_UPGRADE, Some(step), Some(name));
+    }
+}
+
+/// What keeps a node's VMs: volumes that are not healthy come first, since no VM moves before.
+fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
+    let seen = draft.seen;
+    let left = seen.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default();
+    if !seen.unhealthy_volumes.is_empty() {
+        return format!("volumes are being rebuilt first: {}", listed(&seen.unhealthy_volumes));
+    }
+    if left.is_empty() {
+        return "VMs are being moved away".to_owned();
+    }
+    format!("VMs are being moved away, {} left: {}", left.len(), listed(left))
+}
+
+fn listed(names: &[String]) -> String {
+    let mut text = names.iter().take(NAMED_VMS).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMED_VMS {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// Adds Rancher's own words, if it has any.
+fn with_rancher(draft: &Draft<'_>, message: String) -> String {
+    let words = draft.seen.cluster.as_ref().and_then(|cluster| cluster.message.as_deref());
+    match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("{message}; Rancher says: {words}"),
+        None => message,
+    }
+}
+
+/// Starts the VMs again that were stopped for this node, once it is back.
+pub(super) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
+    let seen = draft.seen;
+    let listed = seen.restore_list.get(node).is_some_and(|vms| !vms.is_empty());
+    let hosts_vms = seen.nodes.get(node).is_some_and(|node| !node.witness);
+    if seen.plan.spec.restore_vm != Some(true) || !listed || !hosts_vms {
+        return;
+    }
+    let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+    if !seen.jobs.contains_key(&name) {
+        draft.create(Child::RestoreJob { node: node.to_owned() });
+        let text = format!("Dispatched restore-vm Job {name} for node {node}");
+        draft.event(PlanEvent::normal(reasons::RESTORE_VM_JOB_DISPATCHED, text));
+    }
+}

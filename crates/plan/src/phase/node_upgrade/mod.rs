@@ -1,0 +1,92 @@
+//! NodeUpgrade: nodes are upgraded one by one, by Rancher with our hooks, or by one Job where there is only one node.
+
+mod evaluate;
+mod nodes;
+mod prepare;
+
+use api::{annotations, labels::job_type};
+
+use super::hooks;
+use crate::{
+    decision::Action,
+    draft::{Draft, Outcome},
+};
+
+/// Prepares the cluster: everything that is changed is on record first.
+pub fn enter(draft: &mut Draft<'_>) -> Outcome {
+    prepare::prepare(draft)
+}
+
+/// Sees every node through.
+pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    let single = draft.status().single_node.clone();
+    if single.is_none()
+        && let Some(outcome) = provision(draft)
+    {
+        return outcome;
+    }
+    nodes::look_at_jobs(draft);
+    nodes::look_at_reboots(draft);
+    nodes::recognise(draft);
+    nodes::look_at_membership(draft);
+    match single {
+        Some(node) if draft.progress(&node).ordinal() <= 3 => {
+            hooks::ensure_job(draft, job_type::SINGLE_NODE_UPGRADE, &node);
+        }
+        Some(_) => {}
+        None => answer_hooks(draft),
+    }
+    evaluate::evaluate(draft)
+}
+
+fn answer_hooks(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    for machine_plan in &seen.machine_plans {
+        hooks::answer(draft, machine_plan);
+    }
+}
+
+/// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
+/// cluster that already goes to this version behind our hooks is taken over as it is.
+fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
+    let limit = draft.seen.settings.deadlines.prerequisite;
+    let Some(cluster) = &draft.seen.cluster else {
+        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        return Some(Outcome::Wait);
+    };
+    let release = draft.status().release_metadata.clone().unwrap_or_default();
+    let Some(kubernetes_version) = release.kubernetes else {
+        return Some(Outcome::Fail("kubernetes version not found in release metadata".to_owned()));
+    };
+    let from = cluster.provision_generation;
+    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true");
+    let wanted = if taken_over { from } else { from + 1 };
+    let to = *draft.status_mut().provision_generation.get_or_insert(wanted);
+    if from < to {
+        draft.act(Action::ProvisionCluster { kubernetes_version, from, to });
+    }
+    None
+}
+
+/// Rancher must have finished with every node, and every VM must have had its chance to start again.
+pub fn leave(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    for name in draft.status().node_upgrade_statuses.keys().cloned().collect::<Vec<_>>() {
+        evaluate::restore_vms(draft, &name);
+    }
+    nodes::forget_boots(draft);
+    if draft.status().single_node.is_some() {
+        return Outcome::Done;
+    }
+    answer_hooks(draft);
+    let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
+    let Some(open) = seen.machine_plans.iter().find(|plan| asks(&plan.post_drain)) else { return Outcome::Done };
+    let message = format!(
+        "waiting for Rancher to complete node upgrades: secret {} still has {} annotation",
+        open.secret,
+        annotations::RKE_POST_DRAIN
+    );
+    let object = Some(format!("Secret fleet-local/{}", open.secret));
+    draft.wait("RancherCompletion", object, message, seen.settings.deadlines.rancher);
+    Outcome::Wait
+}

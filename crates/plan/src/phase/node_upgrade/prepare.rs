@@ -1,0 +1,111 @@
+//! What must hold before the first node is touched. Each change is on record before it is made.
+
+use api::{NodeState, annotations, labels::component};
+use serde_json::Value;
+
+use super::super::suc_plan::{self, Wanted};
+use crate::{
+    decision::Action,
+    draft::{Draft, Outcome},
+    undo::changing,
+};
+
+/// While nodes reboot, Longhorn waits this long before it rebuilds replicas elsewhere.
+const EXTENDED_INTERVAL_SECONDS: u64 = 1800;
+
+/// One thing to prepare.
+type Rule = fn(&mut Draft<'_>) -> Outcome;
+/// Where there are several nodes, all of these; where there is one, the first.
+const RULES: [Rule; 4] = [descheduler, replenishment_interval, upgrade_strategy, skip_manifests];
+
+/// Prepares everything.
+pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
+    for name in suc_plan::managed_nodes(draft) {
+        if draft.progress(&name).state().is_none() {
+            draft.reach(&name, NodeState::ImagePreloaded, None, None);
+        }
+    }
+    let rules = if draft.status().single_node.is_some() { &RULES[..1] } else { &RULES[..] };
+    let mut outcome = Outcome::Done;
+    for rule in rules {
+        match rule(draft) {
+            Outcome::Done => {}
+            Outcome::Wait => outcome = Outcome::Wait,
+            Outcome::Fail(message) => return Outcome::Fail(message),
+        }
+    }
+    outcome
+}
+
+/// The descheduler must not move pods around meanwhile.
+fn descheduler(draft: &mut Draft<'_>) -> Outcome {
+    if draft.seen.descheduler_enabled != Some(true) {
+        return Outcome::Done;
+    }
+    draft.annotate(annotations::DESCHEDULER_WAS_ENABLED, Some("true".to_owned()));
+    draft.act(Action::EnableDescheduler { enabled: false });
+    changing(draft, "Addon kube-system/descheduler")
+}
+
+/// A node that only reboots must not make Longhorn copy all its replicas. A longer interval of the user's is kept.
+fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
+    let Some(value) = draft.seen.replenishment_interval.clone() else { return Outcome::Done };
+    if value.parse::<u64>().is_ok_and(|seconds| seconds >= EXTENDED_INTERVAL_SECONDS) {
+        return Outcome::Done;
+    }
+    if draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).is_none() {
+        draft.annotate(annotations::SAVED_REPLENISHMENT_INTERVAL, Some(value));
+    }
+    draft.act(Action::SetReplenishmentInterval { value: EXTENDED_INTERVAL_SECONDS.to_string() });
+    changing(draft, "Setting longhorn-system/replica-replenishment-wait-interval")
+}
+
+/// Only the record: the strategy is replaced together with the version.
+fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let Some(cluster) = &seen.cluster else {
+        let limit = seen.settings.deadlines.prerequisite;
+        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        return Outcome::Wait;
+    };
+    if draft.annotation(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
+        return Outcome::Done;
+    }
+    let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
+    let target = draft.status().release_metadata.as_ref().and_then(|release| release.kubernetes.clone());
+    if is_ours(&strategy) {
+        // A failed plan has left its gate closed. What was there before it is on that plan's record.
+        let saved = seen.other_plans.iter().rev().find_map(|other| other.saved_upgrade_strategy.clone());
+        draft.annotate(annotations::SAVED_UPGRADE_STRATEGY, Some(saved.unwrap_or_else(|| Value::Null.to_string())));
+        if cluster.kubernetes_version == target {
+            draft.annotate(annotations::TAKEN_OVER, Some("true".to_owned()));
+        }
+    } else {
+        draft.annotate(annotations::SAVED_UPGRADE_STRATEGY, Some(strategy.to_string()));
+    }
+    Outcome::Done
+}
+
+/// The strategy that an upgrade of ours puts in place.
+fn is_ours(strategy: &Value) -> bool {
+    let hooks = &strategy["controlPlaneDrainOptions"]["preDrainHooks"];
+    hooks.as_array().into_iter().flatten().any(|hook| hook["annotation"] == annotations::PRE_HOOK)
+}
+
+/// RKE2 must not apply its bundled Multus manifest while nodes run different versions.
+fn skip_manifests(draft: &mut Draft<'_>) -> Outcome {
+    draft.annotate(annotations::SKIP_MANIFESTS_APPLIED, Some("true".to_owned()));
+    let nodes = suc_plan::managed_nodes(draft);
+    suc_plan::complete(
+        draft,
+        Wanted {
+            component: component::SKIP_MANIFESTS_APPLY,
+            concurrency: suc_plan::all_at_once(&nodes),
+            images: Vec::new(),
+            states: None,
+            what: "SkipManifestsApply",
+            message: "waiting for skip-manifest apply plan to complete",
+            limit: draft.seen.settings.deadlines.skip_manifests,
+        },
+    )
+}

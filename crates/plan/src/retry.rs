@@ -1,0 +1,67 @@
+//! Another try of a plan that failed: from the phase that failed, keeping what was reached.
+//!
+//! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
+
+use api::{NodeState, NodeUpgradeStatus, Phase, UpgradePlanStatus, annotations};
+
+use crate::{
+    decision::{Action, Decision},
+    draft::Draft,
+    observed::JobOutcome,
+    pipeline::{self, PIPELINE},
+};
+
+/// The user asks for another try.
+#[must_use]
+pub fn is_wanted(draft: &Draft<'_>) -> bool {
+    let asked = draft.seen.plan.annotation(annotations::RETRY);
+    asked.is_some() && asked != draft.seen.plan.annotation(annotations::RETRIED)
+}
+
+/// Starts another try, once what failed is out of the way.
+#[must_use]
+pub fn resume(mut draft: Draft<'_>) -> Decision {
+    let failed = draft.seen.jobs.iter().filter(|(_, job)| matches!(job.outcome, JobOutcome::Failed { .. }));
+    let failed: Vec<Action> = failed
+        .map(|(name, job)| Action::DeleteJob { namespace: job.namespace.clone(), name: name.clone() })
+        .collect();
+    if !failed.is_empty() {
+        failed.into_iter().for_each(|action| draft.act(action));
+        return draft.unchanged();
+    }
+    let asked = draft.seen.plan.annotation(annotations::RETRY).map(str::to_owned);
+    draft.annotate(annotations::RETRIED, asked);
+    draft.set_finalizer(true);
+    let phase = resumed_phase(draft.status());
+    for entry in draft.status_mut().node_upgrade_statuses.values_mut() {
+        reset(entry);
+    }
+    draft.enter(phase);
+    draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
+}
+
+/// What the plan had completed before it failed: everything that the failed phase needs is made sure of again.
+fn resumed_phase(status: &UpgradePlanStatus) -> Phase {
+    let history = status.phase_transition_timestamps.iter().rev();
+    let last = history.filter_map(|change| change.phase.parse::<Phase>().ok()).find(|phase| *phase != Phase::Failed);
+    let Some((entry, _)) = last.and_then(pipeline::find) else { return Phase::Initializing };
+    if last == Some(entry.completed) {
+        return entry.completed;
+    }
+    let at = PIPELINE.iter().position(|other| other.active == entry.active).unwrap_or_default();
+    at.checked_sub(1).map_or(Phase::Initializing, |before| PIPELINE[before].completed)
+}
+
+/// A state that says what could not be reached becomes the one that had been reached.
+fn reset(entry: &mut NodeUpgradeStatus) {
+    let reached = match entry.state.as_deref().and_then(NodeState::parse) {
+        Some(NodeState::ImagePreloadFailed) => Some(NodeState::ImagePreloading),
+        Some(NodeState::PreDrainFailed | NodeState::SingleNodeUpgradeFailed) => Some(NodeState::ImagePreloaded),
+        Some(NodeState::PostDrainFailed) => Some(NodeState::PreDrained),
+        Some(NodeState::ImageCleanFailed) => Some(NodeState::PostDrained),
+        _ => return,
+    };
+    entry.state = reached.map(|state| state.to_string());
+    entry.reason = None;
+    entry.message = None;
+}
