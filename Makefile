@@ -4,12 +4,12 @@ CARGO ?= cargo
 KUBECTL ?= kubectl
 # Arguments of the manager for `make run`.
 ARGS ?= --log-format console --health-probe-bind-address 127.0.0.1:8081
-# Arguments of the test binaries for `make test`, e.g. TEST_ARGS='--package plan'.
+# Arguments of `cargo test` for `make test`, e.g. TEST_ARGS='-p plan'.
 TEST_ARGS ?= --workspace
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
 # Tests that drive the embedded API with the Python client run this interpreter.
-export UPGRADE_TOOLKIT_PYTHON ?= $(CACHE)/python/bin/python3
+export PYTHON ?= $(CACHE)/python/bin/python3
 
 .DEFAULT_GOAL := help
 
@@ -21,7 +21,7 @@ help: ## Show this list
 build: ## Build the binary into bin/
 	$(CARGO) build --release
 	mkdir -p bin
-	cp "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/upgrade-toolkit" bin/upgrade-toolkit
+	cp "$${CARGO_TARGET_DIR:-target}/release/upgrade-toolkit" bin/upgrade-toolkit
 
 .PHONY: prepare
 prepare: ## Install what the tests need and the machine lacks
