@@ -96,7 +96,7 @@ enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let shape = Shape {
         nodes: usize::from(args.nodes),
         witness: args.witness,
@@ -106,7 +106,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         image: args.image.clone(),
         seed: args.seed,
     };
-    check(&args, &shape);
+    check(args, &shape);
     let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
     let runtime = match speed {
         // Nothing but this process takes part, so time can leap from one thing that happens to the next.
@@ -120,7 +120,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .build()?,
     };
     let view = if io::stderr().is_terminal() {
-        View::Bars(Box::new(Bars::new()))
+        View::Bars(Box::<Bars>::default())
     } else {
         View::Lines {
             before: None,
@@ -130,7 +130,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let view = Arc::new(Mutex::new(view));
     runtime.block_on(async {
         let clock = Clock::simulated(beginning(), speed.unwrap_or(1.0));
-        let work = rehearse(&args, shape, clock, speed, view.clone());
+        let work = rehearse(args, shape, clock, speed, view.clone());
         if speed.is_none() {
             return work.await;
         }

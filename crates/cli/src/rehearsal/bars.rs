@@ -208,6 +208,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "json! makes values")]
     fn plan(status: serde_json::Value) -> UpgradePlan {
         serde_json::from_value(json!({
             "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",

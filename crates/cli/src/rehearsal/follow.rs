@@ -12,7 +12,7 @@ pub enum View {
     /// A line per change, on standard error or, when nothing else is printed, on standard output.
     Lines {
         /// The plan as it was shown last.
-        before: Option<UpgradePlan>,
+        before: Option<Box<UpgradePlan>>,
         /// Print to standard error.
         to_stderr: bool,
     },
@@ -25,10 +25,10 @@ impl View {
     pub fn show(&mut self, now: Timestamp, plan: &UpgradePlan) {
         match self {
             Self::Lines { before, to_stderr } => {
-                for line in changes(now, before.as_ref(), plan) {
+                for line in changes(now, before.as_deref(), plan) {
                     print_line(*to_stderr, &line);
                 }
-                *before = Some(plan.clone());
+                *before = Some(Box::new(plan.clone()));
             }
             Self::Bars(bars) => bars.show(now, plan),
         }
@@ -147,6 +147,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "json! makes values")]
     fn plan(status: serde_json::Value) -> UpgradePlan {
         serde_json::from_value(json!({
             "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",

@@ -65,7 +65,7 @@ fn schema(value: &Value) -> Message {
             item.number(2, u64::from(*allowed));
             message.message(21, &item);
         }
-        inner @ Value::Object(_) => message.message(21, &holding(schema(inner))),
+        inner @ Value::Object(_) => message.message(21, &holding(&schema(inner))),
         _ => {}
     }
     if let Some(name) = text("type") {
@@ -74,7 +74,7 @@ fn schema(value: &Value) -> Message {
         message.message(22, &item);
     }
     if value["items"].is_object() {
-        message.message(23, &holding(schema(&value["items"])));
+        message.message(23, &holding(&schema(&value["items"])));
     }
     if let Some(properties) = value["properties"].as_object() {
         message.message(25, &named_schemas(Some(properties)));
@@ -90,9 +90,9 @@ fn schema(value: &Value) -> Message {
 }
 
 /// A message whose first field is another one.
-fn holding(inner: Message) -> Message {
+fn holding(inner: &Message) -> Message {
     let mut message = Message::default();
-    message.message(1, &inner);
+    message.message(1, inner);
     message
 }
 
