@@ -196,7 +196,7 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
         "requestResource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
         "name": name,
         "operation": request.operation.name(),
-        "userInfo": {"username": call.user, "groups": []},
+        "userInfo": {"username": call.user, "groups": call.groups},
         "object": object.cloned().unwrap_or_default(),
         "oldObject": request.old.cloned().unwrap_or_default(),
         "dryRun": call.query.get("dryRun").is_some(),

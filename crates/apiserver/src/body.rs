@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     kind::Kind,
+    protobuf_body,
     request::Call,
     status::{ApiError, ApiResult},
 };
@@ -16,6 +17,9 @@ pub(crate) fn parse(call: &Call) -> ApiResult<Value> {
     match media {
         "" | "application/json" | "text/json" => parse_json(&call.body),
         "application/yaml" | "application/x-yaml" => parse_yaml(&call.body),
+        "application/vnd.kubernetes.protobuf" => {
+            protobuf_body::read(&call.body).ok_or_else(|| ApiError::unsupported_media_type(READABLE))
+        }
         _ => Err(ApiError::unsupported_media_type(READABLE)),
     }
 }
@@ -29,6 +33,12 @@ pub(crate) fn parse_json(bytes: &[u8]) -> ApiResult<Value> {
 }
 
 pub(crate) fn parse_yaml(bytes: &[u8]) -> ApiResult<Value> {
+    // Clients mostly send JSON, which is YAML too but read faster as what it is.
+    if bytes.first() == Some(&b'{')
+        && let Ok(value) = serde_json::from_slice(bytes)
+    {
+        return Ok(value);
+    }
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("error decoding YAML: not UTF-8"))?;
     serde_saphyr::from_str(text).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))
 }
@@ -36,10 +46,21 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> ApiResult<Value> {
 /// An object of the kind the URL names. Fills in `apiVersion` and `kind` only where the real server would.
 pub(crate) fn object(call: &Call) -> ApiResult<Value> {
     let mut value = parse(call)?;
+    name_kind(call.kind(), &mut value);
     check_kind(call.kind(), &value)?;
     tidy(call.kind(), &mut value)?;
     check_names(call, &mut value)?;
     Ok(value)
+}
+
+/// Typed clients leave out what the URL says already; only custom resources must say it.
+fn name_kind(kind: &Kind, value: &mut Value) {
+    let Some(map) = value.as_object_mut().filter(|_| !kind.is_custom()) else {
+        return;
+    };
+    map.entry("apiVersion")
+        .or_insert_with(|| Value::String(kind.api_version()));
+    map.entry("kind").or_insert_with(|| Value::String(kind.kind.clone()));
 }
 
 /// `apiVersion` and `kind` must be those of the URL.

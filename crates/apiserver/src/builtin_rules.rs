@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 
 use crate::{crd, kind::Kind, status::FieldError};
 
-fn at<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
+/// A field that is a map, made one if it is not: clients may send anything in built-in kinds.
+pub(crate) fn at<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
+    if !object.is_object() {
+        *object = json!({});
+    }
     if !object[field].is_object() {
         object[field] = json!({});
     }
@@ -13,9 +17,18 @@ fn at<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
 }
 
 fn default(object: &mut Value, field: &str, value: Value) {
-    if object.get(field).is_none_or(Value::is_null) {
+    if object.is_object() && object.get(field).is_none_or(Value::is_null) {
         object[field] = value;
     }
+}
+
+/// The entries of a list that may not be there. Indexing would leave a null behind.
+fn entries<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
 /// What creation sets besides metadata: the status belongs to the server's side.
@@ -78,7 +91,7 @@ pub(crate) fn shape(kind: &Kind, object: &mut Value) {
             let spec = at(object, "spec");
             default(spec, "type", json!("ClusterIP"));
             default(spec, "sessionAffinity", json!("None"));
-            for port in spec["ports"].as_array_mut().into_iter().flatten() {
+            for port in entries(spec, "ports") {
                 default(port, "protocol", json!("TCP"));
                 let number = port["port"].clone();
                 default(port, "targetPort", number);
@@ -127,7 +140,7 @@ fn shape_pod(spec: &mut Value) {
     default(spec, "terminationGracePeriodSeconds", json!(30));
     default(spec, "dnsPolicy", json!("ClusterFirst"));
     for list in ["containers", "initContainers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in entries(spec, list) {
             let image = container["image"].as_str().unwrap_or_default();
             let untagged = !image.rsplit('/').next().unwrap_or_default().contains([':', '@']);
             let policy = if untagged || image.ends_with(":latest") {
@@ -136,7 +149,7 @@ fn shape_pod(spec: &mut Value) {
                 "IfNotPresent"
             };
             default(container, "imagePullPolicy", json!(policy));
-            for port in container["ports"].as_array_mut().into_iter().flatten() {
+            for port in entries(container, "ports") {
                 default(port, "protocol", json!("TCP"));
             }
         }

@@ -68,9 +68,12 @@ pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
 
 /// Names filled in as the real server does.
 pub(crate) fn shape(definition: &mut Value) {
+    if !definition["spec"]["names"].is_object() {
+        return;
+    }
     let names = &mut definition["spec"]["names"];
     let kind = names["kind"].as_str().unwrap_or_default().to_owned();
-    if !names.is_object() || kind.is_empty() {
+    if kind.is_empty() {
         return;
     }
     if names.get("singular").is_none() {

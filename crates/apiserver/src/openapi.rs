@@ -7,12 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     kind::{Kind, Registry},
+    openapi_protobuf,
     response::{self, Body},
     server::Server,
     status::{ApiError, ApiResult},
 };
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Asked for with an `@`, which is no legal media type to answer with.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Documents built for one state of the registry.
 #[derive(Debug, Default)]
@@ -22,6 +26,13 @@ pub(crate) struct Documents {
 }
 
 pub(crate) fn answer(server: &Server, rest: &[&str], accept: &str) -> ApiResult<Response<Body>> {
+    if rest == ["v2"] && accept.contains("proto-openapi") {
+        return Ok(response::raw(
+            200,
+            PROTOBUF,
+            version_2_protobuf(&server.registry()).into(),
+        ));
+    }
     let takes_json = accept.is_empty()
         || ["json", "*/*", "application/*"]
             .iter()
@@ -248,6 +259,18 @@ fn version_3(registry: &Registry, group: &str, version: &str) -> Option<Value> {
         "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "embedded"},
         "paths": all_paths, "components": {"schemas": schemas},
     }))
+}
+
+fn version_2_protobuf(registry: &Registry) -> Vec<u8> {
+    let reference = "#/definitions/";
+    let mut definitions = Map::new();
+    for kind in registry.all().filter(|kind| kind.is_custom()) {
+        let mut schema = definition(kind, reference);
+        schema["properties"]["metadata"] = json!({"$ref": format!("{reference}{OBJECT_META}")});
+        definitions.insert(definition_name(kind), schema);
+    }
+    definitions.insert(OBJECT_META.into(), object_meta());
+    openapi_protobuf::document(definitions.iter())
 }
 
 fn version_2(registry: &Registry) -> Value {

@@ -180,6 +180,7 @@ pub(crate) struct Call {
     pub(crate) form: Form,
     pub(crate) content_type: String,
     pub(crate) user: String,
+    pub(crate) groups: Vec<String>,
     pub(crate) user_agent: String,
     pub(crate) body: Bytes,
     /// Number of this write; 0 for reads.

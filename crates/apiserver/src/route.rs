@@ -64,6 +64,7 @@ impl ApiServer {
             form: request::form(&accept)?,
             content_type: request::header_text(parts, header::CONTENT_TYPE),
             user: who.user.clone(),
+            groups: who.groups.clone(),
             user_agent: request::header_text(parts, header::USER_AGENT),
             target,
             query,

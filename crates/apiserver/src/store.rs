@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(crate) struct LogEntry {
     pub(crate) kind: ChangeKind,
     pub(crate) object: Arc<Value>,
     pub(crate) previous: Option<Arc<Value>>,
+    /// The object as JSON, written once for however many watches show it.
+    pub(crate) text: Arc<OnceLock<String>>,
 }
 
 /// Objects of one resource.
@@ -34,6 +36,8 @@ pub(crate) struct Partition {
     pub(crate) log: VecDeque<LogEntry>,
     /// Version of the newest entry that fell out of the log.
     pub(crate) compacted: u64,
+    /// When the resource was last withdrawn: watches from before end there.
+    pub(crate) closed: u64,
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -194,6 +198,7 @@ impl Store {
                 kind,
                 object: Arc::clone(&object),
                 previous: previous.clone(),
+                text: Arc::default(),
             };
             partition.log.push_back(entry);
             if partition.log.len() > self.0.log_limit
@@ -245,7 +250,10 @@ impl Store {
             // Losing a race here means somebody else removed the object: it is gone either way.
             let _ = self.commit(resource, &key, Some(&object), Commit::Remove((*object).clone()), origin);
         }
-        if let Some(partition) = self.lock().partitions.remove(resource) {
+        let mut state = self.lock();
+        let version = state.version;
+        if let Some(partition) = state.partitions.get_mut(resource) {
+            partition.closed = version;
             partition.changed.notify_waiters();
         }
     }

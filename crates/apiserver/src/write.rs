@@ -277,16 +277,12 @@ fn check_preconditions(call: &Call, old: &Value, draft: &Draft) -> ApiResult<()>
 
 /// Whether anything but metadata (and status) differs.
 fn is_new_generation(kind: &Kind, old: &Value, new: &Value) -> bool {
-    let meant = |object: &Value| -> Vec<(String, Value)> {
-        let fields = object.as_object().into_iter().flatten();
-        let mut fields: Vec<(String, Value)> = fields
-            .filter(|(field, _)| *field != "metadata" && *field != "apiVersion" && !(kind.status && *field == "status"))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect();
-        fields.sort_by(|a, b| a.0.cmp(&b.0));
-        fields
+    let counts = |field: &str| field != "metadata" && field != "apiVersion" && !(kind.status && field == "status");
+    let differs = |a: &Value, b: &Value| {
+        let mut fields = a.as_object().into_iter().flatten();
+        fields.any(|(field, value)| counts(field) && b.get(field) != Some(value))
     };
-    meant(old) != meant(new)
+    differs(old, new) || differs(new, old)
 }
 
 /// Changes an existing object. `change` gets the object as the request's version shows it; it may be asked again when

@@ -1,5 +1,8 @@
 //! An unmodified kube `Controller`, with watches, finalizers and status patches, under paused time.
 
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod support;
 
 use std::{sync::Arc, time::Duration};

@@ -177,20 +177,21 @@ impl<'a> Draft<'a> {
         self.degraded = Some((reasons::RECONCILE_ERROR, message.into()));
     }
 
-    /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted.
+    /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted:
+    /// `waiting` is its word, its object and its message.
     pub fn ask<T>(
         &mut self,
         need: Need,
         fetched: &'a Fetched<T>,
-        what: &str,
-        object: String,
+        waiting: (&str, String, &str),
         limit: Duration,
     ) -> Option<&'a T> {
+        let (what, object, message) = waiting;
         match fetched {
             Fetched::Got(answer) => return Some(answer),
             Fetched::Unknown => {
                 self.needs.push(need);
-                self.wait(what, Some(object), "being read", limit);
+                self.wait(what, Some(object), message, limit);
             }
             Fetched::Failed { error, at, .. } => {
                 let again = at.saturating_add(ASK_AGAIN).unwrap_or(Timestamp::MAX);

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{labels, names};
+use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -41,7 +42,7 @@ impl Facts {
     ///
     /// # Errors
     /// When nobody serves that repository now, or it has no such file.
-    pub fn repository(&self, url: &str) -> Result<Vec<u8>, RepositoryError> {
+    pub fn repository(&self, url: &str) -> Result<Bytes, RepositoryError> {
         let world = &self.0;
         let refuse = |why: &str| Err(RepositoryError::Unreachable(format!("failed to reach {url}: {why}")));
         let Some((host, path)) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
@@ -64,9 +65,7 @@ impl Facts {
         let Some(path) = path.strip_prefix("harvester-iso/") else {
             return Err(RepositoryError::Status(404));
         };
-        self.file(path)
-            .map(String::into_bytes)
-            .ok_or(RepositoryError::Status(404))
+        self.file(path).map(Bytes::from).ok_or(RepositoryError::Status(404))
     }
 
     /// A file of the ISO.
@@ -110,11 +109,10 @@ impl Facts {
 
     /// What the kubelet of a node answers: status code, content type, body. Nothing when there is no such node.
     #[must_use]
-    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Vec<u8>)> {
+    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Bytes)> {
         self.0.nodes.get("", node)?;
-        let answer = |code: u16, body: serde_json::Value| {
-            Some((code, "application/json".to_owned(), body.to_string().into_bytes()))
-        };
+        let answer =
+            |code: u16, body: serde_json::Value| Some((code, "application/json".to_owned(), body.to_string().into()));
         if !self.0.is_up(node) {
             return answer(503, json!({"message": "the node is down"}));
         }

@@ -150,7 +150,8 @@ impl<K: Object> Watched<K> {
                     keys.insert(key);
                 }
                 state.objects = listed;
-                tell(self.kind, &mut state, keys);
+                let keys: Vec<Key> = keys.into_iter().collect();
+                tell(self.kind, &mut state, &keys);
                 drop(state);
                 self.synced.send_replace(true);
             }
@@ -163,7 +164,7 @@ impl<K: Object> Watched<K> {
                     .is_some_and(|known| known.meta().uid == object.meta().uid)
                 {
                     state.objects.remove(&key);
-                    tell(self.kind, &mut state, [key]);
+                    tell(self.kind, &mut state, &[key]);
                 }
             }
         }
@@ -257,14 +258,14 @@ fn put<K: Object>(kind: Kind, state: &mut State<K>, object: K) {
     let known = state.objects.get(&key).map_or(0, |known| version(known.as_ref()));
     if version(&object) > known {
         state.objects.insert(key.clone(), Arc::new(pruned(object)));
-        tell(kind, state, [key]);
+        tell(kind, state, &[key]);
     }
 }
 
-fn tell<K>(kind: Kind, state: &mut State<K>, keys: impl IntoIterator<Item = Key> + Clone) {
+fn tell<K>(kind: Kind, state: &mut State<K>, keys: &[Key]) {
     state
         .subscribers
-        .retain(|subscriber| subscriber.push(kind, keys.clone()));
+        .retain(|subscriber| subscriber.push(kind, keys.iter().cloned()));
 }
 
 /// The key of an object.

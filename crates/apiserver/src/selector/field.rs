@@ -73,6 +73,26 @@ fn allowed(kind: &Kind, field: &str) -> bool {
     }
 }
 
+/// The real server words this by kind.
+fn unknown_field(kind: &Kind, field: &str) -> String {
+    let own_words = [
+        "pods",
+        "events",
+        "secrets",
+        "nodes",
+        "namespaces",
+        "services",
+        "replicasets",
+    ];
+    if kind.kind == "Job" {
+        format!("field label \"{field}\" not supported for Job")
+    } else if kind.is_custom() || own_words.contains(&kind.plural.as_str()) {
+        format!("field label not supported: {field}")
+    } else {
+        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    }
+}
+
 impl FieldSelector {
     pub(crate) fn parse(kind: &Kind, text: &str) -> ApiResult<Self> {
         let mut requirements = Vec::new();
@@ -89,15 +109,7 @@ impl FieldSelector {
                 )));
             };
             if !allowed(kind, field) {
-                let message = if kind.is_custom() || kind.group.is_empty() {
-                    format!("field label not supported: {field}")
-                } else {
-                    format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                };
-                return Err(ApiError::bad_request(format!(
-                    "Unable to find \"{}\" that match label selector \"\", field selector \"{text}\": {message}",
-                    kind.api_version() + ", Resource=" + &kind.plural
-                )));
+                return Err(ApiError::bad_request(unknown_field(kind, field)));
             }
             requirements.push(Requirement {
                 field: field.into(),

@@ -63,7 +63,7 @@ pub(crate) fn builtin_columns(group: &str, kind: &str) -> Vec<Column> {
         ],
         ("", "Event") => {
             return vec![
-                column("Last Seen", "string", 0, |event, now| last_seen(event, now)),
+                column("Last Seen", "string", 0, last_seen),
                 column("Type", "string", 0, |event, _| event["type"].clone()),
                 column("Reason", "string", 0, |event, _| event["reason"].clone()),
                 column("Object", "string", 0, |event, _| event_object(&event["involvedObject"])),

@@ -72,12 +72,9 @@ impl Step {
                 .into_iter()
                 .filter(|entry| {
                     let found = path.iter().try_fold(*entry, |entry, step| entry.get(step));
-                    let same = match found {
-                        Some(Value::String(text)) => text == value,
-                        Some(other) => other.to_string() == *value,
-                        None => return false,
-                    };
-                    same == *equal
+                    let Some(found) = found else { return false };
+                    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+                    (text == *value) == *equal
                 })
                 .collect(),
             Self::With { path } => entries()

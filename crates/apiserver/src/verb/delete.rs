@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation},
-    body,
+    body, builtin_rules,
     kind::Kind,
     metadata,
     request::Call,
@@ -71,6 +71,12 @@ impl Options {
             dry_run: dry_list || call.query.dry_run()?,
             raw: sent.clone(),
         })
+    }
+}
+
+impl Options {
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 }
 
@@ -220,7 +226,7 @@ fn mark(server: &Server, kind: &Kind, object: &mut Value, options: &Options) {
         object["metadata"]["generation"] = json!(generation + 1);
     }
     if kind.kind == "Namespace" && kind.group.is_empty() {
-        object["status"]["phase"] = json!("Terminating");
+        builtin_rules::at(object, "status")["phase"] = json!("Terminating");
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn delete_collection(server: &Server, _who: &Identity, call: &Call) -
             Err(error) => return Err(error),
         }
     }
-    let changed = !items.is_empty();
+    let changed = !items.is_empty() && !options.is_dry_run();
     let items: Vec<Value> = items.iter().map(|item| (**item).clone()).collect();
     let list = json!({
         "kind": kind.list_kind(), "apiVersion": kind.api_version(),

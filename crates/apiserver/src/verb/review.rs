@@ -36,7 +36,7 @@ fn token_status(server: &Server, review: &Value) -> Value {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
     match server.tokens().identity(token) {
         Some(who) => json!({"authenticated": true, "user": {"username": who.user, "groups": who.groups}}),
-        None => json!({"authenticated": false, "error": "invalid bearer token", "user": {}}),
+        None => json!({"error": "invalid bearer token", "user": {}}),
     }
 }
 

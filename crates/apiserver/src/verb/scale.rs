@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::patch::media;
 use crate::{
-    body,
+    body, builtin_rules,
     kind::Kind,
     patch::{apply_json_patch, apply_merge_patch},
     request::Call,
@@ -102,11 +102,12 @@ pub(super) fn write(server: &Server, call: &Call) -> ApiResult<Answer> {
             .as_ref()
             .map(|paths| paths.spec_replicas.clone())
             .unwrap_or_default();
+        let (parents, field) = path.rsplit_once('.').unwrap_or(("", &path));
         let mut place = &mut object;
-        for step in path.split('.').filter(|step| !step.is_empty()) {
-            place = &mut place[step];
+        for step in parents.split('.').filter(|step| !step.is_empty()) {
+            place = builtin_rules::at(place, step);
         }
-        *place = json!(replicas);
+        place[field] = json!(replicas);
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.shift_remove("resourceVersion");
             if let Some(version) = wanted["metadata"]["resourceVersion"].as_str() {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     history::ChangeKind,
+    kind::View,
     request::{Call, Form},
     response::{self, Body},
     selector::Selection,
@@ -38,6 +39,8 @@ struct Watch {
     /// Columns are sent once per watch.
     columns_sent: bool,
     ended: bool,
+    /// The newest version when the watch began.
+    opened: u64,
 }
 
 pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
@@ -50,10 +53,10 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
         &call.query,
     )?;
     let initial = call.query.is_true("sendInitialEvents");
-    if initial && !call.query.is_true("allowWatchBookmarks") {
-        return Err(ApiError::bad_request(
-            "sendInitialEvents: Forbidden: sendInitialEvents requires setting allowWatchBookmarks to true",
-        ));
+    if call.query.has("sendInitialEvents") && call.query.get("resourceVersionMatch") != Some("NotOlderThan") {
+        let message = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires \
+                       setting resourceVersionMatch to NotOlderThan";
+        return Err(ApiError::new(422, "Invalid", message));
     }
     let from = call.query.number("resourceVersion")?.unwrap_or_default();
     let timeout = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
@@ -69,6 +72,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
             form: call.form,
             content_type: String::new(),
             user: call.user.clone(),
+            groups: Vec::new(),
             user_agent: String::new(),
             body: Bytes::new(),
             sequence: 0,
@@ -81,6 +85,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
         next_bookmark: bookmarks.then(|| now + BOOKMARK_EVERY),
         columns_sent: false,
         ended: false,
+        opened: server.store.resource_version(),
     };
     watch.begin(server, from, initial)?;
     let lines = stream::unfold(watch, |mut watch| async move {
@@ -114,7 +119,8 @@ impl Watch {
             }
             self.seen = newest;
             self.told = newest;
-            if initial {
+            // Without bookmarks the client asked not to be told.
+            if initial && self.next_bookmark.is_some() {
                 let line = self.bookmark(newest, true);
                 self.pending.push_back(line);
             }
@@ -134,17 +140,18 @@ impl Watch {
             if self.ended {
                 return None;
             }
-            let changed = {
+            let (changed, closed) = {
                 let state = self.server.0.store.lock();
-                // The resource is not served any more.
                 let partition = state.partitions.get(&self.call.kind().resource)?;
-                Arc::clone(&partition.changed)
+                (Arc::clone(&partition.changed), partition.closed)
             };
             let mut notified = pin!(changed.notified());
             // Subscribed before the log is read: what is committed from here on wakes us.
             notified.as_mut().enable();
             self.catch_up();
-            if !self.pending.is_empty() {
+            // The resource is not served any more: what was left to say has been said.
+            self.ended |= closed > self.opened;
+            if !self.pending.is_empty() || self.ended {
                 continue;
             }
             let until = self.next_bookmark.map_or(self.deadline, |at| at.min(self.deadline));
@@ -229,10 +236,10 @@ impl Watch {
             .is_some_and(|previous| self.selection.matches(previous));
         let is = entry.kind != ChangeKind::Deleted && self.selection.matches(&entry.object);
         match (was, is) {
-            (false, true) => Some(self.line(ChangeKind::Added.name(), &entry.object)),
-            (true, true) => Some(self.line(ChangeKind::Modified.name(), &entry.object)),
+            (false, true) => Some(self.entry_line(ChangeKind::Added.name(), entry)),
+            (true, true) => Some(self.entry_line(ChangeKind::Modified.name(), entry)),
             (true, false) if entry.kind == ChangeKind::Deleted => {
-                Some(self.line(ChangeKind::Deleted.name(), &entry.object))
+                Some(self.entry_line(ChangeKind::Deleted.name(), entry))
             }
             (true, false) => {
                 // The client gets the object it knew, with the version at which it went out of sight.
@@ -242,6 +249,14 @@ impl Watch {
             }
             (false, false) => None,
         }
+    }
+
+    fn entry_line(&mut self, kind: &str, entry: &LogEntry) -> Bytes {
+        if self.call.form == Form::Whole && self.call.kind().view == View::Stored {
+            let object = entry.text.get_or_init(|| entry.object.to_string());
+            return Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"));
+        }
+        self.line(kind, &entry.object)
     }
 
     fn line(&mut self, kind: &str, stored: &Arc<Value>) -> Bytes {

@@ -13,6 +13,7 @@ fn an_upgrade_of_three_nodes_needs_at_most_80_writes_to_the_plan_and_none_confli
         .iter()
         .filter(|write| write.contains(" upgradeplans"))
         .collect();
+    println!("{:?}", ended.requests);
     println!(
         "{} writes to the plan, {} in all",
         plan_writes.len(),

@@ -4,5 +4,9 @@
 
 mod budget;
 mod clean;
+mod failure;
 mod run;
 mod sweep;
+mod together;
+mod user;
+mod waiting;

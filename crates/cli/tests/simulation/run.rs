@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use world::Shape;
 
+use crate::user::{self, User};
+
 /// What happens to one write of the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Perturbation {
@@ -49,6 +51,10 @@ impl Perturbation {
 pub(crate) struct Case {
     pub scenario: Scenario,
     pub restore_vm: bool,
+    /// Nodes that the plan holds.
+    pub pause: Vec<String>,
+    /// What a person does meanwhile.
+    pub user: Vec<User>,
     /// Which write of the manager, counted from 1 without renewals of its lease, and what happens to it.
     pub perturbed: Option<(u64, Perturbation)>,
 }
@@ -72,13 +78,18 @@ impl Case {
 
 /// How it ended.
 pub(crate) struct Ended {
-    pub plan: UpgradePlan,
+    /// The plan, unless it is gone.
+    pub plan: Option<UpgradePlan>,
+    /// What is in the cluster at the end.
+    pub store: apiserver::Store,
     /// What must be the same however the way was: the plan and the cluster, without times and identifiers.
     pub digest: Value,
     /// Writes of the manager: verb, resource, subresource, name, status code; without renewals of its lease.
     pub writes: Vec<String>,
     /// What must never be, and was.
     pub violations: Vec<String>,
+    /// What all clients together asked of the API server.
+    pub requests: apiserver::Counters,
 }
 
 /// Longer than any upgrade of a small cluster takes.
@@ -97,16 +108,16 @@ pub(crate) fn run(case: &Case) -> Ended {
 async fn simulate(case: &Case) -> Ended {
     let clock = Clock::simulated(beginning(), 1.0);
     let rehearsal = Rehearsal::start(case.scenario.clone(), clock).await.unwrap();
-    let violations = watch_invariants(&rehearsal);
+    let violations = watch_invariants(&rehearsal, case.user.contains(&User::MendsAndRetries));
     let crashed = Arc::new(Notify::new());
     perturb(&rehearsal, case.perturbed, &crashed);
     let mut manager = rehearsal.start_manager("manager-1");
-    let plan = rehearsal.create(&rehearsal.plan(case.restore_vm, &[])).await.unwrap();
+    let plan = rehearsal.create(&rehearsal.plan(case.restore_vm, &case.pause)).await.unwrap();
     let name = plan.name_any();
-    let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
-    let follow = rehearsal.follow(&name, Some(LIMIT), ended);
-    let mut generation = 1;
-    tokio::pin!(follow);
+    let end = end_of(&rehearsal, &name, case);
+    let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
+    tokio::pin!(end, users);
+    let (mut generation, mut acting) = (1, true);
     let plan = loop {
         tokio::select! {
             biased;
@@ -115,27 +126,55 @@ async fn simulate(case: &Case) -> Ended {
                 generation += 1;
                 manager = rehearsal.start_manager(&format!("manager-{generation}"));
             }
-            plan = &mut follow => break plan,
+            _ = &mut users, if acting => acting = false,
+            plan = &mut end => break plan,
         }
-    };
-    let Some(plan) = plan else {
-        let plan = rehearsal.read(&name).await.unwrap();
-        panic!(
-            "the upgrade did not end: {}",
-            serde_json::to_string_pretty(&plan.status).unwrap()
-        );
     };
     // What follows a plan's end (garbage collection, VMs that start again) takes its time too.
     rehearsal.clock.sleep(Duration::from_secs(300)).await;
     manager.abort();
-    let digest = digest(&rehearsal, &plan);
-    let writes = writes(&rehearsal);
-    let violations = violations.lock().unwrap().clone();
     Ended {
-        plan: (*plan).clone(),
-        digest,
-        writes,
-        violations,
+        digest: digest(&rehearsal, plan.as_deref()),
+        writes: writes(&rehearsal),
+        violations: violations.lock().unwrap().clone(),
+        requests: rehearsal.server.store().counters(),
+        plan: plan.map(|plan| (*plan).clone()),
+        store: rehearsal.server.store().clone(),
+    }
+}
+
+/// Waits until all plans have ended as the case wants; the plan, unless it is gone.
+async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<UpgradePlan>> {
+    let retries = case.user.contains(&User::MendsAndRetries);
+    let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
+    let store = rehearsal.server.store();
+    let others_ended = || {
+        store.list("management.harvesterhci.io", "upgradeplans", None).iter().all(|plan| {
+            ["Succeeded", "Failed"].contains(&plan["status"]["currentPhase"].as_str().unwrap_or_default())
+                && plan["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+        })
+    };
+    let ended = |plan: &UpgradePlan| {
+        let wanted = if retries { plan.phase() == Some(Phase::Succeeded) } else { plan.phase().is_some_and(Phase::is_terminal) };
+        wanted && plan.finalizers().is_empty() && others_ended()
+    };
+    let gone = async {
+        if deleted {
+            user::until_gone(rehearsal, name).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = gone => None,
+        plan = rehearsal.follow(name, Some(LIMIT), ended) => match plan {
+            Some(plan) => Some(plan),
+            None => {
+                let plan = rehearsal.read(name).await.unwrap();
+                panic!("the upgrade did not end: {}", serde_json::to_string_pretty(&plan).unwrap());
+            }
+        },
     }
 }
 
@@ -177,7 +216,7 @@ fn writes(rehearsal: &Rehearsal) -> Vec<String> {
 }
 
 /// Looks at every change as it is committed.
-fn watch_invariants(rehearsal: &Rehearsal) -> Arc<Mutex<Vec<String>>> {
+fn watch_invariants(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<String>>> {
     let violations = Arc::new(Mutex::new(Vec::new()));
     let found = violations.clone();
     let user = manager_user();
@@ -185,7 +224,8 @@ fn watch_invariants(rehearsal: &Rehearsal) -> Arc<Mutex<Vec<String>>> {
     rehearsal.server.store().observe(move |change| {
         let mut problems = Vec::new();
         match change.resource.plural.as_str() {
-            "upgradeplans" => problems.extend(went_back(change)),
+            // Another try starts from what had been reached before the failure.
+            "upgradeplans" if !(retried && failed_before(change)) => problems.extend(went_back(change)),
             "nodes" => problems.extend(too_many_disrupted(change, &disrupted)),
             _ => {}
         }
@@ -198,6 +238,10 @@ fn watch_invariants(rehearsal: &Rehearsal) -> Arc<Mutex<Vec<String>>> {
         found.lock().unwrap().extend(problems);
     });
     violations
+}
+
+fn failed_before(change: &Change) -> bool {
+    change.previous.as_ref().is_some_and(|plan| plan["status"]["currentPhase"] == "Failed")
 }
 
 /// Neither the plan nor a node may ever go back.
@@ -248,18 +292,8 @@ fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>
 }
 
 /// The plan and the cluster at the end, without times and identifiers.
-fn digest(rehearsal: &Rehearsal, plan: &UpgradePlan) -> Value {
-    let mut status = serde_json::to_value(&plan.status).unwrap();
-    for condition in status["conditions"].as_array_mut().unwrap() {
-        condition["lastTransitionTime"] = Value::Null;
-    }
-    for change in status["phaseTransitionTimestamps"].as_array_mut().unwrap() {
-        change["phaseTransitionTimestamp"] = Value::Null;
-    }
-    for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
-        node["startedAt"] = json!(node["startedAt"].is_string());
-        node["finishedAt"] = json!(node["finishedAt"].is_string());
-    }
+fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
+    let status = plan.map(|plan| without_times(&plan.status)).unwrap_or_default();
     let store = rehearsal.server.store();
     let one = |group: &str, plural: &str, namespace: &str, name: &str| {
         store
@@ -310,7 +344,7 @@ fn digest(rehearsal: &Rehearsal, plan: &UpgradePlan) -> Value {
     events.sort();
     json!({
         "status": status,
-        "finalizers": plan.finalizers(),
+        "finalizers": plan.map(|plan| plan.finalizers().to_vec()).unwrap_or_default(),
         "nodes": nodes,
         "cluster": cluster["spec"],
         "longhorn": one("longhorn.io", "settings", "longhorn-system", "replica-replenishment-wait-interval")["value"],
@@ -325,4 +359,21 @@ fn digest(rehearsal: &Rehearsal, plan: &UpgradePlan) -> Value {
         "vms": vms,
         "events": events,
     })
+}
+
+/// A status without its times.
+fn without_times(status: &Option<api::UpgradePlanStatus>) -> Value {
+    let mut status = serde_json::to_value(status).unwrap();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+        condition["observedGeneration"] = Value::Null;
+    }
+    for change in status["phaseTransitionTimestamps"].as_array_mut().into_iter().flatten() {
+        change["phaseTransitionTimestamp"] = Value::Null;
+    }
+    for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
+        node["startedAt"] = json!(node["startedAt"].is_string());
+        node["finishedAt"] = json!(node["finishedAt"].is_string());
+    }
+    status
 }

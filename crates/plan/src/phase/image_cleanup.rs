@@ -23,7 +23,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             "{}/bundle/harvester/images-lists-archive",
             names::repo_url(draft.plan_name())
         );
-        let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, "ImageLists", url, limit) else {
+        let waiting = ("ImageLists", url, "image lists are being read");
+        let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, waiting, limit) else {
             return Outcome::Wait;
         };
         let (Some(previous), Some(current)) = (&lists.previous, &lists.current) else {

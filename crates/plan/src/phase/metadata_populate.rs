@@ -13,13 +13,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let url = format!("{}/harvester-release.yaml", names::repo_url(draft.plan_name()));
     let limit = seen.settings.deadlines.metadata;
-    let Some(release) = draft.ask(
-        Need::Release,
-        &seen.facts.release,
-        "ReleaseMetadata",
-        url.clone(),
-        limit,
-    ) else {
+    let waiting = ("ReleaseMetadata", url.clone(), "release metadata is being read");
+    let Some(release) = draft.ask(Need::Release, &seen.facts.release, waiting, limit) else {
         return Outcome::Wait;
     };
     if let Some(missing) = missing_field(release) {

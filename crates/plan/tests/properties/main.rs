@@ -2,8 +2,6 @@
 
 mod model;
 
-use std::time::Duration;
-
 use api::{NodeState, Phase, reasons};
 use model::{Model, Step};
 use plan::node::ordinal;
@@ -158,10 +156,4 @@ fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
             .any(|c| c.type_ == reasons::DEGRADED && c.status == "False")
     );
     assert_eq!(done.status.current_phase.as_deref(), Some("ISODownloaded"));
-    assert!(
-        deadline
-            .duration_since("2026-03-13T03:57:09Z".parse().unwrap())
-            .unsigned_abs()
-            > Duration::from_secs(3600)
-    );
 }

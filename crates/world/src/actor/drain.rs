@@ -3,17 +3,18 @@
 
 use std::time::Duration;
 
+use api::foreign::kubevirt::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Resource,
     api::{EvictParams, Request},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, annotation, node_of, owner, phase},
+    cluster::vms,
+    context::{Context, annotation, label, node_of, owner, phase},
     error::{Error, Result},
-    inbox::Key,
     watched::key_of,
 };
 
@@ -33,7 +34,7 @@ pub(crate) async fn drain(world: &Context, node: &str) -> Result<()> {
             return Ok(());
         }
         for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-            evict(world, &key_of(pod.as_ref())).await?;
+            evict(world, pod, node).await?;
         }
         tokio::select! {
             biased;
@@ -50,15 +51,36 @@ fn is_evictable(pod: &Pod) -> bool {
     !stays && !matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-async fn evict(world: &Context, key: &Key) -> Result<()> {
+async fn evict(world: &Context, pod: &Pod, node: &str) -> Result<()> {
+    let key = key_of(pod);
     let what = format!("evict pod {}/{}", key.0, key.1);
     let request = Request::new(Pod::url_path(&(), Some(&key.0)))
         .evict(&key.1, &EvictParams::default())
         .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
     match world.client.request::<Value>(request).await {
         Ok(_) => Ok(()),
-        // Gone already, or not allowed yet: the caller looks again.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 429) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 429 => ask_to_leave(world, pod, node).await,
+        // Gone already: the caller looks again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(Error::api(what, error)),
     }
+}
+
+/// KubeVirt's webhook: a VM whose pod somebody wants to evict is to migrate.
+async fn ask_to_leave(world: &Context, pod: &Pod, node: &str) -> Result<()> {
+    let Some(vm) = label(&pod.metadata, vms::VM_LABEL) else {
+        return Ok(());
+    };
+    let key = (pod.metadata.namespace.clone().unwrap_or_default(), vm.to_owned());
+    let asked = |vmi: &VirtualMachineInstance| {
+        vmi.status.node_name.as_deref() != Some(node) || vmi.status.evacuation_node_name.as_deref() == Some(node)
+    };
+    if world.vmis.at(&key).is_none_or(|vmi| asked(&vmi)) {
+        return Ok(());
+    }
+    world
+        .vmis
+        .patch_status(&key, &json!({"evacuationNodeName": node}))
+        .await
+        .map(drop)
 }

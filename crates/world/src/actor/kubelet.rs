@@ -71,10 +71,11 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         .and_then(|pod| pod.metadata.uid.clone())
         .unwrap_or_default();
     let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() || matches!(phase(pod), "Succeeded" | "Failed");
-    if running.handles.get(key).is_some_and(|(of, _)| *of != uid) || pod.as_ref().is_none_or(|pod| ends(pod)) {
-        if let Some((_, handle)) = running.handles.remove(key) {
-            handle.abort();
-        }
+    let stale = running.handles.get(key).is_some_and(|(of, _)| *of != uid);
+    if (stale || pod.as_ref().is_none_or(|pod| ends(pod)))
+        && let Some((_, handle)) = running.handles.remove(key)
+    {
+        handle.abort();
     }
     let Some(pod) = pod.filter(|pod| !node_of(pod).is_empty()) else {
         return Ok(());
@@ -223,12 +224,11 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
         .unwrap_or_default();
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
-        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
+        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure"),
         _ => loop {
             match program::run(&world, &pod).await {
                 Ok(()) => break Ok(()),
-                Err(program::Failure::Program(message)) => break Err(message),
-                Err(program::Failure::Api(error)) => {
+                Err(error) => {
                     tracing::debug!(pod = key.1, %error, "program could not reach the API; trying again");
                     world.clock.sleep(std::time::Duration::from_secs(1)).await;
                 }
@@ -237,7 +237,7 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     };
     let (succeeded, message) = match &outcome {
         Ok(()) => (true, ""),
-        Err(message) => (false, message.as_str()),
+        Err(message) => (false, *message),
     };
     while let Err(error) = end(&world, &key, &pod, succeeded, message).await {
         tracing::debug!(pod = key.1, %error, "failed to report the end of a pod; trying again");

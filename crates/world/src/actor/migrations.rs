@@ -1,4 +1,4 @@
-//! KubeVirt's migrations: instances leave a node that carries the drain taint, and every migration moves its instance
+//! KubeVirt's migrations: instances leave a node that carries the drain taint or when they are asked to, and every migration moves its instance
 //! to another node after a while, or fails.
 
 use std::{sync::Arc, time::Duration};
@@ -81,7 +81,8 @@ async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return Ok(());
     };
     let node = vmi.status.node_name.clone().unwrap_or_default();
-    let leaves = world.nodes.get("", &node).is_some_and(|node| has_drain_taint(&node));
+    let drained = world.nodes.get("", &node).is_some_and(|node| has_drain_taint(&node));
+    let leaves = drained || vmi.status.evacuation_node_name.as_ref() == Some(&node);
     let conditions = vmi.status.conditions.clone().unwrap_or_default();
     if !leaves || api::foreign::condition_is(&conditions, "LiveMigratable") != Some(true) {
         return Ok(());

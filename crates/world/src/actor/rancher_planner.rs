@@ -215,6 +215,10 @@ fn drain_options(world: &Context, control_plane: bool) -> Value {
     strategy(world)[field].take()
 }
 
+fn is_drained(world: &Context, machine: &Machine) -> bool {
+    drain_options(world, machine.control_plane)["enabled"].as_bool() == Some(true)
+}
+
 /// The annotations that acknowledge a hook, as the strategy is now: taking the strategy away opens the gate.
 fn hooks(world: &Context, control_plane: bool, field: &str) -> Vec<String> {
     let options = drain_options(world, control_plane);
@@ -235,7 +239,7 @@ async fn upgrade(world: &Context, target: &Target, machine: &Machine, first: boo
 async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool) -> Result<()> {
     let token = digest(&format!("{}/{}", target.text, machine.name), 16);
     let node: Key = (String::new(), machine.node.clone());
-    let drains = drain_options(world, machine.control_plane)["enabled"].as_bool() == Some(true);
+    let drains = is_drained(world, machine);
     let is_past = |annotation_key: &str| {
         let secret = world.machine_plans.at(&machine.secret);
         secret.is_some_and(|secret| annotation(&secret.metadata, annotation_key) == Some(&token))
@@ -250,6 +254,9 @@ async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool)
             .await?;
             cordon(world, &node, true).await?;
             hook(world, machine, annotations::RKE_PRE_DRAIN, "preDrainHooks", &token).await?;
+        }
+        // Whoever took the strategy away meanwhile took the drain away with it.
+        if is_drained(world, machine) {
             let began = world.clock.now();
             drain(world, &machine.node).await?;
             world.clock.sleep_until(after(began, world.durations.drain)).await;
@@ -272,8 +279,8 @@ async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool)
     world.until(&inbox, |world| world.is_up(&machine.node)).await;
     if drains {
         world.clock.sleep(world.durations.uncordon).await;
-        cordon(world, &node, false).await?;
     }
+    cordon(world, &node, false).await?;
     let done = json!({"metadata": {"annotations": {
         annotations::RKE_PRE_DRAIN: null, annotations::RKE_POST_DRAIN: null, REACHED: target.text,
     }}});

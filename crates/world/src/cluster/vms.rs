@@ -19,7 +19,7 @@ use crate::{
 use super::{Shape, platform::DEV_NAMESPACE};
 
 /// On a virt-launcher pod: the VM.
-const VM_LABEL: &str = "vm.kubevirt.io/name";
+pub(crate) const VM_LABEL: &str = "vm.kubevirt.io/name";
 const CREATED_BY: &str = "kubevirt.io/created-by";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ const VARIETIES: [Variety; 10] = [
     Variety::Migratable,
     Variety::HostDevice,
     Variety::Migratable,
-    Variety::Stopped,
     Variety::NodeSelector,
+    Variety::Stopped,
     Variety::Migratable,
     Variety::Migratable,
     Variety::Paused,

@@ -1,8 +1,10 @@
 //! Removing stale images from a node: takes its time, nobody else sees anything of it.
 
-use super::{Call, Failure};
+use crate::error::Result;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+use super::Call;
+
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     call.take(call.world.durations.cleanup).await;
     Ok(())
 }

@@ -13,9 +13,9 @@ use crate::{
     error::{Error, Result},
 };
 
-use super::{Call, Failure};
+use super::Call;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let release = call.world.shape.release();
     // The order of the real script: definitions first, then what needs them.
     for (chart, version) in [

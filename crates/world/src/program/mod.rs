@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::{
     actor::kubelet::started,
     context::{Context, after, label, node_of},
-    error::Error,
+    error::Result,
 };
 
 mod clean_images;
@@ -29,20 +29,6 @@ pub(crate) const DRAIN_TAINT: &str = "kubevirt.io/drain";
 /// On an instance: its node.
 pub(crate) const NODE_LABEL: &str = "kubevirt.io/nodeName";
 
-/// How a program ends badly.
-pub(crate) enum Failure {
-    /// The program gave up; its pod fails.
-    Program(String),
-    /// The API could not be reached; the program is started again.
-    Api(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Api(error)
-    }
-}
-
 /// A pod whose program runs.
 pub(crate) struct Call<'a> {
     pub(crate) world: &'a Context,
@@ -58,8 +44,9 @@ impl Call<'_> {
     }
 }
 
-/// Runs the program of a pod, chosen by its labels. A pod that is none of ours just succeeds.
-pub(crate) async fn run(world: &Context, pod: &Pod) -> Result<(), Failure> {
+/// Runs the program of a pod, chosen by its labels. A pod that is none of ours just succeeds. Programs fail only as
+/// [`crate::Troubles`] say; an error means that the API could not be reached, and the program is started again.
+pub(crate) async fn run(world: &Context, pod: &Pod) -> Result<()> {
     let text = |key| label(&pod.metadata, key).unwrap_or_default();
     let call = Call {
         world,

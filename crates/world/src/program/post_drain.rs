@@ -9,9 +9,9 @@ use crate::{
     error::Result,
 };
 
-use super::{Call, DRAIN_TAINT, Failure};
+use super::{Call, DRAIN_TAINT};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     wait_for_rke2(call).await;
     untaint(call).await?;
     call.take(call.world.durations.post_drain).await;

@@ -8,9 +8,9 @@ use crate::{
     error::Result,
 };
 
-use super::{Call, DRAIN_TAINT, Failure, NODE_LABEL, detector};
+use super::{Call, DRAIN_TAINT, NODE_LABEL, detector};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let inbox = call.world.inbox();
     call.world.volumes.subscribe(&inbox);
     call.world.until(&inbox, all_volumes_are_healthy).await;

@@ -3,11 +3,14 @@
 use api::{names, reasons};
 use serde_json::json;
 
-use crate::events::{Report, record};
+use crate::{
+    error::Result,
+    events::{Report, record},
+};
 
-use super::{Call, Failure};
+use super::Call;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     let list = call
         .world
         .config_maps
@@ -21,11 +24,11 @@ pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
         message,
     };
     let Some(list) = list else {
-        return Ok(record(
+        return record(
             call.world,
             &report(true, reasons::RESTORE_VM_FAILED, "ConfigMap not found"),
         )
-        .await?);
+        .await;
     };
     call.take(call.world.durations.restore_vm).await;
     let text = list
@@ -58,5 +61,5 @@ pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
         call.node,
         call.plan
     );
-    Ok(record(call.world, &report(false, reasons::RESTORE_VM_COMPLETED, &message)).await?)
+    record(call.world, &report(false, reasons::RESTORE_VM_COMPLETED, &message)).await
 }

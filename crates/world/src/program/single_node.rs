@@ -4,9 +4,11 @@
 use api::names;
 use serde_json::json;
 
-use super::{Call, Failure, detector, post_drain, pre_drain};
+use crate::error::Result;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+use super::{Call, detector, post_drain, pre_drain};
+
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     detector::run(call).await?;
     pre_drain::wait_until_empty(call).await;
     let version = call.world.shape.release().kubernetes;

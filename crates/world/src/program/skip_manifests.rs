@@ -1,8 +1,10 @@
 //! Telling RKE2 on a node to skip a bundled manifest, or not to: a file nobody else sees.
 
-use super::{Call, Failure};
+use crate::error::Result;
 
-pub(super) async fn run(call: &Call<'_>) -> Result<(), Failure> {
+use super::Call;
+
+pub(super) async fn run(call: &Call<'_>) -> Result<()> {
     call.take(call.world.durations.skip_manifests).await;
     Ok(())
 }

@@ -1,0 +1,131 @@
+//! Upgrades that fail: with the documented message, with everything put back, and with Rancher's gate kept closed.
+
+use api::{
+    Phase, UpgradePlan, annotations,
+    labels::{component, job_type},
+    reasons,
+};
+use rstest::rstest;
+use serde_json::json;
+use world::{
+    Troubles,
+    troubles::{JobFailure, JobTrouble, RebootTrouble},
+};
+
+use crate::{
+    run::{Case, Ended, run},
+    user::User,
+};
+
+fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
+    let trouble = JobTrouble {
+        component: component.to_owned(),
+        job_type: job_type.map(str::to_owned),
+        node: None,
+        failure: JobFailure::Fails(100),
+    };
+    Troubles { jobs: vec![trouble], ..Troubles::default() }
+}
+
+fn old_system() -> Troubles {
+    Troubles { reboots: [("node-1".to_owned(), RebootTrouble::OldSystem)].into(), ..Troubles::default() }
+}
+
+fn case(troubles: Troubles) -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.troubles = troubles;
+    case
+}
+
+fn plan(ended: &Ended) -> &UpgradePlan {
+    ended.plan.as_ref().unwrap()
+}
+
+/// The settings that an upgrade changes on its way are what they were.
+fn assert_put_back(ended: &Ended) {
+    let digest = &ended.digest;
+    assert_eq!(digest["longhorn"], "600");
+    assert_eq!(digest["descheduler"], true);
+    assert_eq!(digest["kubevirt"]["workloadUpdateStrategy"]["workloadUpdateMethods"], json!(["LiveMigrate"]));
+    assert!(digest["chart"]["comparePatches"].as_array().is_none_or(Vec::is_empty), "{}", digest["chart"]);
+    for kind in ["plans", "deployments", "services"] {
+        assert_eq!(digest[kind], json!([]), "{kind} are left");
+    }
+    for (name, node) in digest["nodes"].as_object().unwrap() {
+        assert_eq!(node["annotations"], json!([]), "{name}");
+    }
+}
+
+#[rstest]
+#[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() }, "Node node-2 will reach")]
+#[case::certificates(Troubles { certificate_days: Some(3), ..Troubles::default() }, "Please rotate RKE2 certificates")]
+#[case::iso(Troubles { iso_failures: 100, ..Troubles::default() }, "ISO image download failed")]
+#[case::preload(failing_job(component::IMAGE_PRELOAD, None), "image-preload plan job(s) failed")]
+#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None), "cluster-upgrade job failed")]
+#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)), "node node-1 upgrade failed: ")]
+#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)), "node node-1 upgrade failed: ")]
+#[case::old_system(old_system(), "node node-1 upgrade failed: it came back with")]
+#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None), "image-cleanup plan job(s) failed")]
+fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Troubles, #[case] message: &str) {
+    let ended = run(&case(troubles));
+    assert_eq!(ended.violations, [""; 0]);
+    let plan = plan(&ended);
+    assert_eq!(plan.phase(), Some(Phase::Failed));
+    let progressing = plan.condition(reasons::PROGRESSING).unwrap();
+    assert_eq!((progressing.status.as_str(), progressing.reason.as_str()), ("False", "Failed"));
+    assert!(progressing.message.starts_with(message) || progressing.message.ends_with(message), "{}", progressing.message);
+    let available = plan.condition(reasons::AVAILABLE).unwrap();
+    assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "Executed"));
+    let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
+    assert!(events.iter().any(|event| event.contains("Upgrade failed: ")), "{events:#?}");
+    assert_put_back(&ended);
+}
+
+#[test]
+fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
+    let ended = run(&case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))));
+    let strategy = &ended.digest["cluster"]["rkeConfig"]["upgradeStrategy"];
+    let hook = &strategy["controlPlaneDrainOptions"]["preDrainHooks"][0]["annotation"];
+    assert_eq!(hook, annotations::PRE_HOOK);
+    let others = ended.digest["nodes"].as_object().unwrap();
+    assert!(others.values().all(|node| node["osImage"] == "Harvester v1.7.1"), "{others:#?}");
+    let jobs: Vec<String> = serde_json::from_value(ended.digest["jobs"].clone()).unwrap();
+    assert!(jobs.iter().any(|job| job.contains("pre-drain-node-1")), "{jobs:?}");
+}
+
+#[rstest]
+#[case::preload(failing_job(component::IMAGE_PRELOAD, None))]
+#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None))]
+#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)))]
+#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
+#[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() })]
+#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: Troubles) {
+    let ended = run(&Case { user: vec![User::MendsAndRetries], ..case(troubles) });
+    assert_eq!(ended.violations, [""; 0]);
+    let clean = run(&Case::three_nodes());
+    for part in ["nodes", "cluster", "longhorn", "descheduler", "kubevirt", "chart", "plans", "deployments", "images"] {
+        assert_eq!(ended.digest[part], clean.digest[part], "{part}");
+    }
+    let status = plan(&ended).status.as_ref().unwrap();
+    assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
+    assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
+}
+
+#[rstest]
+#[case(Phase::Initializing)]
+#[case(Phase::ISODownloading)]
+#[case(Phase::RepoCreating)]
+#[case(Phase::ImagePreloading)]
+#[case(Phase::ImagePreloaded)]
+#[case(Phase::ClusterUpgraded)]
+#[case(Phase::NodeUpgraded)]
+#[case(Phase::CleaningUp)]
+fn a_deleted_plan_puts_everything_back_and_is_gone(#[case] phase: Phase) {
+    let ended = run(&Case { user: vec![User::DeletesAt(phase)], ..Case::three_nodes() });
+    assert!(ended.plan.is_none());
+    assert_put_back(&ended);
+    for kind in ["images", "jobs"] {
+        assert_eq!(ended.digest[kind], json!([]), "{kind} are left");
+    }
+}

@@ -1,0 +1,79 @@
+//! What a person does while an upgrade runs.
+
+use std::time::Duration;
+
+use api::{NodeState, Phase, UpgradePlan, annotations};
+use cli::rehearsal::Rehearsal;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+    runtime::wait::{await_condition, conditions::is_deleted},
+};
+use serde_json::json;
+use world::Troubles;
+
+/// What a person does while an upgrade runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Lets held nodes go, ten minutes after they are held.
+    LetsGo,
+    /// Deletes the plan when it has reached a phase.
+    DeletesAt(Phase),
+    /// Mends what is broken and asks for another try, ten minutes after the plan has failed.
+    MendsAndRetries,
+    /// Creates a second plan right after the first.
+    CreatesAnother,
+    /// Removes a node from the cluster when the plan has reached a phase.
+    RemovesNode(&'static str, Phase),
+}
+
+
+/// How long people take.
+const A_WHILE: Duration = Duration::from_secs(600);
+
+/// Does it.
+pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
+    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+    let patch = async |patch: serde_json::Value| {
+        plans.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    match user {
+        User::LetsGo => {
+            rehearsal.follow(name, None, is_held).await;
+            rehearsal.clock.sleep(A_WHILE).await;
+            patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
+        }
+        User::DeletesAt(phase) => {
+            rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
+            plans.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        User::MendsAndRetries => {
+            let failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && plan.metadata.finalizers.is_none();
+            rehearsal.follow(name, None, failed).await;
+            rehearsal.clock.sleep(A_WHILE).await;
+            rehearsal.set_troubles(Troubles::default());
+            patch(json!({"metadata": {"annotations": {annotations::RETRY: "1"}}})).await;
+        }
+        User::CreatesAnother => {
+            rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        }
+        User::RemovesNode(node, phase) => {
+            rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
+            let nodes: Api<Node> = Api::all(rehearsal.server.client());
+            nodes.delete(node, &DeleteParams::default()).await.unwrap();
+        }
+    }
+}
+
+fn is_held(plan: &UpgradePlan) -> bool {
+    let nodes = plan.status.iter().flat_map(|status| status.node_upgrade_statuses.values());
+    nodes.into_iter().any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+}
+
+/// Waits until a plan is gone.
+pub(crate) async fn until_gone(rehearsal: &Rehearsal, name: &str) {
+    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+    let uid = plans.get(name).await.ok().and_then(|plan| plan.metadata.uid).unwrap_or_default();
+    await_condition(plans, name, is_deleted(&uid)).await.unwrap();
+}

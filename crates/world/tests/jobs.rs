@@ -1,0 +1,206 @@
+//! Jobs, Plans and what they leave behind.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use api::{
+    labels,
+    labels::{component, job_type},
+    names,
+};
+use serde_json::{Value, json};
+use support::*;
+use world::{
+    Durations, Shape, Troubles,
+    troubles::{JobFailure, JobTrouble},
+};
+
+const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
+
+fn failing(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
+    Troubles {
+        jobs: vec![JobTrouble {
+            component: component.to_owned(),
+            job_type: job_type.map(str::to_owned),
+            node: None,
+            failure,
+        }],
+        ..Default::default()
+    }
+}
+
+fn active(jobs: &[Value]) -> usize {
+    jobs.iter().filter(|job| job["status"]["active"] == 1).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
+    let shape = Shape {
+        nodes: 5,
+        ..Default::default()
+    };
+    let lab = lab(shape, Durations::default(), Troubles::default()).await;
+    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 2)).await;
+    let mut most = 0;
+    for _ in 0..40 {
+        lab.minutes(1).await;
+        let jobs = lab.list(JOB, names::CATTLE_NAMESPACE).await;
+        most = most.max(active(&jobs));
+        let plan = lab
+            .get(PLAN, names::CATTLE_NAMESPACE, "up-image-preload")
+            .await
+            .unwrap();
+        assert!(plan["status"]["applying"].as_array().map_or(0, Vec::len) <= 2);
+    }
+    assert_eq!(most, 2);
+    let plan = lab
+        .get(PLAN, names::CATTLE_NAMESPACE, "up-image-preload")
+        .await
+        .unwrap();
+    assert!(is(&plan, "Complete"), "{plan:#}");
+    assert_eq!(condition(&plan, "Complete")["reason"], "Complete");
+    let hash = plan["status"]["latestHash"].clone();
+    for node in lab.list(NODE, "").await {
+        assert_eq!(
+            node["metadata"]["labels"]["plan.upgrade.cattle.io/up-image-preload"],
+            hash
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
+    let lab = calm().await;
+    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    lab.minutes(1).await;
+    let jobs = lab.list(JOB, names::CATTLE_NAMESPACE).await;
+    assert_eq!(jobs.len(), 3);
+    let meta = &jobs[0]["metadata"];
+    assert!(
+        meta["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("apply-up-image-preload-on-node-1-with-")
+    );
+    assert_eq!(meta["labels"][labels::UPGRADE_PLAN], "up");
+    assert_eq!(meta["labels"][labels::SUC_NODE], "node-1");
+    assert_eq!(meta["labels"]["upgrade.cattle.io/plan"], "up-image-preload");
+    let pods = lab.list(POD, names::CATTLE_NAMESPACE).await;
+    assert_eq!(
+        pods[0]["metadata"]["labels"][labels::UPGRADE_COMPONENT],
+        component::IMAGE_PRELOAD
+    );
+    assert_eq!(pods[0]["spec"]["nodeName"], "node-1");
+    lab.delete(PLAN, names::CATTLE_NAMESPACE, "up-image-preload").await;
+    lab.minutes(1).await;
+    assert!(lab.list(JOB, names::CATTLE_NAMESPACE).await.is_empty());
+    assert!(lab.list(POD, names::CATTLE_NAMESPACE).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_job_fails_its_plan() {
+    let troubles = failing(component::IMAGE_PRELOAD, None, JobFailure::Fails(9));
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    let plan = lab
+        .until(60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
+            condition(plan, "Complete")["reason"] == "JobFailed"
+        })
+        .await;
+    assert_eq!(condition(&plan, "Complete")["status"], "False");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
+    let lab = calm().await;
+    let mut suspended = job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1");
+    suspended["spec"]["suspend"] = json!(true);
+    let name = suspended["metadata"]["name"].as_str().unwrap().to_owned();
+    lab.create(JOB, suspended).await;
+    lab.minutes(10).await;
+    let job = lab.get(JOB, HARVESTER, &name).await.unwrap();
+    assert!(is(&job, "Suspended"));
+    assert!(lab.list(POD, HARVESTER).await.is_empty());
+    lab.patch(JOB, HARVESTER, &name, json!({"spec": {"suspend": false}}))
+        .await;
+    let job = lab.until(10, JOB, HARVESTER, &name, |job| is(job, "Complete")).await;
+    assert_eq!(job["status"]["succeeded"], 1);
+    assert!(!is(&job, "Suspended"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_replaces_failed_pods_up_to_its_limit() {
+    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Fails(2));
+    let twice = lab(Shape::default(), Durations::default(), troubles).await;
+    twice.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    let done = twice
+        .until(30, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
+        .await;
+    assert_eq!(done["status"]["failed"], 2);
+
+    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Fails(99));
+    let always = lab(Shape::default(), Durations::default(), troubles).await;
+    always.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    let failed = always
+        .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Failed"))
+        .await;
+    assert_eq!(condition(&failed, "Failed")["reason"], "BackoffLimitExceeded");
+    assert_eq!(failed["status"]["failed"], 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
+    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    let mut hanging = job("up", component::CLUSTER_UPGRADE, "", "");
+    hanging["spec"]["activeDeadlineSeconds"] = json!(600);
+    hanging["spec"]["ttlSecondsAfterFinished"] = json!(300);
+    lab.create(JOB, hanging).await;
+    let failed = lab
+        .until(11, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Failed"))
+        .await;
+    assert_eq!(condition(&failed, "Failed")["reason"], "DeadlineExceeded");
+    lab.until_gone(6, JOB, HARVESTER, "up-cluster-upgrade").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_its_image_waits_and_says_so() {
+    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::ImagePullBackOff);
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.minutes(60).await;
+    let pods = lab.list(POD, HARVESTER).await;
+    assert_eq!(pods[0]["status"]["phase"], "Pending");
+    let waiting = &pods[0]["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ImagePullBackOff");
+    let job = lab.get(JOB, HARVESTER, "up-cluster-upgrade").await.unwrap();
+    assert!(!is(&job, "Failed") && !is(&job, "Complete"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_owner_owned_goes_with_it() {
+    let lab = calm().await;
+    let owner = lab
+        .create(
+            UPGRADE_PLAN,
+            json!({
+                "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",
+                "metadata": {"name": "up"}, "spec": {"version": "v1.8.0"},
+            }),
+        )
+        .await;
+    let mut owned = job("up", component::CLUSTER_UPGRADE, "", "");
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "name": "up",
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }]);
+    lab.create(JOB, owned).await;
+    lab.create(JOB, job("other", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.minutes(1).await;
+    assert_eq!(lab.list(POD, HARVESTER).await.len(), 2);
+    lab.delete(UPGRADE_PLAN, "", "up").await;
+    lab.until_gone(1, JOB, HARVESTER, "up-cluster-upgrade").await;
+    lab.until_gone(1, POD, HARVESTER, "up-cluster-upgrade-0").await;
+    assert!(lab.get(JOB, HARVESTER, "other-cluster-upgrade").await.is_some());
+}

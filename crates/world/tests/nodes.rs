@@ -1,0 +1,216 @@
+//! Rancher, drains and reboots.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use api::{
+    annotations,
+    labels::{component, job_type},
+    names,
+};
+use serde_json::{Value, json};
+use support::*;
+use world::{Durations, Shape, Troubles, troubles::RebootTrouble};
+
+const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
+
+async fn order_upgrade(lab: &Lab) {
+    let config = json!({"provisionGeneration": 1, "upgradeStrategy": strategy("1")});
+    let patch = json!({"spec": {"kubernetesVersion": "v1.35.2+rke2r1", "rkeConfig": config}});
+    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+        .await;
+}
+
+async fn tokens(lab: &Lab) -> Vec<(String, String)> {
+    let secrets = lab.list(SECRET, names::FLEET_NAMESPACE).await;
+    let token = |secret: &Value| {
+        secret["metadata"]["annotations"][annotations::RKE_PRE_DRAIN]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let name = |secret: &Value| secret["metadata"]["name"].as_str().unwrap().to_owned();
+    secrets
+        .iter()
+        .filter_map(|secret| Some((name(secret), token(secret)?)))
+        .collect()
+}
+
+fn kubelet(node: &Value) -> &str {
+    node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn rancher_waits_for_the_hook_before_it_drains() {
+    let lab = calm().await;
+    order_upgrade(&lab).await;
+    lab.minutes(11).await;
+    assert!(tokens(&lab).await.is_empty(), "the dead time is not over");
+    lab.minutes(60).await;
+    let open = tokens(&lab).await;
+    assert_eq!(open.len(), 1, "one node at a time");
+    let node = lab.get(NODE, "", "node-1").await.unwrap();
+    assert_eq!(node["spec"]["unschedulable"], true);
+    assert_eq!(kubelet(&node), "v1.34.3+rke2r1");
+    assert_eq!(vms_on(&lab, "node-1").await.len(), 2, "nothing was drained");
+    let cluster = lab
+        .get(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)
+        .await
+        .unwrap();
+    assert_eq!(cluster["status"]["ready"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_strategy_rancher_goes_on_without_gates() {
+    let lab = calm().await;
+    order_upgrade(&lab).await;
+    lab.minutes(60).await;
+    let patch = json!({"spec": {"rkeConfig": {"upgradeStrategy": null}}});
+    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+        .await;
+    lab.until(300, NODE, "", "node-3", |node| kubelet(node) == "v1.35.2+rke2r1")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_without_hooks_makes_vms_migrate() {
+    let lab = calm().await;
+    let mut strategy = strategy("1");
+    for tier in ["controlPlaneDrainOptions", "workerDrainOptions"] {
+        for hooks in ["preDrainHooks", "postDrainHooks"] {
+            strategy[tier][hooks] = json!([]);
+        }
+    }
+    let patch = json!({"spec": {"rkeConfig": {"provisionGeneration": 1, "upgradeStrategy": strategy}}});
+    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+        .await;
+    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"] == true)
+        .await;
+    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"].is_null())
+        .await;
+    assert!(vms_on(&lab, "node-1").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_allows_nothing_blocks_the_drain() {
+    let troubles = Troubles {
+        blocked_drains: ["node-1".to_owned()].into(),
+        ..Default::default()
+    };
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    order_upgrade(&lab).await;
+    lab.minutes(20).await;
+    let (secret, token) = tokens(&lab).await.remove(0);
+    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
+        .await;
+    lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
+        is(job, "Complete")
+    })
+    .await;
+    let ack = json!({"metadata": {"annotations": {annotations::PRE_HOOK: token}}});
+    lab.patch(SECRET, names::FLEET_NAMESPACE, &secret, ack).await;
+    lab.minutes(120).await;
+    assert_eq!(kubelet(&lab.get(NODE, "", "node-1").await.unwrap()), "v1.34.3+rke2r1");
+    lab.delete("policy/v1/PodDisruptionBudget", "default", "stubborn-node-1")
+        .await;
+    lab.until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
+        .await;
+}
+
+async fn reboot(lab: &Lab) -> Value {
+    let patch = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.2+rke2r1"}}});
+    let api = lab.api(NODE, "");
+    api.patch_status("node-1", &Default::default(), &kube::api::Patch::Merge(patch))
+        .await
+        .unwrap();
+    let before = lab.get(NODE, "", "node-1").await.unwrap();
+    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::POST_DRAIN, "node-1"))
+        .await;
+    lab.until(10, JOB, HARVESTER, "up-node-upgrade-post-drain-node-1", |job| {
+        is(job, "Complete")
+    })
+    .await;
+    lab.until(10, NODE, "", "node-1", |node| !is(node, "Ready")).await;
+    before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_comes_back_with_another_boot_id_and_system() {
+    let lab = calm().await;
+    let before = reboot(&lab).await;
+    let back = lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.8.0");
+    assert_ne!(
+        back["status"]["nodeInfo"]["bootID"],
+        before["status"]["nodeInfo"]["bootID"]
+    );
+    lab.minutes(60).await;
+    let later = lab.get(NODE, "", "node-1").await.unwrap();
+    assert_eq!(
+        later["metadata"]["resourceVersion"], back["metadata"]["resourceVersion"],
+        "one reboot, then silence"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
+    let with = |trouble| Troubles {
+        reboots: [("node-1".to_owned(), trouble)].into(),
+        ..Default::default()
+    };
+    let old = lab(Shape::default(), Durations::default(), with(RebootTrouble::OldSystem)).await;
+    let before = reboot(&old).await;
+    let back = old.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.7.1");
+    assert_ne!(
+        back["status"]["nodeInfo"]["bootID"],
+        before["status"]["nodeInfo"]["bootID"]
+    );
+
+    let gone = lab(
+        Shape::default(),
+        Durations::default(),
+        with(RebootTrouble::NeverReturns),
+    )
+    .await;
+    reboot(&gone).await;
+    gone.minutes(300).await;
+    assert!(!is(&gone.get(NODE, "", "node-1").await.unwrap(), "Ready"));
+    let volumes = gone.list("longhorn.io/v1beta2/Volume", names::LONGHORN_NAMESPACE).await;
+    assert!(
+        volumes
+            .iter()
+            .any(|volume| volume["status"]["robustness"] == "degraded")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_world_goes_on_where_one_stopped() {
+    let lab = calm().await;
+    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    let before = lab
+        .until(10, POD, HARVESTER, "up-cluster-upgrade-0", |pod| {
+            pod["status"]["phase"] == "Running"
+        })
+        .await;
+    reboot(&lab).await;
+    lab.world.abort();
+    lab.clock.sleep(Duration::from_secs(60)).await;
+    let next = world::World::new(
+        lab.server.client(),
+        lab.clock.clone(),
+        lab.shape.clone(),
+        Durations::default(),
+        Troubles::default(),
+    );
+    let next = tokio::spawn(next.run());
+    lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    // The pod was on the node that rebooted, or its program went on; either way the Job ends well.
+    let done = lab
+        .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
+        .await;
+    assert!(done["status"]["startTime"].is_string() && before["spec"]["nodeName"].is_string());
+    next.abort();
+}

@@ -1,0 +1,243 @@
+//! A cluster that lives in virtual time, and an operator that walks through an upgrade as naively as can be.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use apiserver::{ApiServer, Config};
+use clock::Clock;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use world::{Durations, Facts, Shape, Troubles, World};
+
+pub struct Lab {
+    pub server: ApiServer,
+    pub client: Client,
+    pub clock: Clock,
+    pub facts: Facts,
+    pub shape: Shape,
+    pub world: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.world.abort();
+    }
+}
+
+pub async fn lab(shape: Shape, durations: Durations, troubles: Troubles) -> Lab {
+    let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
+    let now = clock.clone();
+    let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
+    let client = server.client();
+    world::install(&client, &shape.objects()).await.unwrap();
+    let world = World::new(server.client(), clock.clone(), shape.clone(), durations, troubles);
+    let facts = world.facts();
+    let proxied = facts.clone();
+    server.set_node_proxy(Arc::new(move |node, path| proxied.node_proxy(node, path)));
+    let world = tokio::spawn(world.run());
+    Lab {
+        server,
+        client,
+        clock,
+        facts,
+        shape,
+        world,
+    }
+}
+
+/// `group/version/Kind`.
+pub fn resource(kind: &str) -> ApiResource {
+    let parts: Vec<&str> = kind.split('/').collect();
+    match parts.as_slice() {
+        [version, kind] => ApiResource::from_gvk(&GroupVersionKind::gvk("", version, kind)),
+        [group, version, kind] => ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
+        _ => panic!("{kind}"),
+    }
+}
+
+impl Lab {
+    pub fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        if namespace.is_empty() {
+            Api::all_with(self.client.clone(), &resource(kind))
+        } else {
+            Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
+        }
+    }
+
+    pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let found = self.api(kind, namespace).get_opt(name).await.unwrap();
+        found.map(|found| serde_json::to_value(found).unwrap())
+    }
+
+    pub async fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
+        let list = self.api(kind, namespace).list(&ListParams::default()).await.unwrap();
+        list.items
+            .into_iter()
+            .map(|item| serde_json::to_value(item).unwrap())
+            .collect()
+    }
+
+    pub async fn create(&self, kind: &str, object: Value) -> Value {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let created = self
+            .api(kind, &namespace)
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap();
+        serde_json::to_value(created).unwrap()
+    }
+
+    pub async fn patch(&self, kind: &str, namespace: &str, name: &str, patch: Value) {
+        self.api(kind, namespace)
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    pub async fn delete(&self, kind: &str, namespace: &str, name: &str) {
+        self.api(kind, namespace)
+            .delete(name, &Default::default())
+            .await
+            .unwrap();
+    }
+
+    /// Waits until an object is as wanted, or fails after so many virtual minutes.
+    pub async fn until(
+        &self,
+        minutes: u64,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        test: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let as_value = |object: &DynamicObject| serde_json::to_value(object).unwrap();
+        let wanted = |object: Option<&DynamicObject>| object.is_some_and(|object| test(&as_value(object)));
+        let found = tokio::time::timeout(
+            Duration::from_secs(minutes * 60),
+            await_condition(self.api(kind, namespace), name, wanted),
+        );
+        match found.await {
+            Ok(found) => as_value(&found.unwrap().unwrap()),
+            Err(_) => panic!(
+                "{kind} {name} did not become as wanted: {:#?}",
+                self.get(kind, namespace, name).await
+            ),
+        }
+    }
+
+    pub async fn until_gone(&self, minutes: u64, kind: &str, namespace: &str, name: &str) {
+        let gone = |object: Option<&DynamicObject>| object.is_none();
+        let waiting = await_condition(self.api(kind, namespace), name, gone);
+        let ended = tokio::time::timeout(Duration::from_secs(minutes * 60), waiting).await;
+        assert!(ended.is_ok(), "{kind} {name} is still there");
+    }
+
+    pub async fn minutes(&self, minutes: u64) {
+        self.clock.sleep(Duration::from_secs(minutes * 60)).await;
+    }
+}
+
+pub const JOB: &str = "batch/v1/Job";
+pub const POD: &str = "v1/Pod";
+pub const NODE: &str = "v1/Node";
+pub const SECRET: &str = "v1/Secret";
+pub const PLAN: &str = "upgrade.cattle.io/v1/Plan";
+pub const CLUSTER: &str = "provisioning.cattle.io/v1/Cluster";
+pub const VM: &str = "kubevirt.io/v1/VirtualMachine";
+pub const VMI: &str = "kubevirt.io/v1/VirtualMachineInstance";
+pub const UPGRADE_PLAN: &str = "management.harvesterhci.io/v1beta1/UpgradePlan";
+
+pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == type_)
+        .unwrap_or(&Value::Null)
+}
+
+pub fn is(object: &Value, type_: &str) -> bool {
+    condition(object, type_)["status"] == "True"
+}
+
+pub fn tolerations() -> Value {
+    json!([
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "kubevirt.io/drain", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "node-role.kubernetes.io/etcd", "operator": "Exists", "effect": "NoExecute"},
+    ])
+}
+
+/// A Job as the manager makes it.
+pub fn job(plan: &str, component: &str, job_type: &str, node: &str) -> Value {
+    let mut labels = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: component});
+    let mut spec = json!({"restartPolicy": "Never", "tolerations": tolerations(), "containers": [{"name": "apply", "image": "toolkit:1"}]});
+    let mut name = api::names::cluster_job(plan);
+    if !node.is_empty() {
+        labels[api::labels::JOB_TYPE] = json!(job_type);
+        labels[api::labels::NODE] = json!(node);
+        spec["nodeName"] = json!(node);
+        name = api::names::node_job(plan, job_type, node);
+    }
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": api::names::HARVESTER_NAMESPACE, "labels": labels},
+        "spec": {"ttlSecondsAfterFinished": 604800, "template": {"metadata": {"labels": labels}, "spec": spec}},
+    })
+}
+
+pub fn suc_plan(plan: &str, component: &str, concurrency: i64) -> Value {
+    json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": {
+            "name": api::names::suc_plan(plan, component), "namespace": api::names::CATTLE_NAMESPACE,
+            "labels": {api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: component},
+        },
+        "spec": {
+            "concurrency": concurrency, "jobActiveDeadlineSecs": 0, "serviceAccountName": "system-upgrade-controller",
+            "nodeSelector": {"matchLabels": {api::labels::MANAGED: "true"}}, "tolerations": tolerations(),
+            "upgrade": {"image": "toolkit", "command": ["upgrade_node.sh"]}, "version": "v1.8.0",
+        },
+    })
+}
+
+pub fn strategy(concurrency: &str) -> Value {
+    let options = json!({
+        "enabled": true, "force": true, "ignoreDaemonSets": true, "deleteEmptyDirData": true,
+        "preDrainHooks": [{"annotation": api::annotations::PRE_HOOK}],
+        "postDrainHooks": [{"annotation": api::annotations::POST_HOOK}],
+    });
+    json!({
+        "controlPlaneConcurrency": "1", "workerConcurrency": concurrency,
+        "controlPlaneDrainOptions": options, "workerDrainOptions": options,
+    })
+}
+
+/// Three nodes on which nothing goes wrong.
+pub async fn calm() -> Lab {
+    lab(Shape::default(), Durations::default(), Troubles::default()).await
+}
+
+/// The instances on a node.
+pub async fn vms_on(lab: &Lab, node: &str) -> Vec<String> {
+    let vmis = lab.list(VMI, "").await;
+    let there = vmis.iter().filter(|vmi| vmi["status"]["nodeName"] == node);
+    there
+        .map(|vmi| vmi["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
