@@ -127,8 +127,11 @@ impl ApiServer {
             .get(http::header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
         match header {
-            None if self.0.config.enforce_rbac => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),
-            None => Ok(Identity::admin()),
+            None => match &self.0.config.without_token {
+                Some(who) => Ok(who.clone()),
+                None if self.0.config.enforce_rbac => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),
+                None => Ok(Identity::admin()),
+            },
             Some(header) => {
                 let token = header.strip_prefix("Bearer ").unwrap_or_default().trim();
                 let known = self.0.tokens().identity(token);

@@ -37,6 +37,8 @@ pub struct Config {
     pub seed: u64,
     /// Whether RBAC is enforced for everybody but `system:masters`.
     pub enforce_rbac: bool,
+    /// Who comes over HTTP without a token. `None`: an administrator, or nobody where RBAC is enforced.
+    pub without_token: Option<Identity>,
     /// Events kept per resource; a watch from before them gets 410.
     pub watch_log: usize,
 }
@@ -48,6 +50,7 @@ impl Config {
             now,
             seed: 0,
             enforce_rbac: false,
+            without_token: None,
             watch_log: 10_000,
         }
     }

@@ -31,7 +31,7 @@ enum Command {
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-        Command::Rehearse(args) => rehearse::run(args),
+        Command::Rehearse(args) => rehearse::run(&args),
         Command::Manager(args) => manager::run(args),
         Command::Manifests(args) => manifests::run(args),
     };

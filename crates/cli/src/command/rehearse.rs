@@ -1,7 +1,7 @@
 //! `rehearse`: a whole upgrade on an embedded, simulated cluster, by the real manager.
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal, Write},
     net::SocketAddr,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
@@ -20,11 +20,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use world::Shape;
 
-use crate::rehearsal::{
-    Rehearsal, Scenario, beginning,
-    follow::{Bars, View},
-    kubeconfig, summary,
-};
+use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, kubeconfig::Kubeconfig, summary};
 
 /// How long a held node is held before the rehearsed administrator lets it go.
 const HELD: Duration = Duration::from_secs(30 * 60);
@@ -32,6 +28,8 @@ const HELD: Duration = Duration::from_secs(30 * 60);
 const TICK: Duration = Duration::from_millis(250);
 /// Speed of a served rehearsal when none is given.
 const SERVED_SPEED: f64 = 60.0;
+/// Up to this speed the manager competes for its lease: it then has a third of a second to renew it.
+const LEASE_SPEED: f64 = 60.0;
 
 /// What to rehearse.
 #[derive(Debug, clap::Args)]
@@ -98,7 +96,7 @@ enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let shape = Shape {
         nodes: usize::from(args.nodes),
         witness: args.witness,
@@ -108,7 +106,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         image: args.image.clone(),
         seed: args.seed,
     };
-    check(&args, &shape);
+    check(args, &shape);
     let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
     let runtime = match speed {
         // Nothing but this process takes part, so time can leap from one thing that happens to the next.
@@ -121,15 +119,28 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .enable_all()
             .build()?,
     };
+    let view = if io::stderr().is_terminal() {
+        View::Bars(Box::<Bars>::default())
+    } else {
+        View::Lines {
+            before: None,
+            to_stderr: args.output != Output::Text,
+        }
+    };
+    let view = Arc::new(Mutex::new(view));
     runtime.block_on(async {
         let clock = Clock::simulated(beginning(), speed.unwrap_or(1.0));
-        let work = rehearse(&args, shape, clock, speed.is_some());
+        let work = rehearse(args, shape, clock, speed, view.clone());
         if speed.is_none() {
             return work.await;
         }
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => Ok(ExitCode::SUCCESS),
+            _ = tokio::signal::ctrl_c() => {
+                view.lock().unwrap_or_else(PoisonError::into_inner).end();
+                // Serving has no other end; an upgrade that was cut off has not succeeded.
+                Ok(if args.serve.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
             result = work => result,
         }
     })
@@ -154,11 +165,20 @@ fn check(args: &Args, shape: &Shape) {
         })
     };
     if let Some(problem) = problem {
-        super::Cli::command().error(ErrorKind::ValueValidation, problem).exit();
+        let mut cli = super::Cli::command();
+        cli.build();
+        let mut command = cli.find_subcommand("rehearse").cloned().unwrap_or(cli);
+        command.error(ErrorKind::ValueValidation, problem).exit();
     }
 }
 
-async fn rehearse(args: &Args, shape: Shape, clock: Clock, live: bool) -> anyhow::Result<ExitCode> {
+async fn rehearse(
+    args: &Args,
+    shape: Shape,
+    clock: Clock,
+    speed: Option<f64>,
+    view: Arc<Mutex<View>>,
+) -> anyhow::Result<ExitCode> {
     let nodes = shape.nodes;
     let rehearsal = Rehearsal::start(
         Scenario {
@@ -168,25 +188,22 @@ async fn rehearse(args: &Args, shape: Shape, clock: Clock, live: bool) -> anyhow
         clock.clone(),
     )
     .await?;
-    let view = if std::io::stderr().is_terminal() {
-        View::Bars(Box::new(Bars::new()))
-    } else {
-        View::Lines {
-            before: None,
-            to_stderr: args.output != Output::Text,
-        }
+    // Removed when this function ends, or is cut off by Ctrl-C.
+    let _kubeconfig = match args.serve {
+        Some(address) => Some(serve(&rehearsal, address, &view).await?),
+        None => None,
     };
-    let view = Arc::new(Mutex::new(view));
-    if let Some(address) = args.serve {
-        serve(&rehearsal, address, &view).await?;
-    }
-    let manager = rehearsal.start_manager("rehearsal");
+    let manager = if speed.is_some_and(|speed| speed > LEASE_SPEED) {
+        rehearsal.start_lone_manager()
+    } else {
+        rehearsal.start_manager("rehearsal")
+    };
     if args.no_plan {
         std::future::pending::<()>().await;
     }
     let plan = rehearsal.create(&rehearsal.plan(args.restore_vm, &args.pause)).await?;
     let name = plan.name_any();
-    let ticker = live.then(|| tokio::spawn(tick(clock.clone(), view.clone())));
+    let ticker = speed.map(|_| tokio::spawn(tick(clock.clone(), view.clone())));
     // Far longer than any upgrade that goes on.
     let limit =
         Duration::from_secs(24 * 3600) + Duration::from_secs(2 * 3600) * u32::try_from(nodes).unwrap_or(u32::MAX);
@@ -248,23 +265,21 @@ async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
 }
 
 /// Serves the cluster and says how to reach it.
-async fn serve(rehearsal: &Rehearsal, address: SocketAddr, view: &Mutex<View>) -> anyhow::Result<()> {
+async fn serve(rehearsal: &Rehearsal, address: SocketAddr, view: &Mutex<View>) -> anyhow::Result<Kubeconfig> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("failed to listen on --serve {address}"))?;
     let address = listener.local_addr()?;
-    let token = rehearsal.server.token_for(&apiserver::Identity::admin());
-    let path = kubeconfig::write(address, &token)?;
-    let server = rehearsal.server.clone();
-    tokio::spawn(server.serve(listener, std::future::pending()));
+    let kubeconfig = Kubeconfig::write(address)?;
+    tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
     let text = format!(
         "serving on http://{address}; in another terminal: export KUBECONFIG={}",
-        path.display()
+        kubeconfig.path().display()
     );
     view.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .say(rehearsal.clock.now(), &text);
-    Ok(())
+    Ok(kubeconfig)
 }
 
 /// The rehearsed administrator: lets held nodes go after a while. With `--serve`, a person does that.
@@ -322,14 +337,18 @@ async fn resume(rehearsal: &Rehearsal, name: &str, held: &[String], view: &Mutex
     Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "the result that the user asked for")]
+/// Prints the result that the user asked for.
 fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::Result<()> {
     let mut plan = plan.clone();
     plan.metadata.managed_fields = None;
-    match output {
-        Output::Text => print!("{}", summary::summarize(rehearsal, &plan)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&plan)?),
-        Output::Yaml => print!("{}", serde_saphyr::to_string(&plan).context("failed to write YAML")?),
+    let text = match output {
+        Output::Text => summary::summarize(rehearsal, &plan),
+        Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(&plan).context("failed to write YAML")?,
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // A reader that has seen enough (`| head`) is no failure of the upgrade.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to print the result"),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -1,24 +1,18 @@
 //! How a person sees an upgrade happen: a line per change, or bars on a terminal.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _};
 
-use api::{NodeState, Phase, UpgradePlan, reasons};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use api::{Phase, UpgradePlan, reasons};
 use jiff::{Timestamp, tz::TimeZone};
 
-/// More node bars than this do not fit a terminal; the others share one.
-const NODE_BARS: usize = 12;
-/// Steps of a plan: every phase but Failed.
-const PHASES: u64 = 17;
-/// Steps of a node.
-const NODE_STEPS: u64 = 10;
+use super::bars::Bars;
 
 /// Shows an upgrade.
 pub enum View {
     /// A line per change, on standard error or, when nothing else is printed, on standard output.
     Lines {
         /// The plan as it was shown last.
-        before: Option<UpgradePlan>,
+        before: Option<Box<UpgradePlan>>,
         /// Print to standard error.
         to_stderr: bool,
     },
@@ -28,22 +22,13 @@ pub enum View {
 
 impl View {
     /// Shows the plan as it is now.
-    #[allow(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        reason = "this is what the user asked to see"
-    )]
     pub fn show(&mut self, now: Timestamp, plan: &UpgradePlan) {
         match self {
             Self::Lines { before, to_stderr } => {
-                for line in changes(now, before.as_ref(), plan) {
-                    if *to_stderr {
-                        eprintln!("{line}");
-                    } else {
-                        println!("{line}");
-                    }
+                for line in changes(now, before.as_deref(), plan) {
+                    print_line(*to_stderr, &line);
                 }
-                *before = Some(plan.clone());
+                *before = Some(Box::new(plan.clone()));
             }
             Self::Bars(bars) => bars.show(now, plan),
         }
@@ -57,20 +42,11 @@ impl View {
     }
 
     /// Says something in between.
-    #[allow(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        reason = "this is what the user asked to see"
-    )]
     pub fn say(&self, now: Timestamp, text: &str) {
         let line = format!("{}  {text}", time_of(now));
         match self {
-            Self::Lines { to_stderr: true, .. } => eprintln!("{line}"),
-            Self::Lines { to_stderr: false, .. } => println!("{line}"),
-            Self::Bars(bars) => {
-                // A terminal that is gone has nobody to tell.
-                let _ = bars.all.println(line);
-            }
+            Self::Lines { to_stderr, .. } => print_line(*to_stderr, &line),
+            Self::Bars(bars) => bars.say(&line),
         }
     }
 
@@ -80,6 +56,15 @@ impl View {
             bars.end();
         }
     }
+}
+
+/// Prints a line. A reader that has gone (`| head`) must not end an upgrade half-way.
+fn print_line(to_stderr: bool, line: &str) {
+    let _ = if to_stderr {
+        writeln!(std::io::stderr(), "{line}")
+    } else {
+        writeln!(std::io::stdout(), "{line}")
+    };
 }
 
 /// The time of day.
@@ -120,10 +105,9 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
             lines.push(line);
         }
     }
-    let known: Vec<_> = old.waiting_for.iter().map(|wait| &wait.message).collect();
-    for wait in new.waiting_for.iter().filter(|wait| !known.contains(&&wait.message)) {
-        let message = wait.message.as_deref().unwrap_or(&wait.what);
-        lines.push(format!("{}    waiting: {message}", time_of(now)));
+    let known = waits(old);
+    for wait in waits(new).difference(&known) {
+        lines.push(format!("{}    {wait}", time_of(now)));
     }
     let degraded = |plan: Option<&UpgradePlan>| {
         let condition = plan.and_then(|plan| plan.condition(reasons::DEGRADED)).cloned();
@@ -143,101 +127,18 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
     lines
 }
 
-/// Bars: one for the plan, one per node, a line for what is waited for.
-pub struct Bars {
-    all: MultiProgress,
-    plan: ProgressBar,
-    waiting: ProgressBar,
-    nodes: BTreeMap<String, ProgressBar>,
-    others: Option<ProgressBar>,
-}
-
-impl Bars {
-    /// Bars on standard error, so that standard output stays for results.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::on(ProgressDrawTarget::stderr())
-    }
-
-    fn on(target: ProgressDrawTarget) -> Self {
-        let all = MultiProgress::with_draw_target(target);
-        let plan =
-            all.add(ProgressBar::new(PHASES).with_style(style("{prefix}  {bar:32.green/dim} {pos:>2}/{len}  {msg}")));
-        let waiting = all.add(ProgressBar::new(1).with_style(style("          {wide_msg:.dim}")));
-        Self {
-            all,
-            plan,
-            waiting,
-            nodes: BTreeMap::new(),
-            others: None,
-        }
-    }
-
-    fn show(&mut self, now: Timestamp, plan: &UpgradePlan) {
-        let Some(status) = &plan.status else { return };
-        let phase = status.current_phase.clone().unwrap_or_default();
-        self.tick(now);
-        self.plan.set_position(status.phase_transition_timestamps.len() as u64);
-        self.plan.set_message(phase);
-        let waits: Vec<_> = status
-            .waiting_for
-            .iter()
-            .filter_map(|wait| wait.message.as_deref())
-            .collect();
-        self.waiting.set_message(waits.join("; "));
-        let mut hidden = (0, 0);
-        for (name, node) in &status.node_upgrade_statuses {
-            let state = node.state.as_deref().and_then(NodeState::parse);
-            let step = state.map_or(0, |state| u64::from(plan::node::ordinal(state)) + 1);
-            if self.nodes.contains_key(name) || self.nodes.len() < NODE_BARS {
-                let bar = self
-                    .nodes
-                    .entry(name.clone())
-                    .or_insert_with(|| node_bar(&self.all, name));
-                bar.set_position(step);
-                bar.set_message(node.state.clone().unwrap_or_default());
-            } else {
-                hidden.0 += 1;
-                hidden.1 += step;
-            }
-        }
-        if hidden.0 > 0 {
-            let name = format!("{} more", hidden.0);
-            let bar = self.others.get_or_insert_with(|| node_bar(&self.all, &name));
-            bar.set_length(hidden.0 * NODE_STEPS);
-            bar.set_position(hidden.1);
-        }
-    }
-
-    fn tick(&self, now: Timestamp) {
-        self.plan.set_prefix(time_of(now));
-    }
-
-    fn end(&self) {
-        self.waiting.finish_and_clear();
-        for bar in self.nodes.values().chain(&self.others).chain([&self.plan]) {
-            bar.abandon();
-        }
-    }
-}
-
-impl Default for Bars {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn node_bar(all: &MultiProgress, name: &str) -> ProgressBar {
-    let bar =
-        ProgressBar::new(NODE_STEPS).with_style(style("          {bar:32.cyan/dim} {pos:>2}/{len}  {prefix}: {msg}"));
-    bar.set_prefix(name.to_owned());
-    all.add(bar)
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("━━─")
+/// What is waited for, each thing once.
+pub(super) fn waits(status: &api::UpgradePlanStatus) -> BTreeSet<String> {
+    let messages = status
+        .waiting_for
+        .iter()
+        .map(|wait| wait.message.as_deref().unwrap_or(&wait.what));
+    messages
+        .map(|message| match message.strip_prefix("waiting for ") {
+            Some(_) => message.to_owned(),
+            None => format!("waiting: {message}"),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -246,6 +147,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "json! makes values")]
     fn plan(status: serde_json::Value) -> UpgradePlan {
         serde_json::from_value(json!({
             "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",
@@ -283,16 +185,21 @@ mod tests {
     }
 
     #[test]
-    fn bars_follow_the_plan_without_a_terminal_too() {
-        let mut bars = Bars::on(ProgressDrawTarget::hidden());
-        let nodes: serde_json::Map<_, _> = (0..30)
-            .map(|i| (format!("node-{i:02}"), json!({"state": "ImageCleaned"})))
-            .collect();
-        bars.show(
-            "2026-03-13T04:00:00Z".parse().unwrap(),
-            &plan(json!({"nodeUpgradeStatuses": nodes})),
+    fn waits_that_read_the_same_are_told_once_and_not_twice_as_waiting() {
+        let now = "2026-03-13T04:00:00Z".parse().unwrap();
+        let wait =
+            |what: &str, message: &str| json!({"what": what, "message": message, "since": "2026-03-13T04:00:00Z"});
+        let after = plan(json!({"waitingFor": [
+            wait("Removal", "objects are being removed"),
+            wait("Other", "objects are being removed"),
+            wait("Plan", "waiting for the plan"),
+        ]}));
+        assert_eq!(
+            changes(now, None, &after),
+            [
+                "04:00:00    waiting for the plan",
+                "04:00:00    waiting: objects are being removed"
+            ]
         );
-        assert_eq!(bars.nodes.len(), NODE_BARS);
-        assert_eq!(bars.others.as_ref().map(ProgressBar::position), Some(18 * NODE_STEPS));
     }
 }

@@ -1,6 +1,12 @@
 //! A whole cluster in this process: the embedded API, the simulated world, and the real manager on top.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::Context;
 use api::{NodeUpgradeOption, UpgradePlan, UpgradePlanSpec, names};
@@ -19,15 +25,21 @@ use tokio::{
 };
 use world::{Durations, Facts, Shape, Troubles, World};
 
+mod bars;
 pub mod follow;
 pub mod kubeconfig;
 mod outside;
 pub mod summary;
 
+pub use bars::Bars;
+
 /// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
 /// When the rehearsed upgrade begins.
 const BEGINNING: &str = "2026-03-13T03:57:09Z";
+
+/// How long a manager that ended is away.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is rehearsed.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +61,7 @@ pub struct Rehearsal {
     facts: Facts,
     shape: Shape,
     world: JoinSet<()>,
+    plan_writes: Arc<AtomicU64>,
 }
 
 /// Gives the manager's service account the roles that ship, and nothing else.
@@ -64,6 +77,18 @@ async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
         api.create(&PostParams::default(), &object).await?;
     }
     Ok(())
+}
+
+/// Counts how often the manager changes plans.
+fn count_plan_writes(server: &ApiServer) -> Arc<AtomicU64> {
+    let count = Arc::new(AtomicU64::new(0));
+    let (counted, manager) = (count.clone(), manager_user());
+    server.store().observe(move |change| {
+        if change.user == manager && change.resource.plural == "upgradeplans" {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    count
 }
 
 /// The moment at which rehearsals begin.
@@ -96,8 +121,11 @@ impl Rehearsal {
         let server = ApiServer::new(apiserver::Config {
             seed: shape.seed,
             enforce_rbac: true,
+            // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
+            without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
         });
+        let plan_writes = count_plan_writes(&server);
         let client = server.client();
         world::install(&client, &shape.objects())
             .await
@@ -125,24 +153,50 @@ impl Rehearsal {
             facts,
             shape,
             world,
+            plan_writes,
         })
     }
 
     /// Starts a manager. Aborting the task is killing the manager.
     #[must_use]
     pub fn start_manager(&self, identity: &str) -> JoinHandle<()> {
+        self.start_manager_with(Config {
+            identity: identity.to_owned(),
+            ..Config::default()
+        })
+    }
+
+    /// Starts a manager that does not compete for the lease. In time that runs many times as fast as real time, a
+    /// lease of 30 seconds is shorter than what a busy machine needs to renew it.
+    #[must_use]
+    pub fn start_lone_manager(&self) -> JoinHandle<()> {
+        self.start_manager_with(Config {
+            lease_namespace: None,
+            ..Config::default()
+        })
+    }
+
+    fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
         let client = self
             .server
             .client_as(Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT));
-        let outside = Arc::new(outside::Simulated::new(self.facts.clone()));
-        let config = Config {
-            identity: identity.to_owned(),
-            ..Config::default()
-        };
+        let facts = self.facts.clone();
         let clock = self.clock.clone();
         tokio::spawn(async move {
-            if let Err(error) = run(client, clock, outside, config, None, std::future::pending()).await {
-                tracing::info!(%error, "the manager ended");
+            // A manager that has lost its lease ends, and its Deployment starts it again.
+            loop {
+                let outside = Arc::new(outside::Simulated::new(facts.clone()));
+                let ended = run(
+                    client.clone(),
+                    clock.clone(),
+                    outside,
+                    config.clone(),
+                    None,
+                    std::future::pending(),
+                );
+                let Err(error) = ended.await else { return };
+                tracing::info!(%error, "the manager ended; it is started again");
+                clock.sleep(RESTART_PAUSE).await;
             }
         })
     }
@@ -242,6 +296,14 @@ impl Rehearsal {
     /// Changes what goes wrong from now on.
     pub fn set_troubles(&self, troubles: Troubles) {
         self.facts.set_troubles(troubles);
+    }
+
+    /// How often the manager wrote to plans, and to anything.
+    #[must_use]
+    pub fn writes(&self) -> (u64, u64) {
+        let by_user = self.server.store().counters().writes_by_user;
+        let all = by_user.get(&manager_user()).copied().unwrap_or_default();
+        (self.plan_writes.load(Ordering::Relaxed), all)
     }
 
     /// Ends the world.

@@ -32,20 +32,25 @@ pub fn summarize(rehearsal: &Rehearsal, plan: &UpgradePlan) -> String {
         "\nVMs\n  {} migrated, {} shut down, {} restored",
         vms.migrated, vms.shut_down, vms.restored
     );
+    let (to_plans, all) = rehearsal.writes();
+    let _ = writeln!(
+        text,
+        "\nWrites of the manager\n  {to_plans} to the plan, {all} in all, with its lease and events"
+    );
     let _ = writeln!(text, "\nEvents");
+    let reason = |event: &Event| event.reason.clone().unwrap_or_default();
+    let width = events.iter().map(|event| reason(event).len()).max().unwrap_or_default();
     for event in &events {
-        let component = event
-            .source
-            .as_ref()
-            .and_then(|source| source.component.as_deref())
-            .unwrap_or_default();
+        let warning = if event.type_.as_deref() == Some("Warning") {
+            "Warning: "
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
-            "  {}  {:<8} {:<26} {:<25} {}",
+            "  {}  {:<width$}  {warning}{}",
             moment(event).map(time_of).unwrap_or_default(),
-            event.type_.as_deref().unwrap_or_default(),
-            event.reason.as_deref().unwrap_or_default(),
-            component,
+            reason(event),
             event.message.as_deref().unwrap_or_default(),
         );
     }
@@ -130,7 +135,12 @@ fn nodes(plan: &UpgradePlan) -> Vec<(String, String, String)> {
 }
 
 fn between(begin: &Time, end: &Time) -> String {
-    let seconds = SignedDuration::as_secs(&end.0.duration_since(begin.0));
+    duration(end.0.duration_since(begin.0))
+}
+
+/// A duration as `4:44` or `1:03:12`.
+pub(super) fn duration(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 {
         format!("{hours}:{minutes:02}:{seconds:02}")

@@ -1,0 +1,65 @@
+# Everything a developer does here. `make` alone lists it.
+
+CARGO ?= cargo
+KUBECTL ?= kubectl
+# Arguments of the manager for `make run`.
+ARGS ?= --log-format console --health-probe-bind-address 127.0.0.1:8081
+# Arguments of `cargo test` for `make test`, e.g. TEST_ARGS='-p plan'.
+TEST_ARGS ?= --workspace
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
+# Tests that drive the embedded API with the Python client run this interpreter.
+export PYTHON ?= $(CACHE)/python/bin/python3
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the binary into bin/
+	$(CARGO) build --release
+	mkdir -p bin
+	cp "$${CARGO_TARGET_DIR:-target}/release/upgrade-toolkit" bin/upgrade-toolkit
+
+.PHONY: prepare
+prepare: ## Install what the tests need and the machine lacks
+	@hack/prepare
+
+.PHONY: test
+test: prepare ## Run all tests
+	$(CARGO) test $(TEST_ARGS)
+
+.PHONY: lint
+lint: ## Check format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+.PHONY: manifests
+manifests: ## Generate the CRD and the roles into config/
+	$(CARGO) run -p cli -- manifests config
+
+.PHONY: install
+install: ## Install the CRD into the cluster of KUBECONFIG
+	$(KUBECTL) apply -f config/crd/bases
+
+.PHONY: uninstall
+uninstall: ## Remove the CRD, and with it all UpgradePlans
+	$(KUBECTL) delete --ignore-not-found -f config/crd/bases
+
+.PHONY: run
+run: ## Run the manager on this machine against the cluster of KUBECONFIG
+	$(CARGO) run -- manager $(ARGS)
+
+.PHONY: rehearse
+rehearse: ## Rehearse an upgrade of three nodes
+	$(CARGO) run --release -- rehearse
+
+.PHONY: bench
+bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes
+	@bench/rehearse
