@@ -1,5 +1,7 @@
 //! What the definition of UpgradePlan itself admits (reference v2-api.md §7.3, CRD), on the embedded API.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
 use std::sync::Arc;
 
 use apiserver::{ApiServer, Config};

@@ -1,6 +1,8 @@
 //! Cases of creating a plan that concern nodes, machines, volumes, VMs, charts and addons (reference v2-api.md §7.3,
 //! CREATE).
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
 mod support;
 
 use checks::Cluster;

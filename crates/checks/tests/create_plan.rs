@@ -1,5 +1,7 @@
 //! Cases of creating a plan that concern the plan, its source and other plans (reference v2-api.md §7.3, CREATE).
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
 mod support;
 
 use checks::{Cluster, admission, refusal};

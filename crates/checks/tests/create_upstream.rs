@@ -1,5 +1,7 @@
 //! The cases of creating a plan that upstream itself tests (reference v2-api.md §7.2), one test a line.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
 mod support;
 
 use serde_json::json;

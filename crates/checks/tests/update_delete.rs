@@ -1,5 +1,7 @@
 //! Cases of changing and deleting a plan (reference v2-api.md §7.3, UPDATE and DELETE).
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
 mod support;
 
 use api::{Phase, UpgradePlan};

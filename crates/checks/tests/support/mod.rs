@@ -8,20 +8,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// The Version that plans name.
-pub const VERSION: &str = "v1.8.0";
+pub(crate) const VERSION: &str = "v1.8.0";
 
 /// Reads an object of any kind.
-pub fn read<K: DeserializeOwned>(object: Value) -> K {
+pub(crate) fn read<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
 
 /// A plan for [`VERSION`].
-pub fn plan() -> UpgradePlan {
+pub(crate) fn plan() -> UpgradePlan {
     plan_with(json!({"version": VERSION}))
 }
 
 /// A plan of a specification.
-pub fn plan_with(spec: Value) -> UpgradePlan {
+pub(crate) fn plan_with(spec: Value) -> UpgradePlan {
     read(
         json!({"apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",
         "metadata": {"name": "up"}, "spec": spec}),
@@ -29,14 +29,14 @@ pub fn plan_with(spec: Value) -> UpgradePlan {
 }
 
 /// The plan with an annotation of ours.
-pub fn annotated(mut plan: UpgradePlan, key: &str, value: &str) -> UpgradePlan {
+pub(crate) fn annotated(mut plan: UpgradePlan, key: &str, value: &str) -> UpgradePlan {
     let annotations = plan.metadata.annotations.get_or_insert_default();
     annotations.insert(format!("management.harvesterhci.io/{key}"), value.to_owned());
     plan
 }
 
 /// Another plan with a phase and, if given, a Progressing condition.
-pub fn other(name: &str, phase: &str, progressing: Option<&str>) -> UpgradePlan {
+pub(crate) fn other(name: &str, phase: &str, progressing: Option<&str>) -> UpgradePlan {
     let conditions: Vec<Value> = progressing
         .map(|status| {
             json!({"type": "Progressing", "status": status, "reason": "R", "message": "",
@@ -51,7 +51,7 @@ pub fn other(name: &str, phase: &str, progressing: Option<&str>) -> UpgradePlan 
 }
 
 /// Names of nodes are `node-1`, `node-2`, …
-pub fn node(number: usize) -> Value {
+pub(crate) fn node(number: usize) -> Value {
     json!({
         "metadata": {"name": format!("node-{number}"), "labels": {"harvesterhci.io/managed": "true"},
             "annotations": {"cluster.x-k8s.io/machine": format!("machine-{number}")}},
@@ -61,7 +61,7 @@ pub fn node(number: usize) -> Value {
 }
 
 /// The machine of the node of that number.
-pub fn machine(number: usize) -> Value {
+pub(crate) fn machine(number: usize) -> Value {
     json!({
         "metadata": {"name": format!("machine-{number}"), "namespace": names::FLEET_NAMESPACE},
         "status": {"phase": "Running", "nodeRef": {"name": format!("node-{number}")}},
@@ -69,7 +69,7 @@ pub fn machine(number: usize) -> Value {
 }
 
 /// A cluster of that many nodes on which nothing is wrong.
-pub fn healthy(nodes: usize) -> Cluster {
+pub(crate) fn healthy(nodes: usize) -> Cluster {
     let mut cluster = Cluster::empty();
     cluster.nodes = Ok((1..=nodes).map(|number| read(node(number))).collect());
     cluster.machines = Ok((1..=nodes).map(|number| read(machine(number))).collect());
@@ -80,14 +80,14 @@ pub fn healthy(nodes: usize) -> Cluster {
 }
 
 /// An object with a namespace, a name and the given fields.
-pub fn named<K: DeserializeOwned>(namespace: &str, name: &str, fields: Value) -> K {
+pub(crate) fn named<K: DeserializeOwned>(namespace: &str, name: &str, fields: Value) -> K {
     let mut object = fields;
     object["metadata"] = json!({"namespace": namespace, "name": name});
     read(object)
 }
 
 /// A Longhorn volume that serves `default/<name>-data`.
-pub fn volume(name: &str, replicas: i64, state: &str, robustness: &str) -> api::foreign::longhorn::Volume {
+pub(crate) fn volume(name: &str, replicas: i64, state: &str, robustness: &str) -> api::foreign::longhorn::Volume {
     let claim = json!({"namespace": "default", "pvcName": format!("{name}-data")});
     let fields = json!({"spec": {"numberOfReplicas": replicas},
         "status": {"state": state, "robustness": robustness, "kubernetesStatus": claim}});
@@ -95,7 +95,7 @@ pub fn volume(name: &str, replicas: i64, state: &str, robustness: &str) -> api::
 }
 
 /// A VM that runs on node-1.
-pub fn vmi(name: &str, spec: Value) -> api::foreign::kubevirt::VirtualMachineInstance {
+pub(crate) fn vmi(name: &str, spec: Value) -> api::foreign::kubevirt::VirtualMachineInstance {
     named(
         "default",
         name,
@@ -104,17 +104,17 @@ pub fn vmi(name: &str, spec: Value) -> api::foreign::kubevirt::VirtualMachineIns
 }
 
 /// What is wrong with creating the plan, as texts.
-pub fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<String> {
+pub(crate) fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<String> {
     texts(&admission::create(plan, cluster))
 }
 
 /// Errors as texts.
-pub fn texts(errors: &[FieldError]) -> Vec<String> {
+pub(crate) fn texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 /// The message of the refusal.
-pub fn message(plan: &UpgradePlan, cluster: &Cluster) -> String {
+pub(crate) fn message(plan: &UpgradePlan, cluster: &Cluster) -> String {
     let name = plan.metadata.name.clone().unwrap_or_default();
     refusal::status(&name, &admission::create(plan, cluster))
         .unwrap()
