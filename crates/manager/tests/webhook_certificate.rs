@@ -4,10 +4,14 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use api::names;
-use apiserver::{ApiServer, Fault, FaultPlan};
+use apiserver::{ApiServer, Fault, FaultPlan, ReadFault};
 use clock::Clock;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
@@ -19,6 +23,7 @@ use manager::tls::{
     managed::{Keeper, SECRET},
     mint::{LIFE, Minted, mint},
 };
+use tokio::runtime::Handle;
 
 use support::{beginning, cluster, days_on, managed, manager_client};
 
@@ -217,6 +222,36 @@ async fn assert_settled(server: &ApiServer, presented: &Presented) {
     assert_eq!(presented.current().unwrap().cert, certificate.key.cert);
     let authority = stored(server, "ca.crt").await;
     assert_eq!(bundles(server), [authority.clone(), authority]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_reads_while_another_renews_never_puts_the_old_authority_back() {
+    let minutes = |minutes: u64| {
+        let moment = beginning().saturating_add(Duration::from_mins(minutes)).unwrap();
+        Clock::simulated(moment, 1.0)
+    };
+    // The clock of one says that it is due, that of the other not yet.
+    const DUE: u64 = 59 * 24 * 60 + 23 * 60 + 40;
+    for read in 1..=3 {
+        let server = cluster().await;
+        let (slow, presented) = keeper(&server, minutes(DUE - 10));
+        keeper(&server, days_on(0)).0.look().await.unwrap();
+        let before = stored(&server, "tls.crt").await;
+        let rival = Keeper::new(server.client(), minutes(DUE + 10), managed(), Presented::default());
+        let reads = AtomicUsize::new(0);
+        server.set_faults(FaultPlan::none().with_reads(move |attempt| {
+            let is_slow = attempt.who.user.starts_with("system:serviceaccount:");
+            if is_slow && reads.fetch_add(1, Ordering::SeqCst) + 1 == read {
+                tokio::task::block_in_place(|| Handle::current().block_on(rival.look())).unwrap();
+            }
+            ReadFault::None
+        }));
+        if slow.look().await.is_err() {
+            slow.look().await.unwrap();
+        }
+        assert_ne!(stored(&server, "tls.crt").await, before, "the rival came in between");
+        assert_settled(&server, &presented).await;
+    }
 }
 
 #[tokio::test]

@@ -127,3 +127,12 @@ proptest! {
         prop_assert_eq!(updated["allowed"] == true, names.is_empty());
     }
 }
+
+#[test]
+fn a_review_nested_beyond_reason_is_answered() {
+    let deep = "[".repeat(100_000);
+    let Err(answer) = Review::read(deep.as_bytes()) else {
+        panic!("that is no review");
+    };
+    assert_eq!(answer.response.unwrap().result.code, 400);
+}

@@ -1,6 +1,10 @@
 //! What the tests of this crate share: a healthy cluster, a plan for it, and ways to spoil them.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values are written out where they are passed"
+)]
 
 use api::{UpgradePlan, names};
 use checks::{Cluster, FieldError, admission, refusal};

@@ -1,6 +1,10 @@
 //! What the tests of the webhook share: a cluster on the embedded API, an HTTPS client by hand, and reviews.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values are written out where they are passed"
+)]
 
 use std::{
     sync::{
