@@ -30,7 +30,7 @@ const AUTHORITY: &str = "ca.crt";
 
 /// How often Secret and configurations are looked at: others may have renewed the one or reset the other.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// How soon after somebody else was faster, or after an error.
+/// How soon after somebody else was faster; after errors it doubles up to [`LOOK_AGAIN`].
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What the certificate is for.
@@ -116,9 +116,11 @@ impl Keeper {
 
     /// Looks again and again.
     pub async fn run(self) {
+        let mut longer = RETRY;
         loop {
             let pause = match self.look().await {
                 Ok(due) => {
+                    longer = RETRY;
                     let left = Duration::try_from(due.duration_since(self.clock.now())).unwrap_or(RETRY);
                     left.clamp(RETRY, LOOK_AGAIN)
                 }
@@ -128,7 +130,8 @@ impl Keeper {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "failed to keep the webhook certificate; trying again");
-                    RETRY
+                    longer = (longer * 2).min(LOOK_AGAIN);
+                    longer
                 }
             };
             self.clock.sleep(pause).await;
