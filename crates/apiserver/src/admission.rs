@@ -258,7 +258,10 @@ fn ask(
     let reason = status["reason"]
         .as_str()
         .unwrap_or(if code == 403 { "Forbidden" } else { "" });
-    Err(ApiError::new(code, reason, message))
+    let mut error = ApiError::new(code, reason, message);
+    // Causes pass through to the user as the webhook gave them.
+    error.details = status.get("details").cloned().map(Box::new);
+    Err(error)
 }
 
 fn decode_patch(encoded: &str) -> Option<Value> {

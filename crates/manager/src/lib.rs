@@ -14,4 +14,6 @@ pub mod observe;
 pub mod outside;
 pub mod rbac;
 pub mod run;
+pub mod tls;
 pub mod watched;
+pub mod webhook;

@@ -2,8 +2,20 @@
 
 use serde_json::{Value, json};
 
+use crate::{
+    tls::managed,
+    webhook::configurations::{MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION},
+};
+
 /// A rule: API group, resources, verbs.
 pub type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+/// A rule on objects of certain names: API group, resources, verbs, names.
+pub type NamedRule = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
 
 const READ: &[&str] = &["get", "list", "watch"];
 const READ_PATCH: &[&str] = &["get", "list", "watch", "patch"];
@@ -47,6 +59,14 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"]),
     // An owner that blocks deletion may only be named by who may touch its finalizers.
     ("management.harvesterhci.io", &["upgradeplans/finalizers"], &["update"]),
+    // Admission lists these when a plan is created: what must be at rest before an upgrade may begin.
+    (
+        "harvesterhci.io",
+        &["virtualmachinebackups", "schedulevmbackups", "upgrades"],
+        &["list"],
+    ),
+    ("kubevirt.io", &["virtualmachineinstances"], &["list"]),
+    ("longhorn.io", &["volumes"], &["list"]),
     ("provisioning.cattle.io", &["clusters"], READ_PATCH),
     (
         "upgrade.cattle.io",
@@ -60,6 +80,30 @@ pub const FLEET_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH)];
 
 /// Rules for the manager's own namespace: leader election.
 pub const LEASE_RULES: &[Rule] = &[("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
+
+/// Rules for the manager's own namespace: the Secret with the webhook's certificate. Kubernetes cannot limit `create`
+/// to a name; reading and changing is limited to this one.
+pub const CERTIFICATE_RULES: &[NamedRule] = &[
+    ("", &["secrets"], &["create"], &[]),
+    ("", &["secrets"], &["get", "update"], &[managed::SECRET]),
+];
+
+/// Rules for the whole cluster, on names behind the prefix of an installation: the authority of the webhook's
+/// certificate goes into these two.
+pub const WEBHOOK_RULES: &[NamedRule] = &[
+    (
+        "admissionregistration.k8s.io",
+        &["mutatingwebhookconfigurations"],
+        &["get", "patch"],
+        &[MUTATING_CONFIGURATION],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &["validatingwebhookconfigurations"],
+        &["get", "patch"],
+        &[VALIDATING_CONFIGURATION],
+    ),
+];
 
 /// All roles and bindings for a service account.
 #[must_use]
@@ -88,6 +132,18 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
             "subjects": subject,
         })
     };
+    let named_role = |kind: &str, name: &str, namespace: Option<&str>, names_prefix: &str, rules: &[NamedRule]| {
+        let mut role = role(kind, name, namespace, &[]);
+        let rules = rules.iter().map(|(group, resources, verbs, names)| {
+            let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+            if !names.is_empty() {
+                rule["resourceNames"] = names.iter().map(|name| format!("{names_prefix}{name}")).collect();
+            }
+            rule
+        });
+        role["rules"] = rules.collect();
+        role
+    };
     let roles = [
         role("ClusterRole", "manager-role", None, CLUSTER_RULES),
         role(
@@ -97,6 +153,14 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
             FLEET_RULES,
         ),
         role("Role", "leader-election-role", Some(namespace), LEASE_RULES),
+        named_role(
+            "Role",
+            "webhook-certificate-role",
+            Some(namespace),
+            "",
+            CERTIFICATE_RULES,
+        ),
+        named_role("ClusterRole", "webhook-role", None, prefix, WEBHOOK_RULES),
     ];
     roles
         .into_iter()

@@ -18,6 +18,7 @@ use crate::{
     observe::observe,
     outside::Outside,
     watched::Watched,
+    webhook::{self, WebhookConfig},
 };
 
 /// How long caches may lag behind our own writes before we look anyway.
@@ -37,6 +38,8 @@ pub struct Config {
     pub lease_namespace: Option<String>,
     /// Who this manager is, among those that compete.
     pub identity: String,
+    /// Admission; without it plans are not checked when they are created, changed or deleted.
+    pub webhook: Option<WebhookConfig>,
 }
 
 impl Default for Config {
@@ -45,6 +48,7 @@ impl Default for Config {
             settings: Settings::default(),
             lease_namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
             identity: "manager".to_owned(),
+            webhook: None,
         }
     }
 }
@@ -82,6 +86,9 @@ pub async fn run(
                 tracing::error!(%error, "health endpoints failed");
             }
         });
+    }
+    if let Some(webhook) = config.webhook {
+        background.spawn(webhook::run(client.clone(), clock.clone(), watched.clone(), webhook));
     }
     let leadership = match config.lease_namespace {
         Some(_) => Leadership::contested(clock.clone()),

@@ -1,12 +1,17 @@
 //! `manager`: the operator, in a cluster or from a developer's machine.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clock::Clock;
 use manager::{
     outside::Network,
     run::{Config, run as run_manager},
+    tls::{files::Files, managed::Managed},
+    webhook::{
+        CertificateSource, WebhookConfig,
+        configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
+    },
 };
 use plan::observed::Settings;
 use tokio::{
@@ -49,6 +54,21 @@ pub(super) struct Args {
     /// Scheme and host of the upgrade repository, when it is not reached by its Service; outside a cluster http://localhost
     #[arg(long)]
     repo_host: Option<String>,
+    /// Address of the admission webhooks; 0 turns them off, as ENABLE_WEBHOOKS=false does
+    #[arg(long, default_value = ":9443")]
+    webhook_bind_address: String,
+    /// Directory with the certificate of the webhooks; without it the manager makes and renews its own
+    #[arg(long)]
+    webhook_cert_path: Option<PathBuf>,
+    /// File of the certificate, in --webhook-cert-path
+    #[arg(long, default_value = "tls.crt")]
+    webhook_cert_name: String,
+    /// File of the key, in --webhook-cert-path
+    #[arg(long, default_value = "tls.key")]
+    webhook_cert_key: String,
+    /// What the names of the webhooks' Service and configurations begin with
+    #[arg(long, env = "WEBHOOK_NAME_PREFIX", default_value = "harvester-upgrade-manager-")]
+    webhook_name_prefix: String,
     /// Format of the log: json or console
     #[arg(long, default_value = "json", value_parser = ["json", "console"])]
     log_format: String,
@@ -82,6 +102,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             Some(listener.with_context(|| format!("failed to listen on --health-probe-bind-address {address}"))?)
         }
     };
+    let webhook = webhook(&args).await?;
     let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let outside = Network {
         repo_host: args
@@ -97,6 +118,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
         identity: args.identity,
+        webhook,
     };
     run_manager(
         client,
@@ -108,6 +130,38 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     )
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The admission webhooks, unless they are turned off.
+async fn webhook(args: &Args) -> anyhow::Result<Option<WebhookConfig>> {
+    let enabled = webhooks_are_enabled(std::env::var("ENABLE_WEBHOOKS").ok().as_deref());
+    let Some(address) = listen_address(&args.webhook_bind_address).filter(|_| enabled) else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(&address).await;
+    let listener = listener.with_context(|| format!("failed to listen on --webhook-bind-address {address}"))?;
+    let (prefix, namespace) = (&args.webhook_name_prefix, &args.leader_election_namespace);
+    let certificate = match &args.webhook_cert_path {
+        Some(directory) => CertificateSource::Files(Files {
+            certificate: directory.join(&args.webhook_cert_name),
+            key: directory.join(&args.webhook_cert_key),
+        }),
+        None => CertificateSource::Managed(Managed {
+            namespace: namespace.clone(),
+            names: service_names(&format!("{prefix}{SERVICE}"), namespace),
+            mutating: format!("{prefix}{MUTATING_CONFIGURATION}"),
+            validating: format!("{prefix}{VALIDATING_CONFIGURATION}"),
+        }),
+    };
+    Ok(Some(WebhookConfig {
+        listener: Arc::new(listener),
+        certificate,
+    }))
+}
+
+/// By ENABLE_WEBHOOKS: only the literal `false` turns them off.
+fn webhooks_are_enabled(value: Option<&str>) -> bool {
+    value != Some("false")
 }
 
 /// `:8081` and `host:port` as in Go; `0` is off.
@@ -140,5 +194,13 @@ mod tests {
         assert_eq!(listen_address(":8081").as_deref(), Some("0.0.0.0:8081"));
         assert_eq!(listen_address("127.0.0.1:0").as_deref(), Some("127.0.0.1:0"));
         assert_eq!(listen_address("0"), None);
+    }
+
+    #[test]
+    fn only_the_literal_false_turns_the_webhooks_off() {
+        assert!(!webhooks_are_enabled(Some("false")));
+        for value in [None, Some("False"), Some("0"), Some(""), Some("true")] {
+            assert!(webhooks_are_enabled(value), "{value:?}");
+        }
     }
 }

@@ -1,0 +1,164 @@
+//! May this UpgradePlan be created, changed, deleted?
+//!
+//! Every failure is reported, not only the first. Texts are part of the contract with existing users and tools; where
+//! ours say more, they say it after the known text.
+
+mod backups;
+mod charts;
+mod machines;
+mod name;
+mod nodes;
+mod plans;
+mod source;
+mod vms;
+mod volumes;
+
+use api::{Phase, UpgradePlan, annotations};
+use kube::{Resource, ResourceExt};
+
+use crate::{Cluster, FieldError, Listed};
+
+/// A check of a new plan. `Err` when it could not look, which ends this check and no other.
+pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
+
+/// All checks of a new plan, in the order in which they report: the fifteen of the contract, then ours.
+pub const CREATE: [(&str, Check); 17] = [
+    ("the Version exists", source::version_exists),
+    ("no other upgrade runs", plans::none_progresses),
+    ("nodes are ready", nodes::are_ready),
+    ("the Rancher cluster is ready", machines::cluster_is_ready),
+    ("machines are running", machines::are_running),
+    ("nodes and machines are paired", machines::are_paired_with_nodes),
+    ("volumes are healthy", volumes::are_safe),
+    ("no VM backup is under way", backups::are_done),
+    ("backup schedules are suspended", backups::schedules_are_suspended),
+    ("VMs can migrate", vms::can_migrate),
+    ("managed charts are ready", charts::are_ready),
+    ("addons are settled", charts::addons_are_settled),
+    ("no other upgrade cleans up", plans::none_cleans_up),
+    ("the image exists", source::image_exists),
+    ("nodes to pause exist", nodes::to_pause_exist),
+    ("no V1 upgrade runs", plans::no_v1_upgrade_runs),
+    ("the name fits a label", name::fits_a_label),
+];
+
+/// Where the checks on nodes, volumes and the like report.
+pub(crate) const SPEC: &str = "spec";
+
+/// How much of the cluster must be read before a question can be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Nothing.
+    Nothing,
+    /// The nodes.
+    Nodes,
+    /// Everything.
+    Everything,
+}
+
+/// What [`create`] will read.
+#[must_use]
+pub fn create_reads(plan: &UpgradePlan) -> Reads {
+    if is_true(plan, annotations::SKIP_WEBHOOK) {
+        Reads::Nothing
+    } else {
+        Reads::Everything
+    }
+}
+
+/// What [`update`] will read.
+#[must_use]
+pub fn update_reads(old: &UpgradePlan, new: &UpgradePlan) -> Reads {
+    if nodes::newly_paused(old, new).is_empty() {
+        Reads::Nothing
+    } else {
+        Reads::Nodes
+    }
+}
+
+/// What is wrong with creating the plan.
+#[must_use]
+pub fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
+    if create_reads(plan) == Reads::Nothing {
+        return Vec::new();
+    }
+    let outcomes = CREATE.iter().map(|(_, check)| check(plan, cluster));
+    outcomes
+        .flat_map(|outcome| outcome.unwrap_or_else(|error| vec![error]))
+        .collect()
+}
+
+/// What is wrong with changing the plan. Only names newly added to `pauseNodes` are looked at, so that a node that is
+/// gone never stands in the way of a finalizer.
+#[must_use]
+pub fn update(old: &UpgradePlan, new: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
+    let outcome = nodes::exist(&nodes::newly_paused(old, new), cluster);
+    outcome.unwrap_or_else(|error| vec![error])
+}
+
+/// What is wrong with deleting the plan.
+#[must_use]
+pub fn delete(plan: &UpgradePlan) -> Vec<FieldError> {
+    let refused = |why: &str| vec![FieldError::forbidden("metadata.name", why)];
+    if !plans::progresses(plan) {
+        return Vec::new();
+    }
+    match plan.phase() {
+        Some(Phase::ClusterUpgrading) => refused("cannot delete UpgradePlan while cluster is being upgraded"),
+        Some(Phase::NodeUpgrading) => refused("cannot delete UpgradePlan while nodes are being upgraded"),
+        _ if is_true(plan, annotations::ALLOW_DELETION) => Vec::new(),
+        _ => refused(&format!(
+            "cannot delete a progressing UpgradePlan without the {} annotation",
+            annotations::ALLOW_DELETION
+        )),
+    }
+}
+
+/// Exactly `"true"`: overrides are never guessed.
+fn is_true(plan: &UpgradePlan, annotation: &str) -> bool {
+    plan.annotation(annotation) == Some("true")
+}
+
+/// The objects, or the error that reports that there is no list of them.
+fn all<'a, K>(listed: &'a Listed<K>, what: &str) -> Result<&'a [K], FieldError> {
+    match listed {
+        Ok(objects) => Ok(objects),
+        Err(error) => Err(FieldError::not_listed(what, error)),
+    }
+}
+
+/// Those objects that are in a namespace.
+fn within<'a, K: Resource>(listed: &'a Listed<K>, what: &str, namespace: &str) -> Result<Vec<&'a K>, FieldError> {
+    let objects = all(listed, what)?.iter();
+    Ok(objects
+        .filter(|object| object.meta().namespace.as_deref() == Some(namespace))
+        .collect())
+}
+
+/// `<namespace>/<name>`.
+fn full_name<K: Resource>(object: &K) -> String {
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}", object.name_any())
+}
+
+/// The known text about the first, followed by what concerns the others.
+fn with_others(text: String, others: &[String]) -> String {
+    if others.is_empty() {
+        return text;
+    }
+    format!("{text}; also {}", others.join(", "))
+}
+
+/// Of reasons for one error, the first with the others behind it.
+fn forbidden(reasons: &[String], text: impl Fn(&str) -> String) -> Vec<FieldError> {
+    let Some((first, others)) = reasons.split_first() else {
+        return Vec::new();
+    };
+    vec![FieldError::forbidden(SPEC, with_others(text(first), others))]
+}
+
+/// A condition of a plan is True.
+fn condition_is_true(plan: &UpgradePlan, type_: &str) -> bool {
+    plan.condition(type_)
+        .is_some_and(|condition| condition.status == "True")
+}

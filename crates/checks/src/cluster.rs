@@ -1,0 +1,86 @@
+//! What checks read of a cluster: a plain, serialisable value.
+
+use api::{
+    UpgradePlan,
+    foreign::{capi, harvester, kubevirt, longhorn, rancher},
+};
+use k8s_openapi::api::core::v1::Node;
+use serde::{Deserialize, Serialize};
+
+/// All objects of a kind, or why they could not be listed.
+pub type Listed<K> = Result<Vec<K>, String>;
+
+/// What checks read of a cluster. Each kind may be missing by itself: a check that needs it then says so, the others
+/// go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// All UpgradePlans.
+    pub plans: Listed<UpgradePlan>,
+    /// All Nodes.
+    pub nodes: Listed<Node>,
+    /// The Versions of namespace `harvester-system`.
+    pub versions: Listed<harvester::Version>,
+    /// The Rancher clusters of namespace `fleet-local`.
+    pub rancher_clusters: Listed<rancher::Cluster>,
+    /// The Machines of namespace `fleet-local`.
+    pub machines: Listed<capi::Machine>,
+    /// The Longhorn volumes of namespace `longhorn-system`.
+    pub volumes: Listed<longhorn::Volume>,
+    /// The VM backups of all namespaces.
+    pub vm_backups: Listed<harvester::VirtualMachineBackup>,
+    /// The backup schedules of all namespaces.
+    pub backup_schedules: Listed<harvester::ScheduleVMBackup>,
+    /// The running VMs of all namespaces.
+    pub vmis: Listed<kubevirt::VirtualMachineInstance>,
+    /// The ManagedCharts of namespace `fleet-local`.
+    pub managed_charts: Listed<rancher::ManagedChart>,
+    /// The Addons of all namespaces.
+    pub addons: Listed<harvester::Addon>,
+    /// The VM images of namespace `harvester-system`.
+    pub images: Listed<harvester::VirtualMachineImage>,
+    /// The upgrades of the older kind (V1), of namespace `harvester-system`.
+    pub v1_upgrades: Listed<harvester::Upgrade>,
+}
+
+impl Cluster {
+    /// A cluster of which nothing is known, because of `why`.
+    #[must_use]
+    pub fn unknown(why: &str) -> Self {
+        Self {
+            plans: Err(why.to_owned()),
+            nodes: Err(why.to_owned()),
+            versions: Err(why.to_owned()),
+            rancher_clusters: Err(why.to_owned()),
+            machines: Err(why.to_owned()),
+            volumes: Err(why.to_owned()),
+            vm_backups: Err(why.to_owned()),
+            backup_schedules: Err(why.to_owned()),
+            vmis: Err(why.to_owned()),
+            managed_charts: Err(why.to_owned()),
+            addons: Err(why.to_owned()),
+            images: Err(why.to_owned()),
+            v1_upgrades: Err(why.to_owned()),
+        }
+    }
+
+    /// A cluster in which there is nothing.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            plans: Ok(Vec::new()),
+            nodes: Ok(Vec::new()),
+            versions: Ok(Vec::new()),
+            rancher_clusters: Ok(Vec::new()),
+            machines: Ok(Vec::new()),
+            volumes: Ok(Vec::new()),
+            vm_backups: Ok(Vec::new()),
+            backup_schedules: Ok(Vec::new()),
+            vmis: Ok(Vec::new()),
+            managed_charts: Ok(Vec::new()),
+            addons: Ok(Vec::new()),
+            images: Ok(Vec::new()),
+            v1_upgrades: Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Checks as pure functions: what may not be, given what is.
+//!
+//! No client, no clock, no randomness, no async: whoever asks brings a [`Cluster`], a plain value, and gets back what
+//! is wrong. A new check is one function and one line in a table.
+
+pub mod admission;
+pub mod cluster;
+pub mod field_error;
+pub mod migration;
+pub mod refusal;
+
+pub use cluster::{Cluster, Listed};
+pub use field_error::FieldError;

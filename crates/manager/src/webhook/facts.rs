@@ -1,0 +1,137 @@
+//! What admission reads of the cluster: from the manager's caches where it watches a kind anyway, else listed at once.
+
+use std::{fmt::Debug, future::Future, time::Duration};
+
+use api::names;
+use cache::Cache;
+use checks::{Cluster, Listed, admission::Reads};
+use clock::Clock;
+use kube::{
+    Api, Client,
+    api::{ListParams, ObjectList},
+};
+use serde::de::DeserializeOwned;
+
+use crate::watched::Watched;
+
+/// How long a list may take. All run at once, and the API server waits 10 seconds for the whole answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads the cluster.
+#[derive(Clone)]
+pub struct Facts {
+    client: Client,
+    watched: Watched,
+    clock: Clock,
+}
+
+impl Facts {
+    /// Reads through a client and the caches of a manager.
+    #[must_use]
+    pub fn new(client: Client, watched: Watched, clock: Clock) -> Self {
+        Self { client, watched, clock }
+    }
+
+    /// As much of the cluster as is needed; what is not needed is said to be unknown.
+    pub async fn read(&self, reads: Reads) -> Cluster {
+        match reads {
+            Reads::Nothing => Cluster::unknown("not read"),
+            Reads::Nodes => Cluster {
+                nodes: self.cached(&self.watched.nodes, Api::all(self.client.clone())).await,
+                ..Cluster::unknown("not read")
+            },
+            Reads::Everything => self.everything().await,
+        }
+    }
+
+    async fn everything(&self) -> Cluster {
+        let client = || self.client.clone();
+        let watched = &self.watched;
+        let (
+            (plans, nodes, versions, rancher_clusters, machines, images),
+            (volumes, vm_backups, backup_schedules, vmis, managed_charts, addons, v1_upgrades),
+        ) = futures::join!(
+            async {
+                futures::join!(
+                    self.cached(&watched.plans, Api::all(client())),
+                    self.cached(&watched.nodes, Api::all(client())),
+                    self.cached(&watched.versions, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+                    self.cached(&watched.clusters, Api::namespaced(client(), names::FLEET_NAMESPACE)),
+                    self.cached(&watched.machines, Api::namespaced(client(), names::FLEET_NAMESPACE)),
+                    self.cached(&watched.images, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+                )
+            },
+            async {
+                futures::join!(
+                    self.listed(Api::namespaced(client(), names::LONGHORN_NAMESPACE)),
+                    self.listed(Api::all(client())),
+                    self.listed(Api::all(client())),
+                    self.listed(Api::all(client())),
+                    // The caches of charts and addons hold one object each: what decisions read.
+                    self.listed(Api::namespaced(client(), names::FLEET_NAMESPACE)),
+                    self.listed(Api::all(client())),
+                    self.listed_if_served(Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+                )
+            }
+        );
+        Cluster {
+            plans,
+            nodes,
+            versions,
+            rancher_clusters,
+            machines,
+            volumes,
+            vm_backups,
+            backup_schedules,
+            vmis,
+            managed_charts,
+            addons,
+            images,
+            v1_upgrades,
+        }
+    }
+
+    async fn cached<K: Clone + DeserializeOwned + Debug>(&self, cache: &Cache<K>, api: Api<K>) -> Listed<K> {
+        if cache.is_synced() {
+            return Ok(cache.list().iter().map(|object| (**object).clone()).collect());
+        }
+        self.listed(api).await
+    }
+
+    async fn listed<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>) -> Listed<K> {
+        match self.patiently(api.list(&ListParams::default())).await {
+            Ok(Ok(list)) => Ok(list.items),
+            Ok(Err(error)) => Err(text(&error)),
+            Err(late) => Err(late),
+        }
+    }
+
+    /// A cluster that does not know the kind has no objects of it.
+    async fn listed_if_served<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>) -> Listed<K> {
+        match self.patiently(api.list(&ListParams::default())).await {
+            Ok(Ok(list)) => Ok(list.items),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Vec::new()),
+            Ok(Err(error)) => Err(text(&error)),
+            Err(late) => Err(late),
+        }
+    }
+
+    async fn patiently<K: Clone>(
+        &self,
+        list: impl Future<Output = kube::Result<ObjectList<K>>>,
+    ) -> Result<kube::Result<ObjectList<K>>, String> {
+        tokio::select! {
+            biased;
+            listed = list => Ok(listed),
+            () = self.clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+        }
+    }
+}
+
+/// What the API server itself said, where it said something.
+fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    }
+}
