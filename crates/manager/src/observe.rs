@@ -121,21 +121,6 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
 }
 
 fn nodes(watched: &Watched, plan: &str) -> BTreeMap<String, NodeSeen> {
-    watched
-        .nodes
-        .list()
-        .iter()
-        .map(|node| (node.name_any(), node_seen(node, plan)))
-        .collect()
-}
-
-fn node_seen(node: &Node, plan: &str) -> NodeSeen {
-    let status = node.status.as_ref();
-    let info = status.and_then(|status| status.node_info.as_ref());
-    let conditions = status
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
-    let has_label = |key: &str| node.labels().contains_key(key);
     let leftovers = [
         labels::component::IMAGE_PRELOAD,
         labels::component::IMAGE_CLEANUP,
@@ -143,6 +128,16 @@ fn node_seen(node: &Node, plan: &str) -> NodeSeen {
         labels::component::SKIP_MANIFESTS_REMOVE,
     ];
     let leftovers = leftovers.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)));
+    let nodes = watched.nodes.list();
+    nodes.iter().map(|node| (node.name_any(), node_seen(node, &leftovers))).collect()
+}
+
+/// What is seen of a node; `leftovers` are the labels that system-upgrade-controller leaves for this plan.
+fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
+    let status = node.status.as_ref();
+    let info = status.and_then(|status| status.node_info.as_ref());
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let has_label = |key: &str| node.labels().contains_key(key);
     NodeSeen {
         managed: node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"),
         witness: has_label(labels::WITNESS),
@@ -154,7 +149,7 @@ fn node_seen(node: &Node, plan: &str) -> NodeSeen {
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
         boot_id_before_upgrade: node.annotations().get(annotations::BOOT_ID_BEFORE_UPGRADE).cloned(),
-        leftover_labels: leftovers.into_iter().filter(|label| has_label(label)).collect(),
+        leftover_labels: leftovers.iter().filter(|label| has_label(label)).cloned().collect(),
     }
 }
 

@@ -21,6 +21,8 @@ use crate::{
     webhook::{self, WebhookConfig},
 };
 
+/// Changes come in bursts: one look at the end of a burst sees them all.
+const BURST: Duration = Duration::from_millis(5);
 /// How long caches may lag behind our own writes before we look anyway.
 const LONGEST_LAG: Duration = Duration::from_secs(10);
 /// Pauses after decisions that could not be carried out: doubling from the first to the second.
@@ -162,7 +164,7 @@ impl Manager {
             tokio::select! {
                 biased;
                 Some(answer) = self.answers.next(), if !self.answers.is_empty() => self.known.take(answer, &self.clock),
-                () = self.watched.changed.notified() => {}
+                () = self.watched.changed.notified() => tokio::time::sleep(BURST).await,
                 () = timer => {}
             }
         }
