@@ -96,19 +96,24 @@ pub async fn compete(client: Client, namespace: &str, identity: &str, leadership
     let leases: Api<Lease> = Api::namespaced(client, namespace);
     let clock = leadership.clock.clone();
     let mut sight: Option<Sight> = None;
+    let mut mine: Option<Lease> = None;
     let mut held = false;
     loop {
         let started = clock.elapsed();
-        let outcome = attempt(&leases, identity, &clock, &mut sight).await;
+        let outcome = match renew(&leases, identity, &clock, mine.take()).await {
+            Ok(None) => attempt(&leases, identity, &clock, &mut sight).await,
+            renewed => renewed,
+        };
         match outcome {
-            Ok(true) => {
+            Ok(Some(lease)) => {
+                mine = Some(lease);
                 held = true;
                 leadership.extend(started + RENEW_DEADLINE);
                 clock.sleep(RENEW_PERIOD).await;
                 continue;
             }
-            Ok(false) if held => return,
-            Ok(false) => {}
+            Ok(None) if held => return,
+            Ok(None) => {}
             Err(error) => tracing::debug!(%error, "failed to renew the lease"),
         }
         if held && !leadership.holds() {
@@ -118,13 +123,35 @@ pub async fn compete(client: Client, namespace: &str, identity: &str, leadership
     }
 }
 
-/// One attempt to take or renew the lease; tells whether it is held now.
+/// Renews a lease that is held without reading it first: nobody else writes what is held. `None` when somebody did.
+async fn renew(
+    leases: &Api<Lease>,
+    identity: &str,
+    clock: &Clock,
+    mine: Option<Lease>,
+) -> Result<Option<Lease>, kube::Error> {
+    let Some(mut lease) = mine else { return Ok(None) };
+    let spec = lease.spec.clone().unwrap_or_default();
+    lease.spec = Some(claim(identity, clock, Some(&spec)));
+    written(leases.replace(names::LEASE, &PostParams::default(), &lease).await)
+}
+
+/// A lease that was written, or nothing when somebody else was faster.
+fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
+    match result {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One attempt to take the lease; the lease if it is held now.
 async fn attempt(
     leases: &Api<Lease>,
     identity: &str,
     clock: &Clock,
     sight: &mut Option<Sight>,
-) -> Result<bool, kube::Error> {
+) -> Result<Option<Lease>, kube::Error> {
     let Some(mut lease) = leases.get_opt(names::LEASE).await? else {
         let metadata = ObjectMeta {
             name: Some(names::LEASE.to_owned()),
@@ -134,11 +161,7 @@ async fn attempt(
             metadata,
             spec: Some(claim(identity, clock, None)),
         };
-        return match leases.create(&PostParams::default(), &lease).await {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(error) => Err(error),
-        };
+        return written(leases.create(&PostParams::default(), &lease).await);
     };
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
@@ -153,23 +176,19 @@ async fn attempt(
                 transitions: spec.lease_transitions.unwrap_or_default(),
                 at: clock.elapsed(),
             });
-            return Ok(false);
+            return Ok(None);
         };
         let duration = spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok());
         if clock.elapsed() < known.at + duration.map_or(DURATION, Duration::from_secs) {
-            return Ok(false);
+            return Ok(None);
         }
         tracing::info!(from = %known.holder, transitions = known.transitions + 1, "taking over the lease");
     }
     lease.spec = Some(claim(identity, clock, Some(&spec)));
     // The version read above goes along: of two that try, one is refused.
-    match leases.replace(names::LEASE, &PostParams::default(), &lease).await {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-        Err(error) => Err(error),
-    }
+    written(leases.replace(names::LEASE, &PostParams::default(), &lease).await)
 }
 
 fn claim(identity: &str, clock: &Clock, before: Option<&LeaseSpec>) -> LeaseSpec {

@@ -129,14 +129,19 @@ fn nodes(watched: &Watched, plan: &str) -> BTreeMap<String, NodeSeen> {
     ];
     let leftovers = leftovers.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)));
     let nodes = watched.nodes.list();
-    nodes.iter().map(|node| (node.name_any(), node_seen(node, &leftovers))).collect()
+    nodes
+        .iter()
+        .map(|node| (node.name_any(), node_seen(node, &leftovers)))
+        .collect()
 }
 
 /// What is seen of a node; `leftovers` are the labels that system-upgrade-controller leaves for this plan.
 fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
     let status = node.status.as_ref();
     let info = status.and_then(|status| status.node_info.as_ref());
-    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
     let has_label = |key: &str| node.labels().contains_key(key);
     NodeSeen {
         managed: node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"),

@@ -141,6 +141,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
 /// Nodes that left no longer count; nodes that joined are named, and left to a later upgrade unless Rancher asks.
 pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
     let seen = draft.seen;
+    // Sorted, as the keys are.
     let names: Vec<String> = draft.status().node_upgrade_statuses.keys().cloned().collect();
     for name in &names {
         let gone = !seen.nodes.contains_key(name);
@@ -164,7 +165,7 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
         .and_then(|release| release.os.clone())
         .unwrap_or_default();
     for (name, node) in &seen.nodes {
-        if node.managed && !names.contains(name) && node.os_image != os {
+        if node.managed && names.binary_search(name).is_err() && node.os_image != os {
             let text = format!(
                 "Node {name} joined during the upgrade with {:?}; upgrade it with another UpgradePlan afterwards",
                 node.os_image
