@@ -11,6 +11,8 @@ pub mod names;
 pub mod node_state;
 pub mod phase;
 pub mod reasons;
+// The lint takes the printer columns of the derive for one attribute written several times.
+#[allow(clippy::duplicated_attributes)]
 pub mod upgrade_plan;
 
 pub use node_state::NodeState;

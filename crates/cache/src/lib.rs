@@ -99,7 +99,7 @@ impl<K> Cache<K> {
     }
 }
 
-impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Cache<K> {
+impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static> Cache<K> {
     /// Keeps the cache up to date for ever. `prune` may drop what nobody reads before an object is stored; `changed`
     /// rings after every change.
     pub async fn run(self, api: Api<K>, config: watcher::Config, prune: fn(&mut K), changed: Arc<Notify>) {
@@ -154,8 +154,9 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Cache<K> {
             Event::Apply(object) => {
                 let (key, version, object) = keyed(object, prune);
                 state.seen = state.seen.max(version);
-                state.objects.insert(key, object);
-                true
+                let known = state.objects.insert(key, object.clone());
+                // Heartbeats and whatever else was pruned away are no news.
+                known.is_none_or(|known| !same_but_for_version(known.as_ref(), object.as_ref()))
             }
             Event::Delete(object) => {
                 let (key, version, _) = keyed(object, prune);
@@ -175,6 +176,17 @@ fn keyed<K: Resource>(mut object: K, prune: fn(&mut K)) -> (Key, u64, Arc<K>) {
     object.managed_fields_mut().clear();
     prune(&mut object);
     (key, version, Arc::new(object))
+}
+
+fn same_but_for_version<K: Resource + Clone + PartialEq>(one: &K, other: &K) -> bool {
+    if one.meta().generation != other.meta().generation {
+        return false;
+    }
+    let mut one = one.clone();
+    one.meta_mut()
+        .resource_version
+        .clone_from(&other.meta().resource_version);
+    one == *other
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
@@ -218,6 +230,20 @@ mod tests {
         assert_eq!(names(&cache), ["a", "b", "c"]);
         assert!(cache.get("n", "b").is_some());
         assert!(cache.get("other", "b").is_none());
+    }
+
+    #[test]
+    fn a_change_of_nothing_that_is_kept_is_no_news() {
+        let cache = Cache::default();
+        let prune = |map: &mut ConfigMap| map.data = None;
+        let beat = |version| ConfigMap {
+            data: Some([("at".into(), format!("{version}"))].into()),
+            ..config_map("a", version)
+        };
+        assert!(cache.apply(Event::Apply(beat(1)), prune));
+        assert!(!cache.apply(Event::Apply(beat(2)), prune));
+        assert_eq!(cache.seen(), 2);
+        assert!(cache.apply(Event::Apply(beat(3)), |_| ()));
     }
 
     #[test]

@@ -1,5 +1,13 @@
 //! The manifests in the source tree are copies of what the code generates.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
 use std::path::Path;
 
 #[test]

@@ -1,5 +1,13 @@
 //! The command `rehearse` as a user runs it: exit codes, streams, what it prints.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
 use std::{
     io::{BufRead, BufReader},
     process::{Output, Stdio},

@@ -1,5 +1,13 @@
 //! A served rehearsal, followed and acted on with the real kubectl.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
 mod support;
 
 use serde_json::Value;

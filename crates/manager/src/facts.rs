@@ -90,7 +90,11 @@ impl Known {
 
     /// Forgets plans that are gone or have ended: another try asks again.
     pub fn keep(&mut self, plans: &[Arc<UpgradePlan>]) {
-        let alive = |uid: &String| plans.iter().any(|plan| plan.metadata.uid.as_ref() == Some(uid) && !plan.phase().is_some_and(Phase::is_terminal));
+        let alive = |uid: &String| {
+            plans
+                .iter()
+                .any(|plan| plan.metadata.uid.as_ref() == Some(uid) && !plan.phase().is_some_and(Phase::is_terminal))
+        };
         self.facts.retain(|uid, _| alive(uid));
         self.asked.retain(|uid, _| alive(uid));
     }

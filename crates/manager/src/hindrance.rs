@@ -23,7 +23,9 @@ const STUCK: [&str; 7] = [
 /// The plan's pods that cannot start, and why.
 pub(crate) fn stuck_pods(watched: &Watched, plan: &str) -> Vec<PodSeen> {
     let pods = watched.pods.list();
-    let ours = pods.iter().filter(|pod| pod.labels().get(labels::UPGRADE_PLAN).is_some_and(|name| name == plan));
+    let ours = pods
+        .iter()
+        .filter(|pod| pod.labels().get(labels::UPGRADE_PLAN).is_some_and(|name| name == plan));
     ours.filter_map(|pod| pod_seen(pod)).collect()
 }
 
@@ -50,7 +52,11 @@ fn problem(pod: &Pod) -> Option<String> {
     if let Some(condition) = unschedulable {
         return Some(reason("Unschedulable", condition.message.as_deref()));
     }
-    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .flatten();
     containers.filter_map(stuck).next()
 }
 
@@ -69,11 +75,20 @@ fn reason(word: &str, message: Option<&str>) -> String {
 
 /// Volumes that are in use and not healthy, by the claim they serve.
 pub(crate) fn unhealthy_volumes(watched: &Watched) -> Vec<String> {
-    watched.volumes.list().iter().filter_map(|volume| unhealthy(volume)).collect()
+    watched
+        .volumes
+        .list()
+        .iter()
+        .filter_map(|volume| unhealthy(volume))
+        .collect()
 }
 
 fn unhealthy(volume: &Volume) -> Option<String> {
-    let robustness = volume.status.robustness.as_deref().filter(|word| ["degraded", "faulted"].contains(word))?;
+    let robustness = volume
+        .status
+        .robustness
+        .as_deref()
+        .filter(|word| ["degraded", "faulted"].contains(word))?;
     let claim = volume.status.kubernetes_status.as_ref();
     let claim = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.pvc_name.as_ref()?)));
     Some(format!("{} ({robustness})", claim.unwrap_or_else(|| volume.name_any())))
@@ -97,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(status: serde_json::Value) -> Pod {
+    fn pod(status: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status})).unwrap()
     }
 
@@ -107,7 +122,10 @@ mod tests {
         let status = json!({"containerStatuses": [
             {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"waiting": waiting}}
         ]});
-        assert_eq!(problem(&pod(status)).as_deref(), Some("ImagePullBackOff: no such image"));
+        assert_eq!(
+            problem(&pod(&status)).as_deref(),
+            Some("ImagePullBackOff: no such image")
+        );
     }
 
     #[test]
@@ -115,7 +133,10 @@ mod tests {
         let status = json!({"conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
         ]});
-        assert_eq!(problem(&pod(status)).as_deref(), Some("Unschedulable: 0/3 nodes are available"));
+        assert_eq!(
+            problem(&pod(&status)).as_deref(),
+            Some("Unschedulable: 0/3 nodes are available")
+        );
     }
 
     #[test]
@@ -124,6 +145,6 @@ mod tests {
             {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0,
              "state": {"waiting": {"reason": "ContainerCreating"}}}
         ]});
-        assert_eq!(problem(&pod(status)), None);
+        assert_eq!(problem(&pod(&status)), None);
     }
 }

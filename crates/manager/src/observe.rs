@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    UpgradePlan, annotations,
+    NodeState, UpgradePlan, annotations,
     foreign::{ForeignCondition, condition_is, rancher::ManagedChart},
     labels, names,
 };
@@ -30,6 +30,11 @@ pub fn observe(
     trouble: Option<String>,
 ) -> Observed {
     let name = plan.name_any();
+    let emptying = plan
+        .status
+        .iter()
+        .flat_map(|status| status.node_upgrade_statuses.values())
+        .any(|node| node.state.as_deref() == Some(NodeState::PreDraining.as_str()));
     Observed {
         settings: settings.clone(),
         plan: plan.clone(),
@@ -78,8 +83,17 @@ pub fn observe(
             .and_then(|list| list.data.clone())
             .unwrap_or_default(),
         stuck_pods: hindrance::stuck_pods(watched, &name),
-        unhealthy_volumes: hindrance::unhealthy_volumes(watched),
-        vms_by_node: hindrance::vms_by_node(watched),
+        // Only read while a node is being emptied: there may be thousands of either.
+        unhealthy_volumes: if emptying {
+            hindrance::unhealthy_volumes(watched)
+        } else {
+            Vec::new()
+        },
+        vms_by_node: if emptying {
+            hindrance::vms_by_node(watched)
+        } else {
+            BTreeMap::new()
+        },
         facts,
         trouble,
     }
@@ -301,8 +315,11 @@ fn cluster(watched: &Watched) -> Option<ClusterSeen> {
 
 /// What Rancher says about what it is doing: the message of the first condition that does not hold yet.
 fn rancher_says(conditions: &[ForeignCondition]) -> Option<String> {
-    let open = conditions.iter().filter(|condition| condition.status.as_deref() != Some("True"));
-    open.filter_map(|condition| condition.message.clone()).find(|message| !message.is_empty())
+    let open = conditions
+        .iter()
+        .filter(|condition| condition.status.as_deref() != Some("True"));
+    open.filter_map(|condition| condition.message.clone())
+        .find(|message| !message.is_empty())
 }
 
 /// Fleet ignores changes of KubeVirt's workloadUpdateMethods.

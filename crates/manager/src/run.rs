@@ -183,6 +183,9 @@ impl Manager {
         for plan in &plans {
             let now = self.clock.now_in_seconds();
             self.actor.announce(plan, now).await?;
+            if plan::decide::is_settled(plan) {
+                continue;
+            }
             let trouble = self.trouble.clone();
             let seen = observe(&self.watched, &self.settings, plan, self.known.of(plan), trouble);
             let decision = decide(now, &seen);

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
-    core::v1::{ConfigMap, Node, Pod, Secret, Service},
+    core::v1::{ConfigMap, ContainerStatus, Node, Pod, PodStatus, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, runtime::watcher};
@@ -155,7 +155,11 @@ impl Watched {
                 prune_volume,
                 bell(),
             )),
-            Box::pin(self.instances.clone().run(Api::all(c.clone()), all(), prune_instance, bell())),
+            Box::pin(
+                self.instances
+                    .clone()
+                    .run(Api::all(c.clone()), all(), prune_instance, bell()),
+            ),
         ]
     }
 
@@ -220,10 +224,13 @@ where
     Api::namespaced(client.clone(), names::FLEET_NAMESPACE)
 }
 
-/// A node's list of images is long and nobody here reads it.
+/// A node's list of images is long and nobody here reads it; its heartbeats are no news.
 fn prune_node(node: &mut Node) {
     if let Some(status) = &mut node.status {
         status.images = None;
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
         status.volumes_attached = None;
         status.volumes_in_use = None;
     }
@@ -239,6 +246,20 @@ fn prune_job(job: &mut Job) {
 /// Of a pod, decisions read its labels and why it does not start.
 fn prune_pod(pod: &mut Pod) {
     pod.spec = None;
+    let Some(status) = pod.status.take() else { return };
+    pod.status = Some(PodStatus {
+        conditions: status
+            .conditions
+            .map(|all| all.into_iter().filter(|c| c.type_ == "PodScheduled").collect()),
+        container_statuses: status.container_statuses.map(waiting_only),
+        init_container_statuses: status.init_container_statuses.map(waiting_only),
+        ..PodStatus::default()
+    });
+}
+
+fn waiting_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+    let is_waiting = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    statuses.into_iter().filter(is_waiting).collect()
 }
 
 /// Of a volume, decisions read whether it is healthy and whom it serves.
@@ -246,6 +267,9 @@ fn prune_volume(volume: &mut longhorn::Volume) {
     volume.spec = longhorn::VolumeSpec::default();
     volume.other.clear();
     volume.status.other.clear();
+    volume.status.conditions = None;
+    volume.status.state = None;
+    volume.status.current_node_id = None;
     volume.metadata.annotations = None;
     volume.metadata.labels = None;
 }
@@ -256,6 +280,8 @@ fn prune_instance(instance: &mut kubevirt::VirtualMachineInstance) {
     instance.other.clear();
     instance.status.other.clear();
     instance.status.conditions = None;
+    instance.status.migration_state = None;
+    instance.status.evacuation_node_name = None;
     instance.metadata.annotations = None;
     instance.metadata.labels = None;
 }

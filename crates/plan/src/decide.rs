@@ -1,6 +1,6 @@
 //! What to do next: the table of contents of an upgrade.
 
-use api::{Phase, UpgradePlanStatus, reasons};
+use api::{Phase, UpgradePlan, UpgradePlanStatus, annotations, reasons};
 use jiff::Timestamp;
 
 use crate::{
@@ -106,6 +106,18 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
         draft.enter(next.active);
     }
     outcome
+}
+
+/// Nothing is left to decide about the plan, whatever the cluster looks like.
+#[must_use]
+pub fn is_settled(plan: &UpgradePlan) -> bool {
+    let retried = plan.annotation(annotations::RETRY) != plan.annotation(annotations::RETRIED);
+    let tried_again = retried && plan.annotation(annotations::RETRY).is_some() && plan.phase() == Some(Phase::Failed);
+    let finalizers = plan.metadata.finalizers.iter().flatten();
+    let released = finalizers
+        .into_iter()
+        .all(|finalizer| finalizer != annotations::FINALIZER);
+    has_ended(plan.status.as_ref(), plan.phase()) && released && !tried_again
 }
 
 /// The plan has ended and everything we changed is put back.

@@ -21,9 +21,16 @@ pub fn is_wanted(draft: &Draft<'_>) -> bool {
 /// Starts another try, once what failed is out of the way.
 #[must_use]
 pub fn resume(mut draft: Draft<'_>) -> Decision {
-    let failed = draft.seen.jobs.iter().filter(|(_, job)| matches!(job.outcome, JobOutcome::Failed { .. }));
+    let failed = draft
+        .seen
+        .jobs
+        .iter()
+        .filter(|(_, job)| matches!(job.outcome, JobOutcome::Failed { .. }));
     let failed: Vec<Action> = failed
-        .map(|(name, job)| Action::DeleteJob { namespace: job.namespace.clone(), name: name.clone() })
+        .map(|(name, job)| Action::DeleteJob {
+            namespace: job.namespace.clone(),
+            name: name.clone(),
+        })
         .collect();
     if !failed.is_empty() {
         failed.into_iter().for_each(|action| draft.act(action));
@@ -43,13 +50,21 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
 /// What the plan had completed before it failed: everything that the failed phase needs is made sure of again.
 fn resumed_phase(status: &UpgradePlanStatus) -> Phase {
     let history = status.phase_transition_timestamps.iter().rev();
-    let last = history.filter_map(|change| change.phase.parse::<Phase>().ok()).find(|phase| *phase != Phase::Failed);
-    let Some((entry, _)) = last.and_then(pipeline::find) else { return Phase::Initializing };
+    let last = history
+        .filter_map(|change| change.phase.parse::<Phase>().ok())
+        .find(|phase| *phase != Phase::Failed);
+    let Some((entry, _)) = last.and_then(pipeline::find) else {
+        return Phase::Initializing;
+    };
     if last == Some(entry.completed) {
         return entry.completed;
     }
-    let at = PIPELINE.iter().position(|other| other.active == entry.active).unwrap_or_default();
-    at.checked_sub(1).map_or(Phase::Initializing, |before| PIPELINE[before].completed)
+    let at = PIPELINE
+        .iter()
+        .position(|other| other.active == entry.active)
+        .unwrap_or_default();
+    at.checked_sub(1)
+        .map_or(Phase::Initializing, |before| PIPELINE[before].completed)
 }
 
 /// A state that says what could not be reached becomes the one that had been reached.

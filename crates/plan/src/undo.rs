@@ -105,7 +105,10 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
 
 /// Longhorn rebuilds replicas as soon as before.
 fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
-    let Some(saved) = draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).map(str::to_owned) else {
+    let Some(saved) = draft
+        .annotation(annotations::SAVED_REPLENISHMENT_INTERVAL)
+        .map(str::to_owned)
+    else {
         return;
     };
     match &draft.seen.replenishment_interval {

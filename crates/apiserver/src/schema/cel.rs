@@ -12,6 +12,8 @@ pub(super) struct Rules {
     compiled: CompiledSchema,
     validator: Mutex<Validator>,
     source: Value,
+    /// Where the topmost rules are, as paths in objects.
+    ruled: Vec<String>,
 }
 
 impl std::fmt::Debug for Rules {
@@ -26,6 +28,22 @@ fn has_rules(source: &Value) -> bool {
         Value::Array(list) => list.iter().any(has_rules),
         _ => false,
     }
+}
+
+/// The paths of the topmost fields with rules on or below them, as far as paths are fixed.
+fn topmost_rules(source: &Value, path: &str) -> Vec<String> {
+    let properties = source["properties"].as_object();
+    let elsewhere = has_rules(&source["items"]) || has_rules(&source["additionalProperties"]);
+    if source.get("x-kubernetes-validations").is_some() || elsewhere {
+        return vec![path.to_owned()];
+    }
+    let ruled = properties.into_iter().flatten().filter(|(_, child)| has_rules(child));
+    ruled
+        .flat_map(|(name, child)| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            topmost_rules(child, &format!("{path}/{name}"))
+        })
+        .collect()
 }
 
 /// Rules that do not compile, with where they are.
@@ -64,11 +82,15 @@ impl Rules {
             compiled,
             validator: Mutex::new(Validator::new()),
             source: source.clone(),
+            ruled: topmost_rules(source, ""),
         })
     }
 
-    /// Rules that do not hold, as field errors.
+    /// Rules that do not hold, as field errors. What an update leaves as it is held before and is not looked at again.
     pub(super) fn check(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if old.is_some_and(|old| self.ruled.iter().all(|path| object.pointer(path) == old.pointer(path))) {
+            return;
+        }
         let outcome = {
             let validator = self.validator.lock().unwrap_or_else(PoisonError::into_inner);
             validator.validate_compiled(&self.compiled, object, old)

@@ -121,6 +121,8 @@ impl Rehearsal {
         let server = ApiServer::new(apiserver::Config {
             seed: shape.seed,
             enforce_rbac: true,
+            // Every watch here follows closely, and a large plan has large versions.
+            watch_log: 1_000,
             // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
             without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
@@ -140,11 +142,7 @@ impl Rehearsal {
         let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles);
         let facts = simulation.facts();
         let kubelets = facts.clone();
-        server.set_node_proxy(Arc::new(move |node, path| {
-            kubelets
-                .node_proxy(node, path)
-                .map(|(code, content_type, body)| (code, content_type, body.into()))
-        }));
+        server.set_node_proxy(Arc::new(move |node, path| kubelets.node_proxy(node, path)));
         let mut world = JoinSet::new();
         world.spawn(simulation.run());
         Ok(Self {

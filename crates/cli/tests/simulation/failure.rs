@@ -24,11 +24,17 @@ fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
         node: None,
         failure: JobFailure::Fails(100),
     };
-    Troubles { jobs: vec![trouble], ..Troubles::default() }
+    Troubles {
+        jobs: vec![trouble],
+        ..Troubles::default()
+    }
 }
 
 fn old_system() -> Troubles {
-    Troubles { reboots: [("node-1".to_owned(), RebootTrouble::OldSystem)].into(), ..Troubles::default() }
+    Troubles {
+        reboots: [("node-1".to_owned(), RebootTrouble::OldSystem)].into(),
+        ..Troubles::default()
+    }
 }
 
 fn case(troubles: Troubles) -> Case {
@@ -46,8 +52,15 @@ fn assert_put_back(ended: &Ended) {
     let digest = &ended.digest;
     assert_eq!(digest["longhorn"], "600");
     assert_eq!(digest["descheduler"], true);
-    assert_eq!(digest["kubevirt"]["workloadUpdateStrategy"]["workloadUpdateMethods"], json!(["LiveMigrate"]));
-    assert!(digest["chart"]["comparePatches"].as_array().is_none_or(Vec::is_empty), "{}", digest["chart"]);
+    assert_eq!(
+        digest["kubevirt"]["workloadUpdateStrategy"]["workloadUpdateMethods"],
+        json!(["LiveMigrate"])
+    );
+    assert!(
+        digest["chart"]["comparePatches"].as_array().is_none_or(Vec::is_empty),
+        "{}",
+        digest["chart"]
+    );
     for kind in ["plans", "deployments", "services"] {
         assert_eq!(digest[kind], json!([]), "{kind} are left");
     }
@@ -62,8 +75,14 @@ fn assert_put_back(ended: &Ended) {
 #[case::iso(Troubles { iso_failures: 100, ..Troubles::default() }, "ISO image download failed")]
 #[case::preload(failing_job(component::IMAGE_PRELOAD, None), "image-preload plan job(s) failed")]
 #[case::cluster(failing_job(component::CLUSTER_UPGRADE, None), "cluster-upgrade job failed")]
-#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)), "node node-1 upgrade failed: ")]
-#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)), "node node-1 upgrade failed: ")]
+#[case::pre_drain(
+    failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)),
+    "node node-1 upgrade failed: "
+)]
+#[case::post_drain(
+    failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)),
+    "node node-1 upgrade failed: "
+)]
 #[case::old_system(old_system(), "node node-1 upgrade failed: it came back with")]
 #[case::cleanup(failing_job(component::IMAGE_CLEANUP, None), "image-cleanup plan job(s) failed")]
 fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Troubles, #[case] message: &str) {
@@ -72,12 +91,25 @@ fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Trou
     let plan = plan(&ended);
     assert_eq!(plan.phase(), Some(Phase::Failed));
     let progressing = plan.condition(reasons::PROGRESSING).unwrap();
-    assert_eq!((progressing.status.as_str(), progressing.reason.as_str()), ("False", "Failed"));
-    assert!(progressing.message.starts_with(message) || progressing.message.ends_with(message), "{}", progressing.message);
+    assert_eq!(
+        (progressing.status.as_str(), progressing.reason.as_str()),
+        ("False", "Failed")
+    );
+    assert!(
+        progressing.message.starts_with(message) || progressing.message.ends_with(message),
+        "{}",
+        progressing.message
+    );
     let available = plan.condition(reasons::AVAILABLE).unwrap();
-    assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "Executed"));
+    assert_eq!(
+        (available.status.as_str(), available.reason.as_str()),
+        ("False", "Executed")
+    );
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
-    assert!(events.iter().any(|event| event.contains("Upgrade failed: ")), "{events:#?}");
+    assert!(
+        events.iter().any(|event| event.contains("Upgrade failed: ")),
+        "{events:#?}"
+    );
     assert_put_back(&ended);
 }
 
@@ -88,7 +120,10 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
     let hook = &strategy["controlPlaneDrainOptions"]["preDrainHooks"][0]["annotation"];
     assert_eq!(hook, annotations::PRE_HOOK);
     let others = ended.digest["nodes"].as_object().unwrap();
-    assert!(others.values().all(|node| node["osImage"] == "Harvester v1.7.1"), "{others:#?}");
+    assert!(
+        others.values().all(|node| node["osImage"] == "Harvester v1.7.1"),
+        "{others:#?}"
+    );
     let jobs: Vec<String> = serde_json::from_value(ended.digest["jobs"].clone()).unwrap();
     assert!(jobs.iter().any(|job| job.contains("pre-drain-node-1")), "{jobs:?}");
 }
@@ -101,14 +136,32 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
 #[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() })]
 #[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
 fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: Troubles) {
-    let ended = run(&Case { user: vec![User::MendsAndRetries], ..case(troubles) });
+    let ended = run(&Case {
+        user: vec![User::MendsAndRetries],
+        ..case(troubles)
+    });
     assert_eq!(ended.violations, [""; 0]);
     let clean = run(&Case::three_nodes());
-    for part in ["nodes", "cluster", "longhorn", "descheduler", "kubevirt", "chart", "plans", "deployments", "images"] {
+    for part in [
+        "nodes",
+        "cluster",
+        "longhorn",
+        "descheduler",
+        "kubevirt",
+        "chart",
+        "plans",
+        "deployments",
+        "images",
+    ] {
         assert_eq!(ended.digest[part], clean.digest[part], "{part}");
     }
     let status = plan(&ended).status.as_ref().unwrap();
-    assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
+    assert!(
+        status
+            .node_upgrade_statuses
+            .values()
+            .all(|node| node.state.as_deref() == Some("ImageCleaned"))
+    );
     assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
 }
 
@@ -122,7 +175,10 @@ fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: T
 #[case(Phase::NodeUpgraded)]
 #[case(Phase::CleaningUp)]
 fn a_deleted_plan_puts_everything_back_and_is_gone(#[case] phase: Phase) {
-    let ended = run(&Case { user: vec![User::DeletesAt(phase)], ..Case::three_nodes() });
+    let ended = run(&Case {
+        user: vec![User::DeletesAt(phase)],
+        ..Case::three_nodes()
+    });
     assert!(ended.plan.is_none());
     assert_put_back(&ended);
     for kind in ["images", "jobs"] {

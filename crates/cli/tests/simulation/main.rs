@@ -2,6 +2,14 @@
 //!
 //! Every run is deterministic for its seed; a failure prints what was perturbed, so that it can be run again alone.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
 mod budget;
 mod clean;
 mod failure;

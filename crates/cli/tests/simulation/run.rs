@@ -34,8 +34,6 @@ pub(crate) enum Perturbation {
 }
 
 impl Perturbation {
-    pub(crate) const ALL: [Self; 4] = [Self::Crash, Self::LostReply, Self::Conflict, Self::Unavailable];
-
     fn fault(self, crashed: &Arc<Notify>) -> Fault {
         match self {
             Self::Crash => Fault::CrashAfter(crashed.clone()),
@@ -112,7 +110,10 @@ async fn simulate(case: &Case) -> Ended {
     let crashed = Arc::new(Notify::new());
     perturb(&rehearsal, case.perturbed, &crashed);
     let mut manager = rehearsal.start_manager("manager-1");
-    let plan = rehearsal.create(&rehearsal.plan(case.restore_vm, &case.pause)).await.unwrap();
+    let plan = rehearsal
+        .create(&rehearsal.plan(case.restore_vm, &case.pause))
+        .await
+        .unwrap();
     let name = plan.name_any();
     let end = end_of(&rehearsal, &name, case);
     let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
@@ -149,13 +150,20 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<Up
     let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
     let store = rehearsal.server.store();
     let others_ended = || {
-        store.list("management.harvesterhci.io", "upgradeplans", None).iter().all(|plan| {
-            ["Succeeded", "Failed"].contains(&plan["status"]["currentPhase"].as_str().unwrap_or_default())
-                && plan["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
-        })
+        store
+            .list("management.harvesterhci.io", "upgradeplans", None)
+            .iter()
+            .all(|plan| {
+                ["Succeeded", "Failed"].contains(&plan["status"]["currentPhase"].as_str().unwrap_or_default())
+                    && plan["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+            })
     };
     let ended = |plan: &UpgradePlan| {
-        let wanted = if retries { plan.phase() == Some(Phase::Succeeded) } else { plan.phase().is_some_and(Phase::is_terminal) };
+        let wanted = if retries {
+            plan.phase() == Some(Phase::Succeeded)
+        } else {
+            plan.phase().is_some_and(Phase::is_terminal)
+        };
         wanted && plan.finalizers().is_empty() && others_ended()
     };
     let gone = async {
@@ -242,7 +250,10 @@ fn watch_invariants(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
 }
 
 fn failed_before(change: &Change) -> bool {
-    change.previous.as_ref().is_some_and(|plan| plan["status"]["currentPhase"] == "Failed")
+    change
+        .previous
+        .as_ref()
+        .is_some_and(|plan| plan["status"]["currentPhase"] == "Failed")
 }
 
 /// Neither the plan nor a node may ever go back.

@@ -9,7 +9,10 @@ use crate::{
 
 #[test]
 fn w01_of_two_plans_the_older_runs_and_the_younger_starts_by_itself_afterwards() {
-    let ended = run(&Case { user: vec![User::CreatesAnother], ..Case::three_nodes() });
+    let ended = run(&Case {
+        user: vec![User::CreatesAnother],
+        ..Case::three_nodes()
+    });
     assert_eq!(ended.violations, [""; 0]);
     let plans = ended.store.list("management.harvesterhci.io", "upgradeplans", None);
     assert_eq!(plans.len(), 2);
@@ -17,28 +20,55 @@ fn w01_of_two_plans_the_older_runs_and_the_younger_starts_by_itself_afterwards()
         assert_eq!(plan["status"]["currentPhase"], "Succeeded", "{plan:#}");
     }
     let started = |plan: &serde_json::Value, phase: &str| {
-        let history = plan["status"]["phaseTransitionTimestamps"].as_array().cloned().unwrap_or_default();
-        history.iter().find(|change| change["phase"] == phase).map(|c| c["phaseTransitionTimestamp"].to_string())
+        let history = plan["status"]["phaseTransitionTimestamps"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        history
+            .iter()
+            .find(|change| change["phase"] == phase)
+            .map(|c| c["phaseTransitionTimestamp"].to_string())
     };
-    let mut spans: Vec<_> =
-        plans.iter().map(|plan| (started(plan, "ISODownloading"), started(plan, "Succeeded"))).collect();
+    let mut spans: Vec<_> = plans
+        .iter()
+        .map(|plan| (started(plan, "ISODownloading"), started(plan, "Succeeded")))
+        .collect();
     spans.sort();
     assert!(spans[0].1 <= spans[1].0, "they overlap: {spans:?}");
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
-    assert_eq!(events.iter().filter(|event| event.contains("Blocked by in-progress upgrade")).count(), 1);
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.contains("Blocked by in-progress upgrade"))
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn a_held_node_holds_until_it_is_let_go() {
-    let ended = run(&Case { pause: vec!["node-2".into()], user: vec![User::LetsGo], ..Case::three_nodes() });
+    let ended = run(&Case {
+        pause: vec!["node-2".into()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    });
     assert_eq!(ended.violations, [""; 0]);
     assert_eq!(ended.plan.unwrap().phase(), Some(Phase::Succeeded));
-    assert!(ended.writes.iter().any(|write| write.starts_with("patch jobs") && write.contains("pre-drain-node-2")));
+    assert!(
+        ended
+            .writes
+            .iter()
+            .any(|write| write.starts_with("patch jobs") && write.contains("pre-drain-node-2"))
+    );
 }
 
 #[test]
 fn a_held_single_node_holds_until_it_is_let_go() {
-    let mut case = Case { pause: vec!["node-1".into()], user: vec![User::LetsGo], ..Case::three_nodes() };
+    let mut case = Case {
+        pause: vec!["node-1".into()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    };
     case.scenario.shape.nodes = 1;
     let ended = run(&case);
     let plan = ended.plan.unwrap();
@@ -48,7 +78,10 @@ fn a_held_single_node_holds_until_it_is_let_go() {
 
 #[test]
 fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for() {
-    let mut case = Case { user: vec![User::RemovesNode("node-4", Phase::NodeUpgrading)], ..Case::three_nodes() };
+    let mut case = Case {
+        user: vec![User::RemovesNode("node-4", Phase::NodeUpgrading)],
+        ..Case::three_nodes()
+    };
     case.scenario.shape.nodes = 4;
     // Without volumes: those of a node that is gone are not rebuilt elsewhere in this world.
     case.scenario.shape.vms = 0;
@@ -61,12 +94,28 @@ fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for() {
 
 #[test]
 fn vms_that_were_stopped_run_again_when_that_is_wanted() {
-    let mut case = Case { restore_vm: true, ..Case::three_nodes() };
+    let mut case = Case {
+        restore_vm: true,
+        ..Case::three_nodes()
+    };
     case.scenario.shape.vms = 12;
-    let before = run(&Case { scenario: case.scenario.clone(), ..Case::three_nodes() });
+    let before = run(&Case {
+        scenario: case.scenario.clone(),
+        ..Case::three_nodes()
+    });
     let after = run(&case);
     let stopped = |ended: &crate::run::Ended| {
-        ended.digest["vms"].as_object().unwrap().values().filter(|status| *status == "Stopped").count()
+        ended.digest["vms"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter(|status| *status == "Stopped")
+            .count()
     };
-    assert!(stopped(&after) < stopped(&before), "{} and {}", stopped(&after), stopped(&before));
+    assert!(
+        stopped(&after) < stopped(&before),
+        "{} and {}",
+        stopped(&after),
+        stopped(&before)
+    );
 }

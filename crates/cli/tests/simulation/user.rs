@@ -28,7 +28,6 @@ pub(crate) enum User {
     RemovesNode(&'static str, Phase),
 }
 
-
 /// How long people take.
 const A_WHILE: Duration = Duration::from_secs(600);
 
@@ -36,7 +35,10 @@ const A_WHILE: Duration = Duration::from_secs(600);
 pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
     let patch = async |patch: serde_json::Value| {
-        plans.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        plans
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
     };
     match user {
         User::LetsGo => {
@@ -67,13 +69,23 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
 }
 
 fn is_held(plan: &UpgradePlan) -> bool {
-    let nodes = plan.status.iter().flat_map(|status| status.node_upgrade_statuses.values());
-    nodes.into_iter().any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+    let nodes = plan
+        .status
+        .iter()
+        .flat_map(|status| status.node_upgrade_statuses.values());
+    nodes
+        .into_iter()
+        .any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
 }
 
 /// Waits until a plan is gone.
 pub(crate) async fn until_gone(rehearsal: &Rehearsal, name: &str) {
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
-    let uid = plans.get(name).await.ok().and_then(|plan| plan.metadata.uid).unwrap_or_default();
+    let uid = plans
+        .get(name)
+        .await
+        .ok()
+        .and_then(|plan| plan.metadata.uid)
+        .unwrap_or_default();
     await_condition(plans, name, is_deleted(&uid)).await.unwrap();
 }

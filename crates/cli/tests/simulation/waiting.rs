@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use api::{Phase, UpgradePlan, labels::{component, job_type}};
+use api::{
+    Phase, UpgradePlan,
+    labels::{component, job_type},
+};
 use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
 use kube::ResourceExt;
@@ -20,7 +23,11 @@ use crate::run::Case;
 
 /// Every message of `waitingFor` that shows within a time, with its word.
 fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
@@ -31,17 +38,25 @@ fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
         let look = |plan: &UpgradePlan| {
             let status = plan.status.clone().unwrap_or_default();
             for wait in &status.waiting_for {
-                seen.lock().unwrap().insert(format!("{}: {}", wait.what, wait.message.clone().unwrap_or_default()));
+                seen.lock()
+                    .unwrap()
+                    .insert(format!("{}: {}", wait.what, wait.message.clone().unwrap_or_default()));
                 assert!(wait.since.0 >= beginning());
             }
-            let degraded = plan.condition("Degraded").filter(|condition| condition.status == "True");
+            let degraded = plan
+                .condition("Degraded")
+                .filter(|condition| condition.status == "True");
             if let Some(degraded) = degraded {
-                seen.lock().unwrap().insert(format!("Degraded {}: {}", degraded.reason, degraded.message));
+                seen.lock()
+                    .unwrap()
+                    .insert(format!("Degraded {}: {}", degraded.reason, degraded.message));
             }
             plan.phase().is_some_and(Phase::is_terminal)
         };
         rehearsal.follow(&plan.name_any(), Some(limit), look).await;
-        Arc::try_unwrap(seen).map(|seen| seen.into_inner().unwrap()).unwrap_or_default()
+        Arc::try_unwrap(seen)
+            .map(|seen| seen.into_inner().unwrap())
+            .unwrap_or_default()
     })
 }
 
@@ -53,13 +68,24 @@ fn with(troubles: Troubles) -> Case {
 
 fn job(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
     let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
-    Troubles { jobs: vec![JobTrouble { component, job_type, node: None, failure }], ..Troubles::default() }
+    Troubles {
+        jobs: vec![JobTrouble {
+            component,
+            job_type,
+            node: None,
+            failure,
+        }],
+        ..Troubles::default()
+    }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn assert_seen(seen: &BTreeSet<String>, wanted: &str) {
-    assert!(seen.iter().any(|text| text.starts_with(wanted)), "no {wanted:?} in {seen:#?}");
+    assert!(
+        seen.iter().any(|text| text.starts_with(wanted)),
+        "no {wanted:?} in {seen:#?}"
+    );
 }
 
 #[test]
@@ -94,15 +120,30 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
     "Degraded Stalled: upgrade-repo deployment not ready")]
 #[case::metadata(Troubles { repository: Some(RepositoryTrouble::Unreachable), ..Troubles::default() },
     "ReleaseMetadata: failed to read http://")]
-#[case::image(job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff), "Pod: pod cattle-system/")]
-#[case::stalled_image(job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff), "Degraded Stalled: pod cattle-system/")]
-#[case::cluster(job(component::CLUSTER_UPGRADE, None, JobFailure::Hangs), "Degraded Stalled: cluster components are being upgraded")]
-#[case::pre_drain(job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN), JobFailure::Hangs), "Degraded Stalled: node node-1: ")]
+#[case::image(
+    job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
+    "Pod: pod cattle-system/"
+)]
+#[case::stalled_image(
+    job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
+    "Degraded Stalled: pod cattle-system/"
+)]
+#[case::cluster(
+    job(component::CLUSTER_UPGRADE, None, JobFailure::Hangs),
+    "Degraded Stalled: cluster components are being upgraded"
+)]
+#[case::pre_drain(
+    job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN), JobFailure::Hangs),
+    "Degraded Stalled: node node-1: "
+)]
 #[case::drain(Troubles { blocked_drains: ["node-1".to_owned()].into(), ..Troubles::default() },
     "Degraded Stalled: node node-1: Rancher drains it and updates RKE2; Rancher says: ")]
 #[case::reboot(Troubles { reboots: [("node-1".to_owned(), RebootTrouble::NeverReturns)].into(), ..Troubles::default() },
     "Degraded Stalled: node node-1: it reboots into the new operating system")]
-fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(#[case] troubles: Troubles, #[case] wanted: &str) {
+fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(
+    #[case] troubles: Troubles,
+    #[case] wanted: &str,
+) {
     assert_seen(&waits(with(troubles), &[], 6 * HOUR), wanted);
 }
 
@@ -110,5 +151,8 @@ fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(#[case] 
 fn a_held_node_is_named() {
     let seen = waits(Case::three_nodes(), &["node-1", "node-3"], 6 * HOUR);
     assert_seen(&seen, "Paused: node upgrade paused: node-1");
-    assert!(!seen.iter().any(|text| text.starts_with("Degraded")), "holding a node is not trouble: {seen:#?}");
+    assert!(
+        !seen.iter().any(|text| text.starts_with("Degraded")),
+        "holding a node is not trouble: {seen:#?}"
+    );
 }

@@ -101,7 +101,7 @@ pub fn ignore_methods(chart: &ManagedChart, ignore: bool) -> Value {
 mod tests {
     use super::*;
 
-    fn chart(patches: Value) -> ManagedChart {
+    fn chart(patches: &Value) -> ManagedChart {
         let mut chart = ManagedChart::named("harvester");
         chart.spec.diff = serde_json::from_value(json!({"comparePatches": patches})).unwrap();
         chart
@@ -114,20 +114,20 @@ mod tests {
     #[test]
     fn our_pointer_is_added_once_and_others_stay() {
         let others = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "jsonPointers": ["/data"]}]);
-        let once = patches(&chart(others.clone()), true);
+        let once = patches(&chart(&others), true);
         assert_eq!(once.as_array().map(Vec::len), Some(2));
         assert_eq!(once[0], others[0]);
-        assert_eq!(patches(&chart(once.clone()), true), once);
-        assert_eq!(patches(&chart(once), false), others);
+        assert_eq!(patches(&chart(&once), true), once);
+        assert_eq!(patches(&chart(&once), false), others);
     }
 
     #[test]
     fn an_entry_of_the_user_keeps_its_own_pointers() {
         let theirs =
             json!([{"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "name": "kubevirt", "jsonPointers": ["/a"]}]);
-        let both = patches(&chart(theirs.clone()), true);
+        let both = patches(&chart(&theirs), true);
         assert_eq!(both[0]["jsonPointers"], json!(["/a", IGNORED_POINTER]));
-        assert_eq!(patches(&chart(both), false), theirs);
+        assert_eq!(patches(&chart(&both), false), theirs);
     }
 
     #[test]

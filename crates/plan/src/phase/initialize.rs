@@ -84,7 +84,9 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     let limit = seen.settings.deadlines.preflight;
     let object = "Node (all), EndpointSlice default/kubernetes".to_owned();
     let waiting = ("Preflight", object, "disks and certificates are being checked");
-    let Some(facts) = draft.ask(Need::Preflight, fetched, waiting, limit) else { return Outcome::Wait };
+    let Some(facts) = draft.ask(Need::Preflight, fetched, waiting, limit) else {
+        return Outcome::Wait;
+    };
     match preflight::check(&seen.plan, facts, draft.now) {
         Ok(()) => Outcome::Done,
         Err(message) => Outcome::Fail(message),

@@ -14,7 +14,10 @@ pub fn keep(draft: &mut Draft<'_>) {
     if seen.iso_image.is_none() && seen.plan.spec.image.is_none() {
         let version = draft.status().version.clone().unwrap_or_default();
         let checksum = version.iso_checksum.unwrap_or_default();
-        draft.create(Child::IsoImage { url: version.iso_url, checksum });
+        draft.create(Child::IsoImage {
+            url: version.iso_url,
+            checksum,
+        });
     }
     let hosts = hosts(draft);
     if hosts > 0 {
@@ -24,15 +27,27 @@ pub fn keep(draft: &mut Draft<'_>) {
 
 /// How many nodes can run the repository.
 fn hosts(draft: &Draft<'_>) -> usize {
-    draft.seen.nodes.values().filter(|node| node.managed && !node.witness).count()
+    draft
+        .seen
+        .nodes
+        .values()
+        .filter(|node| node.managed && !node.witness)
+        .count()
 }
 
 /// Creates what is missing.
 fn deploy(draft: &mut Draft<'_>, hosts: usize) {
     let seen = draft.seen;
     if seen.repo.deployment_ready.is_none() {
-        let claim = draft.status().iso_image_id.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
-        draft.create(Child::RepoDeployment { replicas: if hosts == 1 { 1 } else { 2 }, claim });
+        let claim = draft
+            .status()
+            .iso_image_id
+            .clone()
+            .unwrap_or_else(|| names::iso_image(draft.plan_name()));
+        draft.create(Child::RepoDeployment {
+            replicas: if hosts == 1 { 1 } else { 2 },
+            claim,
+        });
     }
     if seen.repo.service_ready.is_none() {
         draft.create(Child::RepoService);
@@ -46,7 +61,12 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let name = names::repo(draft.plan_name());
     let hosts = hosts(draft);
     if hosts == 0 {
-        draft.wait("Nodes", None, "no non-witness managed nodes found in the cluster", limit);
+        draft.wait(
+            "Nodes",
+            None,
+            "no non-witness managed nodes found in the cluster",
+            limit,
+        );
         return Outcome::Wait;
     }
     deploy(draft, hosts);

@@ -1,5 +1,13 @@
 //! What must hold for every cluster and every order of events.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it measured"
+)]
+
 mod model;
 
 use api::{NodeState, Phase, reasons};

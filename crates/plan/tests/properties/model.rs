@@ -309,7 +309,7 @@ impl Model {
 
     /// The outside does something.
     pub(crate) fn happen(&mut self, step: &Step) {
-        self.now = self.now + SignedDuration::from_secs(7);
+        self.now += SignedDuration::from_secs(7);
         let seen = &mut self.seen;
         match step {
             Step::Answer(need) => {

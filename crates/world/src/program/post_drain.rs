@@ -58,7 +58,9 @@ async fn untaint(call: &Call<'_>) -> Result<()> {
 pub(super) async fn install(call: &Call<'_>) -> Result<()> {
     let key = (String::new(), call.node.to_owned());
     let system = call.world.shape.release().os;
-    let Some(node) = call.world.nodes.at(&key) else { return Ok(()) };
+    let Some(node) = call.world.nodes.at(&key) else {
+        return Ok(());
+    };
     let wanted = installed_by(&node, &system);
     if annotation(&node.metadata, ON_DISK) == Some(&wanted) {
         return Ok(());

@@ -37,7 +37,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
             restore_vms(draft, name);
         }
     }
-    let done = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)).count();
+    let done = nodes
+        .iter()
+        .filter(|(_, state)| state.is_some_and(node::is_upgraded))
+        .count();
     if done == nodes.len() && done > 0 {
         return Outcome::Done;
     }
@@ -48,46 +51,77 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         }
     }
     if !draft.is_waiting() {
-        let message = format!("Rancher is to go on with the next node ({done} of {} done)", nodes.len());
+        let message = format!(
+            "Rancher is to go on with the next node ({done} of {} done)",
+            nodes.len()
+        );
         let message = with_rancher(draft, message);
         let limit = draft.seen.settings.deadlines.rancher;
-        draft.wait("RancherNextNode", Some("Cluster fleet-local/local".to_owned()), message, limit);
+        draft.wait(
+            "RancherNextNode",
+            Some("Cluster fleet-local/local".to_owned()),
+            message,
+            limit,
+        );
     }
     Outcome::Wait
 }
 
 fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) {
-    let paused = nodes.iter().filter(|(_, state)| *state == Some(NodeState::UpgradePaused));
+    let paused = nodes
+        .iter()
+        .filter(|(_, state)| *state == Some(NodeState::UpgradePaused));
     let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
     if !paused.is_empty() {
         // A person holds the node, so only a person knows for how long.
         let names = paused.join(", ");
-        draft.wait("Paused", Some(format!("Node {names}")), format!("node upgrade paused: {names}"), UNBOUNDED);
+        draft.wait(
+            "Paused",
+            Some(format!("Node {names}")),
+            format!("node upgrade paused: {names}"),
+            UNBOUNDED,
+        );
     }
 }
 
 fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) {
     let limits = draft.seen.settings.deadlines.clone();
     let (what, step, message, limit): (_, Option<&str>, String, Duration) = match state {
-        NodeState::PreDraining => ("PreDrainJob", Some(job_type::PRE_DRAIN), pre_drain(draft, name), limits.pre_drain),
+        NodeState::PreDraining => (
+            "PreDrainJob",
+            Some(job_type::PRE_DRAIN),
+            pre_drain(draft, name),
+            limits.pre_drain,
+        ),
         NodeState::PreDrained => {
             let message = with_rancher(draft, "Rancher drains it and updates RKE2".to_owned());
             ("RancherUpdate", None, message, limits.rancher)
         }
-        NodeState::PostDraining => {
-            ("PostDrainJob", Some(job_type::POST_DRAIN), "the operating system is being installed".to_owned(), limits.post_drain)
-        }
+        NodeState::PostDraining => (
+            "PostDrainJob",
+            Some(job_type::POST_DRAIN),
+            "the operating system is being installed".to_owned(),
+            limits.post_drain,
+        ),
         NodeState::SingleNodeUpgrading => (
             "SingleNodeJob",
             Some(job_type::SINGLE_NODE_UPGRADE),
             "RKE2 and the operating system are being upgraded".to_owned(),
             limits.single_node,
         ),
-        NodeState::WaitingReboot => ("Reboot", None, "it reboots into the new operating system".to_owned(), limits.reboot),
+        NodeState::WaitingReboot => (
+            "Reboot",
+            None,
+            "it reboots into the new operating system".to_owned(),
+            limits.reboot,
+        ),
         _ => return,
     };
     let object = match step {
-        Some(step) => format!("Job harvester-system/{}", names::node_job(draft.plan_name(), step, name)),
+        Some(step) => format!(
+            "Job harvester-system/{}",
+            names::node_job(draft.plan_name(), step, name)
+        ),
         None => format!("Node {name}"),
     };
     draft.wait(what, Some(object), format!("node {name}: {message}"), limit);
@@ -119,7 +153,11 @@ fn listed(names: &[String]) -> String {
 
 /// Adds Rancher's own words, if it has any.
 fn with_rancher(draft: &Draft<'_>, message: String) -> String {
-    let words = draft.seen.cluster.as_ref().and_then(|cluster| cluster.message.as_deref());
+    let words = draft
+        .seen
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.message.as_deref());
     match words.filter(|words| !words.is_empty()) {
         Some(words) => format!("{message}; Rancher says: {words}"),
         None => message,

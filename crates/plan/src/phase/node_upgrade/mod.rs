@@ -51,19 +51,30 @@ fn answer_hooks(draft: &mut Draft<'_>) {
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     let limit = draft.seen.settings.deadlines.prerequisite;
     let Some(cluster) = &draft.seen.cluster else {
-        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        draft.wait(
+            "Cluster",
+            Some("Cluster fleet-local/local".to_owned()),
+            "the Rancher cluster is missing",
+            limit,
+        );
         return Some(Outcome::Wait);
     };
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let Some(kubernetes_version) = release.kubernetes else {
-        return Some(Outcome::Fail("kubernetes version not found in release metadata".to_owned()));
+        return Some(Outcome::Fail(
+            "kubernetes version not found in release metadata".to_owned(),
+        ));
     };
     let from = cluster.provision_generation;
     let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true");
     let wanted = if taken_over { from } else { from + 1 };
     let to = *draft.status_mut().provision_generation.get_or_insert(wanted);
     if from < to {
-        draft.act(Action::ProvisionCluster { kubernetes_version, from, to });
+        draft.act(Action::ProvisionCluster {
+            kubernetes_version,
+            from,
+            to,
+        });
     }
     None
 }
@@ -80,7 +91,9 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     }
     answer_hooks(draft);
     let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-    let Some(open) = seen.machine_plans.iter().find(|plan| asks(&plan.post_drain)) else { return Outcome::Done };
+    let Some(open) = seen.machine_plans.iter().find(|plan| asks(&plan.post_drain)) else {
+        return Outcome::Done;
+    };
     let message = format!(
         "waiting for Rancher to complete node upgrades: secret {} still has {} annotation",
         open.secret,

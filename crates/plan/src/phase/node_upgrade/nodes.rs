@@ -18,14 +18,26 @@ use crate::{
 /// What Jobs say about their nodes.
 pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    for job in seen.jobs.values().filter(|job| job.component == component::NODE_UPGRADE) {
-        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else { continue };
+    for job in seen
+        .jobs
+        .values()
+        .filter(|job| job.component == component::NODE_UPGRADE)
+    {
+        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else {
+            continue;
+        };
         let states = match step {
             job_type::PRE_DRAIN => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
-            job_type::POST_DRAIN => (NodeState::PostDraining, NodeState::WaitingReboot, NodeState::PostDrainFailed),
-            job_type::SINGLE_NODE_UPGRADE => {
-                (NodeState::SingleNodeUpgrading, NodeState::WaitingReboot, NodeState::SingleNodeUpgradeFailed)
-            }
+            job_type::POST_DRAIN => (
+                NodeState::PostDraining,
+                NodeState::WaitingReboot,
+                NodeState::PostDrainFailed,
+            ),
+            job_type::SINGLE_NODE_UPGRADE => (
+                NodeState::SingleNodeUpgrading,
+                NodeState::WaitingReboot,
+                NodeState::SingleNodeUpgradeFailed,
+            ),
             _ => continue,
         };
         if job.suspended {
@@ -41,23 +53,47 @@ pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
 /// for good has failed.
 pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
     let seen = draft.seen;
-    let Some(os) = draft.status().release_metadata.as_ref().and_then(|release| release.os.clone()) else { return };
+    let Some(os) = draft
+        .status()
+        .release_metadata
+        .as_ref()
+        .and_then(|release| release.os.clone())
+    else {
+        return;
+    };
     let single = draft.status().single_node.is_some();
     for (name, node) in &seen.nodes {
         if draft.progress(name).state() != Some(NodeState::WaitingReboot) {
             continue;
         }
-        let rebooted = node.boot_id_before_upgrade.as_ref().is_none_or(|before| *before != node.boot_id);
+        let rebooted = node
+            .boot_id_before_upgrade
+            .as_ref()
+            .is_none_or(|before| *before != node.boot_id);
         if node.ready && rebooted && node.os_image == os {
-            let back = if single { NodeState::SingleNodeUpgraded } else { NodeState::PostDrained };
+            let back = if single {
+                NodeState::SingleNodeUpgraded
+            } else {
+                NodeState::PostDrained
+            };
             draft.reach(name, back, None, None);
         } else if node.ready && rebooted && node.boot_id_before_upgrade.is_some() {
-            let failed = if single { NodeState::SingleNodeUpgradeFailed } else { NodeState::PostDrainFailed };
-            let text = format!("it came back with {:?} instead of {os:?}: check its boot menu and its disk", node.os_image);
+            let failed = if single {
+                NodeState::SingleNodeUpgradeFailed
+            } else {
+                NodeState::PostDrainFailed
+            };
+            let text = format!(
+                "it came back with {:?} instead of {os:?}: check its boot menu and its disk",
+                node.os_image
+            );
             draft.reach(name, failed, Some(reasons::OLD_OS_IMAGE), Some(&text));
         } else if node.pending_os_image.as_deref() != Some(&os) {
             let annotations = BTreeMap::from([(annotations::PENDING_OS_IMAGE.to_owned(), Some(os.clone()))]);
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
         }
     }
     forget_boots(draft);
@@ -69,7 +105,10 @@ pub(super) fn forget_boots(draft: &mut Draft<'_>) {
         if node.pending_os_image.is_some() && draft.progress(name).state().is_some_and(node::is_upgraded) {
             let keys = [annotations::PENDING_OS_IMAGE, annotations::BOOT_ID_BEFORE_UPGRADE];
             let annotations = keys.into_iter().map(|key| (key.to_owned(), None)).collect();
-            draft.act(Action::AnnotateNode { node: name.clone(), annotations });
+            draft.act(Action::AnnotateNode {
+                node: name.clone(),
+                annotations,
+            });
         }
     }
 }
@@ -82,10 +121,15 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
     }
     let seen = draft.seen;
     let release = draft.status().release_metadata.clone().unwrap_or_default();
-    let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else { return };
+    let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
+        return;
+    };
     for (name, node) in &seen.nodes {
         let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-        let machine_plan = seen.machine_plans.iter().find(|plan| plan.node.as_deref() == Some(name));
+        let machine_plan = seen
+            .machine_plans
+            .iter()
+            .find(|plan| plan.node.as_deref() == Some(name));
         let asked = machine_plan.is_some_and(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
         let current = node.os_image == os && node.kubelet_version == kubernetes;
         if node.managed && node.ready && current && !asked && draft.progress(name).ordinal() < 3 {
@@ -100,7 +144,9 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
     let names: Vec<String> = draft.status().node_upgrade_statuses.keys().cloned().collect();
     for name in &names {
         let gone = !seen.nodes.contains_key(name);
-        let Some(entry) = draft.status_mut().node_upgrade_statuses.get_mut(name) else { continue };
+        let Some(entry) = draft.status_mut().node_upgrade_statuses.get_mut(name) else {
+            continue;
+        };
         if gone && entry.reason.as_deref() != Some(reasons::NODE_REMOVED) {
             entry.reason = Some(reasons::NODE_REMOVED.to_owned());
             entry.message = Some("the node left the cluster during the upgrade".to_owned());
@@ -111,7 +157,12 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
             entry.message = None;
         }
     }
-    let os = draft.status().release_metadata.as_ref().and_then(|release| release.os.clone()).unwrap_or_default();
+    let os = draft
+        .status()
+        .release_metadata
+        .as_ref()
+        .and_then(|release| release.os.clone())
+        .unwrap_or_default();
     for (name, node) in &seen.nodes {
         if node.managed && !names.contains(name) && node.os_image != os {
             let text = format!(

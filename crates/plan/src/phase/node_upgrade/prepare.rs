@@ -25,7 +25,11 @@ pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
             draft.reach(&name, NodeState::ImagePreloaded, None, None);
         }
     }
-    let rules = if draft.status().single_node.is_some() { &RULES[..1] } else { &RULES[..] };
+    let rules = if draft.status().single_node.is_some() {
+        &RULES[..1]
+    } else {
+        &RULES[..]
+    };
     let mut outcome = Outcome::Done;
     for rule in rules {
         match rule(draft) {
@@ -49,14 +53,21 @@ fn descheduler(draft: &mut Draft<'_>) -> Outcome {
 
 /// A node that only reboots must not make Longhorn copy all its replicas. A longer interval of the user's is kept.
 fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
-    let Some(value) = draft.seen.replenishment_interval.clone() else { return Outcome::Done };
-    if value.parse::<u64>().is_ok_and(|seconds| seconds >= EXTENDED_INTERVAL_SECONDS) {
+    let Some(value) = draft.seen.replenishment_interval.clone() else {
+        return Outcome::Done;
+    };
+    if value
+        .parse::<u64>()
+        .is_ok_and(|seconds| seconds >= EXTENDED_INTERVAL_SECONDS)
+    {
         return Outcome::Done;
     }
     if draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).is_none() {
         draft.annotate(annotations::SAVED_REPLENISHMENT_INTERVAL, Some(value));
     }
-    draft.act(Action::SetReplenishmentInterval { value: EXTENDED_INTERVAL_SECONDS.to_string() });
+    draft.act(Action::SetReplenishmentInterval {
+        value: EXTENDED_INTERVAL_SECONDS.to_string(),
+    });
     changing(draft, "Setting longhorn-system/replica-replenishment-wait-interval")
 }
 
@@ -65,18 +76,34 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let Some(cluster) = &seen.cluster else {
         let limit = seen.settings.deadlines.prerequisite;
-        draft.wait("Cluster", Some("Cluster fleet-local/local".to_owned()), "the Rancher cluster is missing", limit);
+        draft.wait(
+            "Cluster",
+            Some("Cluster fleet-local/local".to_owned()),
+            "the Rancher cluster is missing",
+            limit,
+        );
         return Outcome::Wait;
     };
     if draft.annotation(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
         return Outcome::Done;
     }
     let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
-    let target = draft.status().release_metadata.as_ref().and_then(|release| release.kubernetes.clone());
+    let target = draft
+        .status()
+        .release_metadata
+        .as_ref()
+        .and_then(|release| release.kubernetes.clone());
     if is_ours(&strategy) {
         // A failed plan has left its gate closed. What was there before it is on that plan's record.
-        let saved = seen.other_plans.iter().rev().find_map(|other| other.saved_upgrade_strategy.clone());
-        draft.annotate(annotations::SAVED_UPGRADE_STRATEGY, Some(saved.unwrap_or_else(|| Value::Null.to_string())));
+        let saved = seen
+            .other_plans
+            .iter()
+            .rev()
+            .find_map(|other| other.saved_upgrade_strategy.clone());
+        draft.annotate(
+            annotations::SAVED_UPGRADE_STRATEGY,
+            Some(saved.unwrap_or_else(|| Value::Null.to_string())),
+        );
         if cluster.kubernetes_version == target {
             draft.annotate(annotations::TAKEN_OVER, Some("true".to_owned()));
         }
@@ -89,7 +116,11 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
 /// The strategy that an upgrade of ours puts in place.
 fn is_ours(strategy: &Value) -> bool {
     let hooks = &strategy["controlPlaneDrainOptions"]["preDrainHooks"];
-    hooks.as_array().into_iter().flatten().any(|hook| hook["annotation"] == annotations::PRE_HOOK)
+    hooks
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|hook| hook["annotation"] == annotations::PRE_HOOK)
 }
 
 /// RKE2 must not apply its bundled Multus manifest while nodes run different versions.
