@@ -1,5 +1,12 @@
 //! What an upgrade may cost the API server.
 
+use std::time::Duration;
+
+use api::UpgradePlan;
+use cli::rehearsal::{Rehearsal, beginning, manager_user};
+use clock::Clock;
+use kube::ResourceExt;
+
 use crate::run::{Case, run};
 
 /// The existing toolkit needs about 110 for the same upgrade, 13 of them conflicts.
@@ -26,4 +33,45 @@ fn an_upgrade_of_three_nodes_needs_at_most_80_writes_to_the_plan_and_none_confli
         .filter(|write| !write.ends_with(" 200") && !write.ends_with(" 201"))
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[test]
+fn at_rest_nothing_is_written_but_the_lease() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let clock = Clock::simulated(beginning(), 1.0);
+        let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock).await.unwrap();
+        let _manager = rehearsal.start_manager("manager-1");
+        let plan = rehearsal
+            .create(&rehearsal.plan(false, &["node-1".to_owned()]))
+            .await
+            .unwrap();
+        let is_held = |plan: &UpgradePlan| {
+            let nodes = plan
+                .status
+                .iter()
+                .flat_map(|status| status.node_upgrade_statuses.values());
+            nodes
+                .into_iter()
+                .any(|node| node.state.as_deref() == Some("UpgradePaused"))
+        };
+        rehearsal
+            .follow(&plan.name_any(), Some(Duration::from_secs(12 * 3600)), is_held)
+            .await
+            .unwrap();
+        rehearsal.clock.sleep(Duration::from_secs(60)).await;
+        let written = || {
+            let history = rehearsal.server.store().history().into_iter();
+            history
+                .filter(|write| write.user == manager_user() && write.resource.plural != "leases")
+                .count()
+        };
+        let before = written();
+        rehearsal.clock.sleep(Duration::from_secs(6 * 3600)).await;
+        assert_eq!(written(), before, "a held upgrade has nothing to write");
+    });
 }

@@ -1,0 +1,114 @@
+//! The manager as it ships: a process that finds its cluster by KUBECONFIG, over real HTTP and in real time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use api::{Phase, UpgradePlan, names, reasons};
+use cli::rehearsal::{Rehearsal, Scenario, beginning};
+use clock::Clock;
+use kube::ResourceExt;
+use serde_json::json;
+use tokio::net::TcpListener;
+use world::Durations;
+
+/// Ends the process that this test started, and no other.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The status line of a GET request, or nothing when nobody listens yet.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().next().map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
+    // The API server's certificate cannot be read here, so the plan is to fail its pre-flight checks, by name.
+    let scenario = Scenario {
+        durations: Durations::instant(),
+        ..Scenario::default()
+    };
+    let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
+        .await
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let health = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let child = Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"))
+        .args([
+            "manager",
+            "--leader-elect",
+            "--leader-election-namespace",
+            names::HARVESTER_NAMESPACE,
+        ])
+        .args(["--identity", "the-process", "--health-probe-bind-address", &health])
+        .env("KUBECONFIG", &kubeconfig)
+        .env("ENABLE_WEBHOOKS", "false")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut running = Running(child);
+    let plan = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+    let ended = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed);
+    let ended = rehearsal
+        .follow(&plan.name_any(), Some(Duration::from_secs(180)), ended)
+        .await;
+    let plan = ended.expect("the manager carries the plan on");
+    let why = &plan.condition(reasons::PROGRESSING).unwrap().message;
+    assert_eq!(why, "no certificates found for kubernetes API server");
+    assert_eq!(get(&health, "/healthz").as_deref(), Some("HTTP/1.1 200 OK"));
+    assert_eq!(get(&health, "/readyz").as_deref(), Some("HTTP/1.1 200 OK"));
+    let leases = rehearsal.objects("coordination.k8s.io", "leases");
+    let lease = leases
+        .iter()
+        .find(|lease| lease.name_any() == names::LEASE)
+        .expect("the lease is taken");
+    assert_eq!(lease.data["spec"]["holderIdentity"], "the-process");
+    let id = running.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let exit = tokio::task::spawn_blocking(move || running.0.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(exit.success(), "{exit}");
+    serving.abort();
+}
