@@ -51,11 +51,21 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         }
     }
     if !draft.is_waiting() {
-        let message = format!(
+        let mut message = format!(
             "Rancher is to go on with the next node ({done} of {} done)",
             nodes.len()
         );
-        let message = with_rancher(draft, message);
+        // Rancher's words about a node that is done are old words.
+        let words = draft
+            .seen
+            .cluster
+            .as_ref()
+            .and_then(|cluster| cluster.message.as_deref())
+            .unwrap_or_default();
+        let mut finished = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded));
+        if !finished.any(|(name, _)| words.contains(name.as_str())) {
+            message = with_rancher(draft, message);
+        }
         let limit = draft.seen.settings.deadlines.rancher;
         draft.wait(
             "RancherNextNode",
