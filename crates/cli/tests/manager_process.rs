@@ -17,7 +17,11 @@ use std::{
 use api::{Phase, UpgradePlan, names, reasons};
 use cli::rehearsal::{Rehearsal, Scenario, beginning};
 use clock::Clock;
-use kube::ResourceExt;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
 use serde_json::json;
 use tokio::net::TcpListener;
 use world::Durations;
@@ -55,6 +59,15 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
         .await
         .unwrap();
+    // Its addresses are those of a simulated network; nobody may be dialled there.
+    let slices: Api<EndpointSlice> = Api::namespaced(rehearsal.server.client(), names::DEFAULT_NAMESPACE);
+    for slice in slices.list(&ListParams::default()).await.unwrap() {
+        let loopback = json!({"endpoints": [{"addresses": ["127.0.0.1"]}]});
+        slices
+            .patch(&slice.name_any(), &PatchParams::default(), &Patch::Merge(loopback))
+            .await
+            .unwrap();
+    }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
