@@ -190,11 +190,10 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
 async fn another_world_goes_on_where_one_stopped() {
     let lab = calm().await;
     lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
-    let before = lab
-        .until(10, POD, HARVESTER, "up-cluster-upgrade-0", |pod| {
-            pod["status"]["phase"] == "Running"
-        })
-        .await;
+    lab.until(10, JOB, HARVESTER, "up-cluster-upgrade", |job| {
+        job["status"]["active"] == 1
+    })
+    .await;
     reboot(&lab).await;
     lab.world.abort();
     lab.clock.sleep(Duration::from_secs(60)).await;
@@ -211,6 +210,6 @@ async fn another_world_goes_on_where_one_stopped() {
     let done = lab
         .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
         .await;
-    assert!(done["status"]["startTime"].is_string() && before["spec"]["nodeName"].is_string());
+    assert!(done["status"]["startTime"].is_string());
     next.abort();
 }
