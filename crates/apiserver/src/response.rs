@@ -27,7 +27,11 @@ fn whole(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> 
 }
 
 pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
-    whole(code, "application/json", Bytes::from(value.to_string()))
+    json_text(code, value.to_string())
+}
+
+pub(crate) fn json_text(code: u16, text: String) -> Response<Body> {
+    whole(code, "application/json", Bytes::from(text))
 }
 
 pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {

@@ -213,7 +213,7 @@ fn render(server: &Server, call: &Call, answer: Answer) -> Response<Body> {
             code, object, warnings, ..
         } => {
             let mut response = match call.form {
-                Form::Whole => response::json(code, &object),
+                Form::Whole => response::json_text(code, server.store.text(&call.kind().resource, &object)),
                 Form::Table => {
                     let columns = table::Columns::of(call.kind(), call.query.get("includeObject"), server.now());
                     response::json(code, &columns.table(std::slice::from_ref(&object), &Value::Null))

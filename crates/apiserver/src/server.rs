@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
 };
 
 use hyper::body::Bytes;
@@ -41,10 +42,12 @@ pub struct Config {
     pub without_token: Option<Identity>,
     /// Events kept per resource; a watch from before them gets 410.
     pub watch_log: usize,
+    /// How often a watch tells how far it has seen, besides at its end.
+    pub bookmark_every: Duration,
 }
 
 impl Config {
-    /// RBAC off, seed 0, a log of 10 000 events.
+    /// RBAC off, seed 0, a log of 10 000 events, a bookmark every minute.
     pub fn new(now: Now) -> Self {
         Self {
             now,
@@ -52,6 +55,7 @@ impl Config {
             enforce_rbac: false,
             without_token: None,
             watch_log: 10_000,
+            bookmark_every: Duration::from_secs(60),
         }
     }
 }

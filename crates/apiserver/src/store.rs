@@ -224,6 +224,24 @@ impl Store {
         Ok(changed.1)
     }
 
+    /// An object as text. Watches tell of a change with the same text as the answer to the write.
+    pub(crate) fn text(&self, resource: &ResourceId, object: &Arc<Value>) -> String {
+        let written = {
+            let state = self.lock();
+            let newest = state
+                .partitions
+                .get(resource)
+                .and_then(|partition| partition.log.back());
+            newest
+                .filter(|entry| Arc::ptr_eq(&entry.object, object))
+                .map(|entry| Arc::clone(&entry.text))
+        };
+        match written {
+            Some(text) => text.get_or_init(|| object.to_string()).clone(),
+            None => object.to_string(),
+        }
+    }
+
     /// Shows commits to observers in order. An observer that is running already picks up what came meanwhile.
     fn show_observers(&self) {
         let Ok(observers) = self.0.observers.try_lock() else {

@@ -221,17 +221,22 @@ fn split_status(kind: &Kind, subresource: Option<&str>, old: &Value, new: &mut V
         };
     };
     if subresource == Some("status") {
-        let status = new.get("status").cloned();
-        if kind.is_custom() {
-            let version = new["metadata"]["resourceVersion"].clone();
-            *new = old.clone();
-            new["metadata"]["resourceVersion"] = version;
+        let status = new.get_mut("status").map(Value::take);
+        let metadata = if kind.is_custom() {
+            let mut metadata = old["metadata"].clone();
+            metadata["resourceVersion"] = new["metadata"]["resourceVersion"].take();
+            metadata
         } else {
-            let metadata = new["metadata"].clone();
-            *new = old.clone();
-            new["metadata"] = metadata;
+            new["metadata"].take()
+        };
+        // Of the old object, everything but what is replaced anyway: a status may be large.
+        let kept = old.as_object().into_iter().flatten();
+        let kept = kept.filter(|(field, _)| !["metadata", "status"].contains(&field.as_str()));
+        *new = Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect());
+        new["metadata"] = metadata;
+        if let Some(status) = status {
+            new["status"] = status;
         }
-        put(new, "status", status.as_ref());
     } else if kind.status {
         put(new, "status", old.get("status"));
     }

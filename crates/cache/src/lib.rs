@@ -45,6 +45,7 @@ struct State<K> {
     relist: BTreeMap<Key, Arc<K>>,
     synced: bool,
     seen: u64,
+    news: u64,
 }
 
 impl<K> Default for State<K> {
@@ -54,6 +55,7 @@ impl<K> Default for State<K> {
             relist: BTreeMap::new(),
             synced: false,
             seen: 0,
+            news: 0,
         }
     }
 }
@@ -97,6 +99,12 @@ impl<K> Cache<K> {
     pub fn seen(&self) -> u64 {
         self.lock().seen
     }
+
+    /// Counts the changes that a reader can see: while this stays the same, so does everything read from here.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.lock().news
+    }
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static> Cache<K> {
@@ -135,7 +143,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
     /// Takes one event in; tells whether anything a reader can see has changed.
     fn apply(&self, event: Event<K>, prune: fn(&mut K)) -> bool {
         let mut state = self.lock();
-        match event {
+        let changed = match event {
             Event::Init => {
                 state.relist.clear();
                 false
@@ -163,7 +171,9 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
                 state.seen = state.seen.max(version);
                 state.objects.remove(&key).is_some()
             }
-        }
+        };
+        state.news += u64::from(changed);
+        changed
     }
 }
 

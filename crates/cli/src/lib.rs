@@ -3,3 +3,7 @@
 pub mod command;
 pub mod manifests;
 pub mod rehearsal;
+
+/// Rehearsals make and drop many small objects, which the C library's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{foreign::longhorn::Volume, labels};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
 use plan::observed::PodSeen;
 
@@ -20,16 +20,9 @@ const STUCK: [&str; 7] = [
     "RunContainerError",
 ];
 
-/// The plan's pods that cannot start, and why.
-pub(crate) fn stuck_pods(watched: &Watched, plan: &str) -> Vec<PodSeen> {
-    let pods = watched.pods.list();
-    let ours = pods
-        .iter()
-        .filter(|pod| pod.labels().get(labels::UPGRADE_PLAN).is_some_and(|name| name == plan));
-    ours.filter_map(|pod| pod_seen(pod)).collect()
-}
-
-fn pod_seen(pod: &Pod) -> Option<PodSeen> {
+/// A pod of the plan that cannot start, and why.
+pub(crate) fn stuck_pod(pod: &Pod, plan: &str) -> Option<PodSeen> {
+    pod.labels().get(labels::UPGRADE_PLAN).filter(|name| *name == plan)?;
     let label = |key: &str| pod.labels().get(key).cloned();
     Some(PodSeen {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
@@ -44,12 +37,7 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
 fn problem(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let conditions = status.conditions.as_deref().unwrap_or_default();
-    let unschedulable = conditions.iter().find(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("Unschedulable")
-    });
-    if let Some(condition) = unschedulable {
+    if let Some(condition) = conditions.iter().find(|condition| is_unschedulable(condition)) {
         return Some(reason("Unschedulable", condition.message.as_deref()));
     }
     let containers = status
@@ -60,7 +48,15 @@ fn problem(pod: &Pod) -> Option<String> {
     containers.filter_map(stuck).next()
 }
 
-fn stuck(container: &ContainerStatus) -> Option<String> {
+/// The condition of a pod that fits no node.
+pub(crate) fn is_unschedulable(condition: &PodCondition) -> bool {
+    condition.type_ == "PodScheduled"
+        && condition.status == "False"
+        && condition.reason.as_deref() == Some("Unschedulable")
+}
+
+/// Why a container does not start, unless it is just about to.
+pub(crate) fn stuck(container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let why = waiting.reason.as_deref().filter(|why| STUCK.contains(why))?;
     Some(reason(why, waiting.message.as_deref()))

@@ -9,6 +9,7 @@ pub mod facts;
 pub mod health;
 mod hindrance;
 pub mod lease;
+pub mod memory;
 pub mod objects;
 pub mod observe;
 pub mod outside;

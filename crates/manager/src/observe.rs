@@ -1,6 +1,6 @@
 //! What the caches hold, as one plain value for one plan.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
     NodeState, UpgradePlan, annotations,
@@ -10,22 +10,26 @@ use api::{
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
-    core::v1::{Node, Secret, Service},
+    core::v1::{Node, Pod, Secret, Service},
 };
 use kube::ResourceExt;
-use plan::observed::{
-    ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, RepoSeen,
-    Settings, SucPlanSeen,
+use plan::{
+    observed::{
+        ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, RepoSeen,
+        Settings, SucPlanSeen,
+    },
+    shared::Shared,
 };
 
-use crate::{hindrance, objects::IGNORED_POINTER, watched::Watched};
+use crate::{hindrance, memory::Memory, objects::IGNORED_POINTER, watched::Watched};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
 pub fn observe(
     watched: &Watched,
+    memory: &mut Memory,
     settings: &Settings,
-    plan: &UpgradePlan,
+    plan: &Arc<UpgradePlan>,
     facts: Facts,
     trouble: Option<String>,
 ) -> Observed {
@@ -37,7 +41,7 @@ pub fn observe(
         .any(|node| node.state.as_deref() == Some(NodeState::PreDraining.as_str()));
     Observed {
         settings: settings.clone(),
-        plan: plan.clone(),
+        plan: plan.clone().into(),
         other_plans: other_plans(watched, plan),
         version: plan.spec.version.as_ref().and_then(|version| {
             watched
@@ -49,12 +53,22 @@ pub fn observe(
             .settings
             .get("", names::SERVER_VERSION_SETTING)
             .map(|setting| setting.value.clone()),
-        nodes: nodes(watched, &name),
+        nodes: {
+            let leftovers = leftovers(&name);
+            let look = |node: &Node| Some(node_seen(node, &leftovers));
+            memory.nodes.get(&name, &watched.nodes, look)
+        },
         iso_image: iso_image(watched, plan),
         repo: repo(watched, &name),
         suc_plans: suc_plans(watched, &name),
-        jobs: jobs(watched, &name),
-        machine_plans: machine_plans(watched),
+        jobs: {
+            let look = |job: &Job| belongs_to(job, &name).then(|| job_seen(job)).flatten();
+            memory.jobs.get(&name, &watched.jobs, look)
+        },
+        machine_plans: {
+            let news = watched.secrets.news() + watched.machines.news();
+            memory.machine_plans.get(&name, news, || machine_plans(watched))
+        },
         cluster: cluster(watched),
         replenishment_interval: watched
             .longhorn_settings
@@ -82,17 +96,22 @@ pub fn observe(
             .get(names::HARVESTER_NAMESPACE, &names::restore_config_map(&name))
             .and_then(|list| list.data.clone())
             .unwrap_or_default(),
-        stuck_pods: hindrance::stuck_pods(watched, &name),
+        stuck_pods: {
+            let look = |pod: &Pod| hindrance::stuck_pod(pod, &name);
+            memory.stuck_pods.get(&name, &watched.pods, look)
+        },
         // Only read while a node is being emptied: there may be thousands of either.
         unhealthy_volumes: if emptying {
-            hindrance::unhealthy_volumes(watched)
+            let volumes = || hindrance::unhealthy_volumes(watched);
+            memory.unhealthy_volumes.get(&name, watched.volumes.news(), volumes)
         } else {
-            Vec::new()
+            Shared::default()
         },
         vms_by_node: if emptying {
-            hindrance::vms_by_node(watched)
+            let vms = || hindrance::vms_by_node(watched);
+            memory.vms_by_node.get(&name, watched.instances.news(), vms)
         } else {
-            BTreeMap::new()
+            Shared::default()
         },
         facts,
         trouble,
@@ -120,19 +139,15 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
         .collect()
 }
 
-fn nodes(watched: &Watched, plan: &str) -> BTreeMap<String, NodeSeen> {
-    let leftovers = [
+/// The labels that system-upgrade-controller leaves on nodes for this plan.
+fn leftovers(plan: &str) -> [String; 4] {
+    let components = [
         labels::component::IMAGE_PRELOAD,
         labels::component::IMAGE_CLEANUP,
         labels::component::SKIP_MANIFESTS_APPLY,
         labels::component::SKIP_MANIFESTS_REMOVE,
     ];
-    let leftovers = leftovers.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)));
-    let nodes = watched.nodes.list();
-    nodes
-        .iter()
-        .map(|node| (node.name_any(), node_seen(node, &leftovers)))
-        .collect()
+    components.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)))
 }
 
 /// What is seen of a node; `leftovers` are the labels that system-upgrade-controller leaves for this plan.
@@ -240,15 +255,6 @@ fn suc_plans(watched: &Watched, plan: &str) -> BTreeMap<String, SucPlanSeen> {
         Some((component, seen))
     })
     .collect()
-}
-
-fn jobs(watched: &Watched, plan: &str) -> BTreeMap<String, JobSeen> {
-    let ours = watched
-        .jobs
-        .list()
-        .into_iter()
-        .filter(|job| belongs_to(job.as_ref(), plan));
-    ours.filter_map(|job| Some((job.name_any(), job_seen(&job)?))).collect()
 }
 
 fn job_seen(job: &Job) -> Option<JobSeen> {

@@ -15,6 +15,7 @@ use crate::{
     facts::{self, Answering, Known},
     health,
     lease::{self, Leadership},
+    memory::Memory,
     observe::observe,
     outside::Outside,
     watched::Watched,
@@ -109,6 +110,7 @@ pub async fn run(
         outside,
         settings: config.settings.clone(),
         watched,
+        memory: Memory::default(),
         known: Known::default(),
         answers: FuturesUnordered::new(),
         written: Versions::new(),
@@ -135,6 +137,7 @@ struct Manager {
     outside: Arc<dyn Outside>,
     settings: Settings,
     watched: Watched,
+    memory: Memory,
     actor: Actor,
     known: Known,
     answers: FuturesUnordered<Answering>,
@@ -189,7 +192,14 @@ impl Manager {
                 continue;
             }
             let trouble = self.trouble.clone();
-            let seen = observe(&self.watched, &self.settings, plan, self.known.of(plan), trouble);
+            let seen = observe(
+                &self.watched,
+                &mut self.memory,
+                &self.settings,
+                plan,
+                self.known.of(plan),
+                trouble,
+            );
             let decision = decide(now, &seen);
             log(plan, &decision);
             self.actor

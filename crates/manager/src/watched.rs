@@ -11,12 +11,14 @@ use cache::Cache;
 use futures::future::BoxFuture;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    batch::v1::Job,
+    batch::v1::{Job, JobStatus},
     core::v1::{ConfigMap, ContainerStatus, Node, Pod, PodStatus, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, runtime::watcher};
 use tokio::sync::Notify;
+
+use crate::hindrance;
 
 /// All caches, and the bell that rings when any of them changes.
 #[derive(Clone, Default)]
@@ -241,6 +243,10 @@ fn prune_job(job: &mut Job) {
     if let Some(spec) = &mut job.spec {
         spec.template = Default::default();
     }
+    job.status = job.status.take().map(|status| JobStatus {
+        conditions: status.conditions,
+        ..JobStatus::default()
+    });
 }
 
 /// Of a pod, decisions read its labels and why it does not start.
@@ -250,16 +256,18 @@ fn prune_pod(pod: &mut Pod) {
     pod.status = Some(PodStatus {
         conditions: status
             .conditions
-            .map(|all| all.into_iter().filter(|c| c.type_ == "PodScheduled").collect()),
-        container_statuses: status.container_statuses.map(waiting_only),
-        init_container_statuses: status.init_container_statuses.map(waiting_only),
+            .map(|all| all.into_iter().filter(hindrance::is_unschedulable).collect()),
+        container_statuses: status.container_statuses.map(stuck_only),
+        init_container_statuses: status.init_container_statuses.map(stuck_only),
         ..PodStatus::default()
     });
 }
 
-fn waiting_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
-    let is_waiting = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.waiting.is_some());
-    statuses.into_iter().filter(is_waiting).collect()
+fn stuck_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+    statuses
+        .into_iter()
+        .filter(|one| hindrance::stuck(one).is_some())
+        .collect()
 }
 
 /// Of a volume, decisions read whether it is healthy and whom it serves.

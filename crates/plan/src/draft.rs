@@ -156,7 +156,7 @@ impl<'a> Draft<'a> {
     pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
         let seen = self.seen;
         let limit = seen.settings.deadlines.pod;
-        for pod in seen.stuck_pods.iter().filter(|pod| pod.component == component) {
+        for pod in seen.stuck_pods.values().filter(|pod| pod.component == component) {
             let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
             if same_step && same_node {

@@ -5,6 +5,7 @@
 //! non-action a reason.
 
 pub mod announce;
+pub mod deadlines;
 pub mod decide;
 pub mod decision;
 pub mod draft;
@@ -15,6 +16,7 @@ pub mod phase;
 pub mod pipeline;
 pub mod preflight;
 pub mod retry;
+pub mod shared;
 pub mod stale_images;
 pub mod undo;
 pub mod version;

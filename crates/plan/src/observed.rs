@@ -2,12 +2,14 @@
 //!
 //! A test case is such a value; a support bundle loads into one; a failing run saves one.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use api::{ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::{deadlines::Deadlines, shared::Shared};
 
 /// What is known about one plan and the cluster around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +18,7 @@ pub struct Observed {
     /// How the manager was configured.
     pub settings: Settings,
     /// The plan itself.
-    pub plan: UpgradePlan,
+    pub plan: Shared<UpgradePlan>,
     /// All other plans.
     pub other_plans: Vec<OtherPlan>,
     /// The Version that the plan names.
@@ -24,7 +26,7 @@ pub struct Observed {
     /// The Harvester version that runs.
     pub server_version: Option<String>,
     /// All nodes.
-    pub nodes: BTreeMap<String, NodeSeen>,
+    pub nodes: Shared<BTreeMap<String, NodeSeen>>,
     /// The image that holds, or will hold, the ISO.
     pub iso_image: Option<ImageSeen>,
     /// The plan's repository.
@@ -32,9 +34,9 @@ pub struct Observed {
     /// The plan's system-upgrade-controller Plans, by component.
     pub suc_plans: BTreeMap<String, SucPlanSeen>,
     /// The plan's Jobs and those of its system-upgrade-controller Plans, by name.
-    pub jobs: BTreeMap<String, JobSeen>,
+    pub jobs: Shared<BTreeMap<String, JobSeen>>,
     /// Rancher's machine-plan Secrets.
-    pub machine_plans: Vec<MachinePlanSeen>,
+    pub machine_plans: Shared<Vec<MachinePlanSeen>>,
     /// The Rancher cluster.
     pub cluster: Option<ClusterSeen>,
     /// Longhorn's replica-replenishment-wait-interval.
@@ -45,12 +47,12 @@ pub struct Observed {
     pub workload_update_methods: Option<Vec<String>>,
     /// Whether Fleet ignores changes of those methods; absent when there is no harvester ManagedChart.
     pub chart_ignores_methods: Option<bool>,
-    /// Pods of the upgrade that cannot start.
-    pub stuck_pods: Vec<PodSeen>,
+    /// Pods of the upgrade that cannot start, by name.
+    pub stuck_pods: Shared<BTreeMap<String, PodSeen>>,
     /// Volumes that are not healthy, by the claim they serve.
-    pub unhealthy_volumes: Vec<String>,
+    pub unhealthy_volumes: Shared<Vec<String>>,
     /// Running VMs, by node.
-    pub vms_by_node: BTreeMap<String, Vec<String>>,
+    pub vms_by_node: Shared<BTreeMap<String, Vec<String>>>,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
     /// What has to be asked for outside the watched kinds.
@@ -80,68 +82,6 @@ impl Default for Settings {
             job_service_account: "harvester".to_owned(),
             plan_service_account: "system-upgrade-controller".to_owned(),
             deadlines: Deadlines::default(),
-        }
-    }
-}
-
-/// How long each wait may take before it counts as stalled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Deadlines {
-    /// For objects that should be there already.
-    pub prerequisite: Duration,
-    /// For the facts of the pre-flight checks.
-    pub preflight: Duration,
-    /// For the import of the ISO.
-    pub iso: Duration,
-    /// For the repository to serve.
-    pub repo: Duration,
-    /// For the release metadata.
-    pub metadata: Duration,
-    /// For a node to have the images.
-    pub preload: Duration,
-    /// For the cluster's components.
-    pub cluster: Duration,
-    /// For changes of ours to show.
-    pub setting: Duration,
-    /// For a pod to start.
-    pub pod: Duration,
-    /// For a small Plan to run on all nodes.
-    pub skip_manifests: Duration,
-    /// For the VMs of a node to be moved away.
-    pub pre_drain: Duration,
-    /// For Rancher to take its next step.
-    pub rancher: Duration,
-    /// For a node's operating system to be installed.
-    pub post_drain: Duration,
-    /// For a node to come back.
-    pub reboot: Duration,
-    /// For a single node's whole upgrade.
-    pub single_node: Duration,
-    /// For stale images to be removed from a node.
-    pub cleanup: Duration,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        let minutes = |n: u64| Duration::from_secs(n * 60);
-        Self {
-            prerequisite: minutes(5),
-            preflight: minutes(10),
-            iso: minutes(30),
-            repo: minutes(10),
-            metadata: minutes(10),
-            preload: minutes(60),
-            cluster: minutes(45),
-            setting: minutes(5),
-            pod: minutes(5),
-            skip_manifests: minutes(10),
-            pre_drain: minutes(30),
-            rancher: minutes(20),
-            post_drain: minutes(30),
-            reboot: minutes(20),
-            single_node: minutes(60),
-            cleanup: minutes(10),
         }
     }
 }

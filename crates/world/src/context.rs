@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{
-    UpgradePlan,
     foreign::{
         capi::Machine,
         harvester::{Addon, VirtualMachineImage},
@@ -33,6 +32,7 @@ use tokio::task::JoinSet;
 use crate::{
     Durations, Shape, Troubles,
     inbox::{Inbox, Kind},
+    plan_seen::UpgradePlan,
     watched::Watched,
 };
 

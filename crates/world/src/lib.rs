@@ -13,6 +13,7 @@ mod error;
 mod events;
 mod facts;
 mod inbox;
+mod plan_seen;
 mod program;
 mod release;
 mod schedule;

@@ -22,8 +22,6 @@ use crate::{
 
 /// How long a watch lasts when the client does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
-/// Bookmarks tell an idle client how far it has seen.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 struct Watch {
     server: ApiServer,
@@ -82,7 +80,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
         told: from,
         pending: VecDeque::new(),
         deadline: now + timeout,
-        next_bookmark: bookmarks.then(|| now + BOOKMARK_EVERY),
+        next_bookmark: bookmarks.then(|| now + server.config.bookmark_every),
         columns_sent: false,
         ended: false,
         opened: server.store.resource_version(),
@@ -168,7 +166,7 @@ impl Watch {
         if let Some(at) = self.next_bookmark
             && (now >= at || self.ended)
         {
-            self.next_bookmark = Some(now + BOOKMARK_EVERY);
+            self.next_bookmark = Some(now + self.server.0.config.bookmark_every);
             let version = if self.is_held() {
                 self.seen
             } else {

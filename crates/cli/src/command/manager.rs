@@ -1,6 +1,6 @@
 //! `manager`: the operator, in a cluster or from a developer's machine.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use clock::Clock;
@@ -13,7 +13,7 @@ use manager::{
         configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
     },
 };
-use plan::observed::Settings;
+use plan::{deadlines::Deadlines, observed::Settings};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -69,6 +69,10 @@ pub(super) struct Args {
     /// What the names of the webhooks' Service and configurations begin with
     #[arg(long, env = "WEBHOOK_NAME_PREFIX", default_value = "harvester-upgrade-manager-")]
     webhook_name_prefix: String,
+    /// How long a wait may take before the plan is Degraded, as NAME=DURATION (reboot=45m); may be repeated
+    #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, env = "UPGRADE_DEADLINES",
+          value_delimiter = ',', long_help = deadline_help())]
+    deadlines: Vec<(String, Duration)>,
     /// Format of the log: json or console
     #[arg(long, default_value = "json", value_parser = ["json", "console"])]
     log_format: String,
@@ -109,12 +113,16 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             .repo_host
             .or_else(|| (!in_cluster).then(|| "http://localhost".to_owned())),
     };
+    let mut deadlines = Deadlines::default();
+    for (name, limit) in &args.deadlines {
+        deadlines.set(name, *limit);
+    }
     let config = Config {
         settings: Settings {
+            deadlines,
             own_tag: args.toolkit_tag,
             job_service_account: args.job_service_account,
             plan_service_account: args.plan_service_account,
-            ..Settings::default()
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
         identity: args.identity,
@@ -130,6 +138,36 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     )
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `NAME=DURATION`, both checked.
+fn deadline(text: &str) -> Result<(String, Duration), String> {
+    let (name, limit) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not NAME=DURATION, as in reboot=45m"))?;
+    if !Deadlines::default().set(name, Duration::ZERO) {
+        let known: Vec<String> = Deadlines::TABLE.iter().map(|row| row.0.replace('_', "-")).collect();
+        return Err(format!("there is no deadline {name:?}; known are {}", known.join(", ")));
+    }
+    let limit: jiff::SignedDuration = limit
+        .parse()
+        .map_err(|_| format!("{limit:?} is not a duration, as in 45m or 1h30m"))?;
+    match Duration::try_from(limit) {
+        Ok(limit) if !limit.is_zero() => Ok((name.to_owned(), limit)),
+        _ => Err(format!("the deadline {name:?} must be longer than nothing")),
+    }
+}
+
+/// The deadlines there are.
+fn deadline_help() -> String {
+    let mut help =
+        "How long a wait may take before the plan is Degraded, as NAME=DURATION (reboot=45m); may be repeated, or \
+                    be a list with commas. Defaults:\n"
+            .to_owned();
+    for (name, what, minutes) in Deadlines::TABLE {
+        let _ = write!(help, "\n  {:<16}{minutes:>4}m {what}", name.replace('_', "-"));
+    }
+    help
 }
 
 /// The admission webhooks, unless they are turned off.
@@ -194,6 +232,24 @@ mod tests {
         assert_eq!(listen_address(":8081").as_deref(), Some("0.0.0.0:8081"));
         assert_eq!(listen_address("127.0.0.1:0").as_deref(), Some("127.0.0.1:0"));
         assert_eq!(listen_address("0"), None);
+    }
+
+    #[test]
+    fn deadlines_are_named_and_bad_ones_are_explained() {
+        assert_eq!(
+            deadline("pre-drain=1h30m"),
+            Ok(("pre-drain".to_owned(), Duration::from_mins(90)))
+        );
+        for (text, why) in [
+            ("reboot", "is not NAME=DURATION"),
+            ("lunch=1h", "there is no deadline \"lunch\"; known are prerequisite, "),
+            ("reboot=soon", "\"soon\" is not a duration"),
+            ("reboot=0s", "must be longer than nothing"),
+            ("reboot=-5m", "must be longer than nothing"),
+        ] {
+            let error = deadline(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]

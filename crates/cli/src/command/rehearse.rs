@@ -188,6 +188,8 @@ async fn rehearse(
         clock.clone(),
     )
     .await?;
+    // Nobody asks this run what was written when; the plan of a large cluster alone would fill memory.
+    rehearsal.server.store().set_history_limit(0);
     // Removed when this function ends, or is cut off by Ctrl-C.
     let _kubeconfig = match args.serve {
         Some(address) => Some(serve(&rehearsal, address, &view).await?),

@@ -19,8 +19,10 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
 use manager::run::{Config, run};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::{
-    sync::Notify,
+    sync::watch,
     task::{JoinHandle, JoinSet},
 };
 use world::{Durations, Facts, Shape, Troubles, World};
@@ -62,6 +64,7 @@ pub struct Rehearsal {
     shape: Shape,
     world: JoinSet<()>,
     plan_writes: Arc<AtomicU64>,
+    plan_changes: watch::Receiver<u64>,
 }
 
 /// Gives the manager's service account the roles that ship, and nothing else.
@@ -79,16 +82,33 @@ async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts how often the manager changes plans.
-fn count_plan_writes(server: &ApiServer) -> Arc<AtomicU64> {
+/// Counts how often the manager changes plans, and tells of every change of one.
+fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
     let count = Arc::new(AtomicU64::new(0));
+    let (tell, changes) = watch::channel(0);
     let (counted, manager) = (count.clone(), manager_user());
     server.store().observe(move |change| {
-        if change.user == manager && change.resource.plural == "upgradeplans" {
+        if change.resource.plural != "upgradeplans" {
+            return;
+        }
+        if change.user == manager {
             counted.fetch_add(1, Ordering::Relaxed);
         }
+        tell.send_replace(change.resource_version);
     });
-    count
+    (count, changes)
+}
+
+/// A stored plan, without the managedFields that nobody here reads and that are larger than all the rest.
+fn plan_of(stored: &Value) -> Option<UpgradePlan> {
+    let metadata = stored["metadata"].as_object()?.iter();
+    let metadata = metadata.filter(|(field, _)| *field != "managedFields");
+    let metadata: Value = metadata.map(|(field, value)| (field.clone(), value.clone())).collect();
+    Some(UpgradePlan {
+        metadata: serde_json::from_value(metadata).ok()?,
+        spec: UpgradePlanSpec::deserialize(&stored["spec"]).ok()?,
+        status: Option::deserialize(&stored["status"]).ok()?,
+    })
 }
 
 /// The moment at which rehearsals begin.
@@ -122,12 +142,14 @@ impl Rehearsal {
             seed: shape.seed,
             enforce_rbac: true,
             // Every watch here follows closely, and a large plan has large versions.
-            watch_log: 1_000,
+            watch_log: 500,
+            // Versions are told when a watch ends; in between nobody here needs them.
+            bookmark_every: Duration::from_hours(1),
             // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
             without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
         });
-        let plan_writes = count_plan_writes(&server);
+        let (plan_writes, plan_changes) = watch_plans(&server);
         let client = server.client();
         world::install(&client, &shape.objects())
             .await
@@ -152,6 +174,7 @@ impl Rehearsal {
             shape,
             world,
             plan_writes,
+            plan_changes,
         })
     }
 
@@ -253,18 +276,16 @@ impl Rehearsal {
         limit: Option<Duration>,
         mut look: impl FnMut(&UpgradePlan) -> bool,
     ) -> Option<Arc<UpgradePlan>> {
-        let plans: cache::Cache<UpgradePlan> = cache::Cache::default();
-        let changed = Arc::new(Notify::new());
-        let api = Api::all(self.server.client());
-        let watch = plans
-            .clone()
-            .run(api, kube::runtime::watcher::Config::default(), |_| (), changed.clone());
+        let mut changes = self.plan_changes.clone();
         let found = async {
             loop {
-                if let Some(plan) = plans.get("", name).filter(|plan| look(plan)) {
-                    return plan;
+                changes.mark_unchanged();
+                let store = self.server.store();
+                let plan = store.get("management.harvesterhci.io", "upgradeplans", "", name);
+                if let Some(plan) = plan.and_then(|stored| plan_of(&stored)).filter(|plan| look(plan)) {
+                    return Some(Arc::new(plan));
                 }
-                changed.notified().await;
+                changes.changed().await.ok()?;
             }
         };
         let too_long = async {
@@ -275,8 +296,7 @@ impl Rehearsal {
         };
         tokio::select! {
             biased;
-            () = watch => None,
-            plan = found => Some(plan),
+            plan = found => plan,
             () = too_long => None,
         }
     }

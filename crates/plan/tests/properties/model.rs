@@ -16,6 +16,7 @@ use plan::{
         ClusterSeen, Facts, Fetched, ImageLists, ImageSeen, JobOutcome, JobSeen, KubeletFacts, MachinePlanSeen,
         NodeSeen, PreflightFacts, RepoSeen, Settings, SucPlanSeen,
     },
+    shared::Shared,
 };
 use serde_json::json;
 
@@ -51,7 +52,7 @@ impl Model {
         };
         let seen = Observed {
             settings: Settings::default(),
-            plan,
+            plan: plan.into(),
             other_plans: Vec::new(),
             version: Some(VersionSpec {
                 iso_url: Some("http://iso".into()),
@@ -62,7 +63,7 @@ impl Model {
             iso_image: None,
             repo: RepoSeen::default(),
             suc_plans: BTreeMap::new(),
-            jobs: BTreeMap::new(),
+            jobs: Shared::default(),
             machine_plans: names
                 .iter()
                 .map(|name| MachinePlanSeen {
@@ -79,9 +80,9 @@ impl Model {
             descheduler_enabled: Some(true),
             workload_update_methods: Some(vec!["LiveMigrate".into()]),
             chart_ignores_methods: Some(false),
-            stuck_pods: Vec::new(),
-            unhealthy_volumes: Vec::new(),
-            vms_by_node: BTreeMap::new(),
+            stuck_pods: Shared::default(),
+            unhealthy_volumes: Shared::default(),
+            vms_by_node: Shared::default(),
             restore_list: BTreeMap::new(),
             facts: Facts::default(),
             trouble: None,

@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::{
-    UpgradePlan,
     foreign::{condition_is, kubevirt::VirtualMachineInstance},
     labels, names, reasons,
 };
@@ -14,6 +13,7 @@ use crate::{
     context::{Context, is_witness, label},
     error::Result,
     events::{Report, record},
+    plan_seen::UpgradePlan,
     schedule,
     watched::key_of,
 };

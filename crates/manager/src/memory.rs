@@ -1,0 +1,125 @@
+//! What was read from the caches last time, kept for as long as they do not change: most changes concern one kind, and
+//! the others are as large as the cluster.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use cache::Cache;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Node, Pod},
+};
+use kube::{Resource, ResourceExt};
+use plan::{
+    observed::{JobSeen, MachinePlanSeen, NodeSeen, PodSeen},
+    shared::Shared,
+};
+
+/// The parts of an observation that grow with the cluster.
+#[derive(Default)]
+pub struct Memory {
+    pub(crate) nodes: RememberedEach<Node, NodeSeen>,
+    pub(crate) jobs: RememberedEach<Job, JobSeen>,
+    pub(crate) machine_plans: Remembered<Vec<MachinePlanSeen>>,
+    pub(crate) stuck_pods: RememberedEach<Pod, PodSeen>,
+    pub(crate) unhealthy_volumes: Remembered<Vec<String>>,
+    pub(crate) vms_by_node: Remembered<BTreeMap<String, Vec<String>>>,
+}
+
+/// A value, and the plan and the state of the caches it was made for.
+pub(crate) struct Remembered<T> {
+    made_for: Option<(String, u64)>,
+    value: Arc<T>,
+}
+
+impl<T: Default> Default for Remembered<T> {
+    fn default() -> Self {
+        Self {
+            made_for: None,
+            value: Arc::default(),
+        }
+    }
+}
+
+impl<T> Remembered<T> {
+    /// The value as it was, or a new one if the plan is another or the caches have news.
+    pub(crate) fn get(&mut self, plan: &str, news: u64, make: impl FnOnce() -> T) -> Shared<T> {
+        let same = self
+            .made_for
+            .as_ref()
+            .is_some_and(|(made_for, at)| made_for == plan && *at == news);
+        if !same {
+            self.value = Arc::new(make());
+            self.made_for = Some((plan.to_owned(), news));
+        }
+        self.value.clone().into()
+    }
+}
+
+/// What was seen of each object of a kind, by name: after news, only the objects that changed are looked at again.
+pub(crate) struct RememberedEach<K, V> {
+    made_for: Option<(String, u64)>,
+    objects: Vec<Arc<K>>,
+    value: Shared<BTreeMap<String, V>>,
+}
+
+impl<K, V> Default for RememberedEach<K, V> {
+    fn default() -> Self {
+        Self {
+            made_for: None,
+            objects: Vec::new(),
+            value: Shared::from(BTreeMap::new()),
+        }
+    }
+}
+
+impl<K: Resource, V: Clone> RememberedEach<K, V> {
+    /// What `look` sees of each object of the cache; of an object of which it sees nothing, nothing.
+    pub(crate) fn get(
+        &mut self,
+        plan: &str,
+        cache: &Cache<K>,
+        look: impl Fn(&K) -> Option<V>,
+    ) -> Shared<BTreeMap<String, V>> {
+        let news = cache.news();
+        match &self.made_for {
+            Some((made_for, at)) if made_for == plan && *at == news => return self.value.clone(),
+            Some((made_for, _)) if made_for == plan => {}
+            _ => *self = Self::default(),
+        }
+        let objects = cache.list();
+        let (before, after) = (addresses(&self.objects), addresses(&objects));
+        for gone in self.objects.iter().filter(|one| !after.contains(&Arc::as_ptr(one))) {
+            self.value.remove(&gone.name_any());
+        }
+        for new in objects.iter().filter(|one| !before.contains(&Arc::as_ptr(one))) {
+            if let Some(seen) = look(new) {
+                self.value.insert(new.name_any(), seen);
+            }
+        }
+        self.objects = objects;
+        self.made_for = Some((plan.to_owned(), news));
+        self.value.clone()
+    }
+}
+
+/// An object that changed is another object at another address.
+fn addresses<K>(objects: &[Arc<K>]) -> HashSet<*const K> {
+    objects.iter().map(Arc::as_ptr).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_made_again_only_for_another_plan_or_after_news() {
+        let mut remembered = Remembered::<u32>::default();
+        assert_eq!(*remembered.get("a", 1, || 1), 1);
+        assert_eq!(*remembered.get("a", 1, || 2), 1);
+        assert_eq!(*remembered.get("a", 2, || 3), 3);
+        assert_eq!(*remembered.get("b", 2, || 4), 4);
+    }
+}
