@@ -123,6 +123,12 @@ pub fn manager_user() -> String {
     format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", names::HARVESTER_NAMESPACE)
 }
 
+/// The group that one manager alone is in.
+#[must_use]
+pub fn manager_group(identity: &str) -> String {
+    format!("rehearsal:manager:{identity}")
+}
+
 impl Rehearsal {
     /// Sets a cluster up and lets its world go.
     ///
@@ -198,9 +204,10 @@ impl Rehearsal {
     }
 
     fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
-        let client = self
-            .server
-            .client_as(Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT));
+        let mut identity = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
+        // So that the API server, which fault plans live in, can tell managers apart.
+        identity.groups.push(manager_group(&config.identity));
+        let client = self.server.client_as(identity);
         let facts = self.facts.clone();
         let clock = self.clock.clone();
         tokio::spawn(async move {

@@ -17,7 +17,7 @@ use crate::{
     user::User,
 };
 
-fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
+pub(crate) fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
     let trouble = JobTrouble {
         component: component.to_owned(),
         job_type: job_type.map(str::to_owned),
@@ -30,7 +30,7 @@ fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
     }
 }
 
-fn old_system() -> Troubles {
+pub(crate) fn old_system() -> Troubles {
     Troubles {
         reboots: [("node-1".to_owned(), RebootTrouble::OldSystem)].into(),
         ..Troubles::default()

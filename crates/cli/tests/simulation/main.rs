@@ -13,8 +13,10 @@
 mod budget;
 mod clean;
 mod failure;
+mod perturbation;
 mod run;
 mod sweep;
 mod together;
 mod user;
 mod waiting;
+mod weaknesses;

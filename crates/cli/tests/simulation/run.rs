@@ -2,47 +2,22 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use api::{NodeState, Phase, UpgradePlan, annotations};
-use apiserver::{Change, ChangeKind, Fault, FaultPlan, Verb};
+use apiserver::{Change, ChangeKind, Verb};
 use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use world::Shape;
 
-use crate::user::{self, User};
-
-/// What happens to one write of the manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Perturbation {
-    /// The manager dies right after it; another one takes over.
-    Crash,
-    /// It is applied, but the manager sees a broken connection.
-    LostReply,
-    /// It is refused as if somebody had been faster.
-    Conflict,
-    /// It is refused because the API server is busy.
-    Unavailable,
-}
-
-impl Perturbation {
-    fn fault(self, crashed: &Arc<Notify>) -> Fault {
-        match self {
-            Self::Crash => Fault::CrashAfter(crashed.clone()),
-            Self::LostReply => Fault::LoseReply,
-            Self::Conflict => Fault::ConflictBefore,
-            Self::Unavailable => Fault::Reject(503),
-        }
-    }
-}
+use crate::{
+    perturbation::{self, Perturbation},
+    user::{self, User},
+};
 
 /// What is simulated.
 #[derive(Clone, Debug, Default)]
@@ -107,9 +82,10 @@ async fn simulate(case: &Case) -> Ended {
     let clock = Clock::simulated(beginning(), 1.0);
     let rehearsal = Rehearsal::start(case.scenario.clone(), clock).await.unwrap();
     let violations = watch_invariants(&rehearsal, case.user.contains(&User::MendsAndRetries));
-    let crashed = Arc::new(Notify::new());
-    perturb(&rehearsal, case.perturbed, &crashed);
-    let mut manager = rehearsal.start_manager("manager-1");
+    let signals = perturbation::perturb(&rehearsal, case.perturbed);
+    let mut manager = rehearsal.start_manager(perturbation::FIRST);
+    let overlapping = matches!(case.perturbed, Some((_, Perturbation::Overlap)));
+    let standby = overlapping.then(|| rehearsal.start_manager("manager-standby"));
     let plan = rehearsal
         .create(&rehearsal.plan(case.restore_vm, &case.pause))
         .await
@@ -122,7 +98,10 @@ async fn simulate(case: &Case) -> Ended {
     let plan = loop {
         tokio::select! {
             biased;
-            () = crashed.notified() => {
+            () = signals.deaf.notified() => {
+                tokio::spawn(perturbation::hear_again(rehearsal.server.clone(), rehearsal.clock.clone(), signals.deaf_to.clone()));
+            }
+            () = signals.crashed.notified() => {
                 manager.abort();
                 generation += 1;
                 manager = rehearsal.start_manager(&format!("manager-{generation}"));
@@ -134,6 +113,9 @@ async fn simulate(case: &Case) -> Ended {
     // What follows a plan's end (garbage collection, VMs that start again) takes its time too.
     rehearsal.clock.sleep(Duration::from_secs(300)).await;
     manager.abort();
+    if let Some(standby) = standby {
+        standby.abort();
+    }
     Ended {
         digest: digest(&rehearsal, plan.as_deref()),
         writes: writes(&rehearsal),
@@ -185,25 +167,6 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<Up
             }
         },
     }
-}
-
-fn perturb(rehearsal: &Rehearsal, perturbed: Option<(u64, Perturbation)>, crashed: &Arc<Notify>) {
-    let Some((number, perturbation)) = perturbed else {
-        return;
-    };
-    let fault = perturbation.fault(crashed);
-    let count = AtomicU64::new(0);
-    let user = manager_user();
-    rehearsal.server.set_faults(FaultPlan::writes(move |write| {
-        if write.who.user != user || write.resource.plural == "leases" {
-            return Fault::None;
-        }
-        if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
-            fault.clone()
-        } else {
-            Fault::None
-        }
-    }));
 }
 
 fn writes(rehearsal: &Rehearsal) -> Vec<String> {

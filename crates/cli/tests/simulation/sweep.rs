@@ -1,15 +1,61 @@
-//! Every write of a clean upgrade, perturbed in every way: the end must be the same.
+//! Every write of an upgrade, perturbed: the end must be the same.
+//!
+//! The plain upgrade is swept in every way; the others in one way per write, drawn from a seed that is printed.
+//! `SWEEP_SEED=n` draws others.
 
+use api::{
+    Phase,
+    labels::{component, job_type},
+};
 use rstest::rstest;
+use serde_json::Value;
 
-use crate::run::{Case, Perturbation, run};
+use crate::{
+    failure::{failing_job, old_system},
+    perturbation::Perturbation,
+    run::{Case, Ended, run},
+    user::User,
+};
 
-/// Runs a case once for every write of its clean run, perturbed, and compares the ends.
-fn sweep(case: &Case, perturbation: Perturbation) {
+/// What of the end must be the same.
+#[derive(Clone, Copy)]
+enum Same {
+    Everything,
+    /// When a person interferes, how far nodes got by then depends on how fast the manager was; what was changed for
+    /// the upgrade must be put back all the same.
+    WhatWasPutBack,
+}
+
+/// Parts of an end that do not depend on how far nodes got.
+const PUT_BACK: [&str; 9] = [
+    "finalizers",
+    "longhorn",
+    "descheduler",
+    "kubevirt",
+    "chart",
+    "plans",
+    "deployments",
+    "services",
+    "images",
+];
+
+fn compared(ended: &Ended, same: Same) -> Value {
+    match same {
+        Same::Everything => ended.digest.clone(),
+        Same::WhatWasPutBack => PUT_BACK
+            .iter()
+            .map(|part| ((*part).to_owned(), ended.digest[part].clone()))
+            .collect(),
+    }
+}
+
+/// Runs a case once for every write of its clean run, perturbed as `how` says, and compares the ends.
+fn sweep(case: &Case, same: Same, how: impl Fn(u64) -> Perturbation) {
     let clean = run(case);
     assert_eq!(clean.violations, [""; 0]);
     let (mut runs, mut failures) = (0, Vec::new());
     for number in 1..=clean.writes.len() as u64 {
+        let perturbation = how(number);
         let perturbed = Case {
             perturbed: Some((number, perturbation)),
             ..case.clone()
@@ -21,13 +67,12 @@ fn sweep(case: &Case, perturbation: Perturbation) {
         match ended {
             Err(_) => failures.push(format!("{what}: did not end")),
             Ok(ended) if !ended.violations.is_empty() => failures.push(format!("{what}: {:?}", ended.violations)),
-            Ok(ended) if ended.digest != clean.digest => {
-                failures.push(format!(
-                    "{what}: {}",
-                    difference("", &clean.digest, &ended.digest).join("; ")
-                ));
+            Ok(ended) => {
+                let differences = difference("", &compared(&clean, same), &compared(&ended, same));
+                if !differences.is_empty() {
+                    failures.push(format!("{what}: {}", differences.join("; ")));
+                }
             }
-            Ok(_) => {}
         }
     }
     println!("{runs} perturbed runs");
@@ -39,9 +84,21 @@ fn sweep(case: &Case, perturbation: Perturbation) {
     );
 }
 
+/// One perturbation per write, drawn from a seed.
+fn sweep_drawn(case: &Case, same: Same) {
+    let seed = std::env::var("SWEEP_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1);
+    println!("SWEEP_SEED={seed}");
+    sweep(case, same, |number| {
+        let mut draw = fastrand::Rng::with_seed(seed ^ (number << 32));
+        Perturbation::ALL[draw.usize(..Perturbation::ALL.len())]
+    });
+}
+
 /// Where two values differ.
-fn difference(path: &str, left: &serde_json::Value, right: &serde_json::Value) -> Vec<String> {
-    use serde_json::Value;
+fn difference(path: &str, left: &Value, right: &Value) -> Vec<String> {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {
             let keys: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();
@@ -60,6 +117,87 @@ fn difference(path: &str, left: &serde_json::Value, right: &serde_json::Value) -
 #[case(Perturbation::LostReply)]
 #[case(Perturbation::Conflict)]
 #[case(Perturbation::Unavailable)]
+#[case(Perturbation::CrashIntoThePast)]
+#[case(Perturbation::Deaf)]
+#[case(Perturbation::Overlap)]
 fn whatever_happens_to_any_write_the_upgrade_ends_the_same(#[case] perturbation: Perturbation) {
-    sweep(&Case::three_nodes(), perturbation);
+    sweep(&Case::three_nodes(), Same::Everything, |_| perturbation);
+}
+
+#[test]
+fn whatever_happens_a_single_node_ends_the_same() {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.nodes = 1;
+    sweep_drawn(&case, Same::Everything);
+}
+
+#[test]
+fn whatever_happens_a_held_node_ends_the_same() {
+    let case = Case {
+        pause: vec!["node-2".into()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    };
+    sweep_drawn(&case, Same::Everything);
+}
+
+#[rstest]
+#[case::disk(world::Troubles { full_disks: ["node-2".to_owned()].into(), ..world::Troubles::default() })]
+#[case::iso(world::Troubles { iso_failures: 100, ..world::Troubles::default() })]
+#[case::preload(failing_job(component::IMAGE_PRELOAD, None))]
+#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None))]
+#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)))]
+#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
+#[case::reboot(old_system())]
+#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+fn whatever_happens_a_failure_ends_the_same(#[case] troubles: world::Troubles) {
+    let mut case = Case::three_nodes();
+    case.scenario.troubles = troubles;
+    sweep_drawn(&case, Same::Everything);
+}
+
+#[rstest]
+#[case(Phase::Initializing)]
+#[case(Phase::ISODownloading)]
+#[case(Phase::RepoCreating)]
+#[case(Phase::MetadataPopulating)]
+#[case(Phase::ImagePreloading)]
+#[case(Phase::ClusterUpgrading)]
+#[case(Phase::NodeUpgrading)]
+#[case(Phase::CleaningUp)]
+fn whatever_happens_a_deletion_puts_everything_back(#[case] phase: Phase) {
+    let case = Case {
+        user: vec![User::DeletesAt(phase)],
+        ..Case::three_nodes()
+    };
+    sweep_drawn(&case, Same::WhatWasPutBack);
+}
+
+#[test]
+fn whatever_happens_two_plans_end_the_same() {
+    let case = Case {
+        user: vec![User::CreatesAnother],
+        ..Case::three_nodes()
+    };
+    sweep_drawn(&case, Same::WhatWasPutBack);
+}
+
+#[test]
+fn whatever_happens_stopped_vms_run_again() {
+    let mut case = Case {
+        restore_vm: true,
+        ..Case::three_nodes()
+    };
+    case.scenario.shape.vms = 6;
+    sweep_drawn(&case, Same::Everything);
+}
+
+#[test]
+fn whatever_happens_a_plan_that_is_tried_again_succeeds() {
+    let mut case = Case {
+        user: vec![User::MendsAndRetries],
+        ..Case::three_nodes()
+    };
+    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    sweep_drawn(&case, Same::WhatWasPutBack);
 }

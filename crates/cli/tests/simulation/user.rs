@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use api::{NodeState, Phase, UpgradePlan, annotations};
+use api::{NodeState, Phase, UpgradePlan, annotations, labels, names};
 use cli::rehearsal::Rehearsal;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
@@ -24,6 +24,8 @@ pub(crate) enum User {
     MendsAndRetries,
     /// Creates a second plan right after the first.
     CreatesAnother,
+    /// Leaves Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
+    LeavesJobsAround,
     /// Removes a node from the cluster when the plan has reached a phase.
     RemovesNode(&'static str, Phase),
 }
@@ -59,6 +61,20 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         }
         User::CreatesAnother => {
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        }
+        User::LeavesJobsAround => {
+            let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
+            for (job, plan) in [("left-over", "gone"), ("unknown", name)] {
+                let object = json!({
+                    "metadata": {"name": job, "labels": {
+                        labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: labels::component::NODE_UPGRADE,
+                        labels::JOB_TYPE: "lunch", labels::NODE: "node-1",
+                    }},
+                    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+                });
+                let object = serde_json::from_value(object).unwrap();
+                jobs.create(&PostParams::default(), &object).await.unwrap();
+            }
         }
         User::RemovesNode(node, phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;

@@ -49,8 +49,15 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     }
     match seen.suc_plans.get(component) {
         Some(plan) if plan.complete => return Outcome::Done,
-        Some(plan) if plan.job_failed || job_failed => {
-            return Outcome::Fail(format!("{} plan job(s) failed", short(component)));
+        Some(_) if job_failed => return Outcome::Fail(failure(component)),
+        Some(plan) if plan.job_failed => {
+            // The Job says on which node, but it may not have shown yet.
+            let object = format!("Plan cattle-system/{}", names::suc_plan(draft.plan_name(), component));
+            let limit = seen.settings.deadlines.setting;
+            if draft.wait("FailedJob", Some(object), "one of its Jobs has failed", limit) {
+                return Outcome::Fail(failure(component));
+            }
+            return Outcome::Wait;
         }
         Some(_) => {}
         None => draft.create(Child::SucPlan {
@@ -69,12 +76,13 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     Outcome::Wait
 }
 
-/// The name of a component in failure messages.
-fn short(component: &str) -> &str {
-    match component {
+/// What is said of a plan that fails by a Job of a component.
+fn failure(component: &str) -> String {
+    let name = match component {
         api::labels::component::SKIP_MANIFESTS_APPLY => "skip-manifest apply",
         other => other,
-    }
+    };
+    format!("{name} plan job(s) failed")
 }
 
 /// Records what a Job says about its node.

@@ -9,6 +9,7 @@
 )]
 
 mod model;
+mod weaknesses;
 
 use api::{NodeState, Phase, reasons};
 use model::{Model, Step};
