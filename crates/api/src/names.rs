@@ -125,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn w32_the_host_of_the_repository_is_the_name_of_its_service_however_long_the_plans_is() {
+        let plan = "a".repeat(80);
+        let host = repo_url(&plan);
+        let host = host.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        assert_eq!(host, format!("{}.{HARVESTER_NAMESPACE}", repo(&plan)));
+        assert!(repo(&plan).len() <= 63);
+    }
+
+    #[test]
     fn a_name_of_63_bytes_is_kept_and_one_of_64_is_cut() {
         let kept = "a".repeat(59);
         assert_eq!(iso_image(&kept).len(), 63);

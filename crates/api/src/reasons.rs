@@ -37,6 +37,8 @@ pub const UPGRADE_FAILED: &str = "UpgradeFailed";
 pub const IMAGE_CLEANUP_SKIPPED: &str = "ImageCleanupSkipped";
 /// Event: a Job was created that starts the VMs of a node again.
 pub const RESTORE_VM_JOB_DISPATCHED: &str = "RestoreVMJobDispatched";
+/// Event: a Job that starts the VMs of a node again has failed. Ours.
+pub const RESTORE_VM_JOB_FAILED: &str = "RestoreVMJobFailed";
 /// Event of the detector: the list of VMs to start again was written.
 pub const RESTORE_VM_CONFIG_MAP_CREATED: &str = "RestoreVMConfigMapCreated";
 /// Event of the detector: the list of VMs to start again could not be written.

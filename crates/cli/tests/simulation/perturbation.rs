@@ -56,7 +56,7 @@ impl Perturbation {
 pub(crate) struct Signals {
     /// The manager is to be killed.
     pub crashed: Arc<Notify>,
-    /// Watches of `deaf_to` are held back, and are to be let go after a while.
+    /// Watches of `deaf_to` are to be held back for a while.
     pub deaf: Arc<Notify>,
     pub deaf_to: ResourceId,
 }
@@ -81,7 +81,7 @@ pub(crate) fn perturb(rehearsal: &Rehearsal, perturbed: Option<(u64, Perturbatio
         return signals;
     }
     let begun = Arc::new(AtomicBool::new(false));
-    let writes = write_faults(rehearsal, number, perturbation, &signals, &begun);
+    let writes = write_faults(number, perturbation, &signals, &begun);
     let lists = AtomicU64::new(0);
     let user = manager_user();
     let reads = move |read: &apiserver::ReadAttempt<'_>| {
@@ -100,16 +100,9 @@ pub(crate) fn perturb(rehearsal: &Rehearsal, perturbed: Option<(u64, Perturbatio
     signals
 }
 
-fn write_faults(
-    rehearsal: &Rehearsal,
-    number: u64,
-    perturbation: Perturbation,
-    signals: &Signals,
-    begun: &Arc<AtomicBool>,
-) -> FaultPlan {
+fn write_faults(number: u64, perturbation: Perturbation, signals: &Signals, begun: &Arc<AtomicBool>) -> FaultPlan {
     let (user, first) = (manager_user(), manager_group(FIRST));
-    let (crashed, deaf, deaf_to) = (signals.crashed.clone(), signals.deaf.clone(), signals.deaf_to.clone());
-    let (begun, server) = (begun.clone(), rehearsal.server.clone());
+    let (crashed, deaf, begun) = (signals.crashed.clone(), signals.deaf.clone(), begun.clone());
     let count = AtomicU64::new(0);
     FaultPlan::writes(move |write| {
         if write.who.user != user {
@@ -131,7 +124,6 @@ fn write_faults(
             Perturbation::Conflict => Fault::ConflictBefore,
             Perturbation::Unavailable => Fault::Reject(503),
             Perturbation::Deaf => {
-                server.hold_watches(&user, &deaf_to, true);
                 deaf.notify_one();
                 Fault::None
             }
@@ -140,8 +132,9 @@ fn write_faults(
     })
 }
 
-/// Lets held watches go after a while.
-pub(crate) async fn hear_again(server: ApiServer, clock: Clock, resource: ResourceId) {
+/// Holds watches back for a while.
+pub(crate) async fn be_deaf(server: ApiServer, clock: Clock, resource: ResourceId) {
+    server.hold_watches(&manager_user(), &resource, true);
     clock.sleep(DEAF_FOR).await;
     server.hold_watches(&manager_user(), &resource, false);
 }

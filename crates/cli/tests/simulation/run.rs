@@ -99,7 +99,7 @@ async fn simulate(case: &Case) -> Ended {
         tokio::select! {
             biased;
             () = signals.deaf.notified() => {
-                tokio::spawn(perturbation::hear_again(rehearsal.server.clone(), rehearsal.clock.clone(), signals.deaf_to.clone()));
+                tokio::spawn(perturbation::be_deaf(rehearsal.server.clone(), rehearsal.clock.clone(), signals.deaf_to.clone()));
             }
             () = signals.crashed.notified() => {
                 manager.abort();
@@ -131,11 +131,15 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<Up
     let retries = case.user.contains(&User::MendsAndRetries);
     let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
     let store = rehearsal.server.store();
+    let expected = if case.user.contains(&User::MendsAndStartsOver) {
+        2
+    } else {
+        1
+    };
     let others_ended = || {
-        store
-            .list("management.harvesterhci.io", "upgradeplans", None)
-            .iter()
-            .all(|plan| {
+        let plans = store.list("management.harvesterhci.io", "upgradeplans", None);
+        plans.len() >= expected
+            && plans.iter().all(|plan| {
                 ["Succeeded", "Failed"].contains(&plan["status"]["currentPhase"].as_str().unwrap_or_default())
                     && plan["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
             })

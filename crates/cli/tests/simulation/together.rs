@@ -1,8 +1,13 @@
 //! Upgrades that meet others: a second plan, nodes that come and go, people that hold nodes.
 
-use api::{Phase, reasons};
+use api::{
+    Phase,
+    labels::{component, job_type},
+    reasons,
+};
 
 use crate::{
+    failure::failing_job,
     run::{Case, run},
     user::User,
 };
@@ -90,6 +95,71 @@ fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for() {
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
     let node = &plan.status.unwrap().node_upgrade_statuses["node-4"];
     assert_eq!(node.reason.as_deref(), Some(reasons::NODE_REMOVED));
+}
+
+#[test]
+fn a_node_that_joins_is_named_and_left_to_another_upgrade() {
+    let ended = run(&Case {
+        user: vec![User::AddsNode("node-9", Phase::NodeUpgrading)],
+        ..Case::three_nodes()
+    });
+    let plan = ended.plan.unwrap();
+    assert_eq!(plan.phase(), Some(Phase::Succeeded));
+    assert!(!plan.status.unwrap().node_upgrade_statuses.contains_key("node-9"));
+    let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
+    let joined: Vec<_> = events
+        .iter()
+        .filter(|event| event.contains(reasons::NODE_JOINED))
+        .collect();
+    assert_eq!(joined.len(), 1, "{joined:?}");
+    assert!(
+        joined[0].contains("Node node-9 joined during the upgrade"),
+        "{joined:?}"
+    );
+}
+
+#[test]
+fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
+    let mut case = Case {
+        user: vec![User::MendsAndStartsOver],
+        ..Case::three_nodes()
+    };
+    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case.scenario.troubles.jobs[0].node = Some("node-2".to_owned());
+    let ended = run(&case);
+    assert_eq!(ended.violations, [""; 0]);
+    let plans = ended.store.list("management.harvesterhci.io", "upgradeplans", None);
+    let phases: Vec<_> = plans
+        .iter()
+        .map(|plan| plan["status"]["currentPhase"].as_str())
+        .collect();
+    assert_eq!(
+        phases.iter().filter(|phase| **phase == Some("Failed")).count(),
+        1,
+        "{phases:?}"
+    );
+    let new = plans
+        .iter()
+        .find(|plan| plan["status"]["currentPhase"] == "Succeeded")
+        .expect("the new plan succeeds");
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let of_new = |step: &str, node: &str| {
+        let job = api::names::node_job(name, step, node);
+        ended
+            .writes
+            .iter()
+            .any(|write| write.contains("jobs") && write.contains(&job))
+    };
+    assert!(
+        !of_new(job_type::PRE_DRAIN, "node-1"),
+        "node-1 was done and is not drained again"
+    );
+    assert!(of_new(job_type::PRE_DRAIN, "node-2") && of_new(job_type::POST_DRAIN, "node-3"));
+    for (node, state) in ended.digest["nodes"].as_object().unwrap() {
+        assert_eq!(state["osImage"], "Harvester v1.8.0", "{node}");
+        assert!(state["cordoned"].is_null(), "{node} is left cordoned");
+    }
+    assert_eq!(ended.digest["cluster"]["rkeConfig"]["provisionGeneration"], 1);
 }
 
 #[test]

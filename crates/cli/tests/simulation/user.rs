@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use api::{NodeState, Phase, UpgradePlan, annotations, labels, names};
 use cli::rehearsal::Rehearsal;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Node},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
@@ -22,10 +25,14 @@ pub(crate) enum User {
     DeletesAt(Phase),
     /// Mends what is broken and asks for another try, ten minutes after the plan has failed.
     MendsAndRetries,
+    /// Mends what is broken and creates another plan, ten minutes after the plan has failed.
+    MendsAndStartsOver,
     /// Creates a second plan right after the first.
     CreatesAnother,
     /// Leaves Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
     LeavesJobsAround,
+    /// Adds a node with the old system when the plan has reached a phase.
+    AddsNode(&'static str, Phase),
     /// Removes a node from the cluster when the plan has reached a phase.
     RemovesNode(&'static str, Phase),
 }
@@ -59,6 +66,13 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.set_troubles(Troubles::default());
             patch(json!({"metadata": {"annotations": {annotations::RETRY: "1"}}})).await;
         }
+        User::MendsAndStartsOver => {
+            let failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && plan.metadata.finalizers.is_none();
+            rehearsal.follow(name, None, failed).await;
+            rehearsal.clock.sleep(A_WHILE).await;
+            rehearsal.set_troubles(Troubles::default());
+            rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        }
         User::CreatesAnother => {
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
         }
@@ -75,6 +89,24 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
                 let object = serde_json::from_value(object).unwrap();
                 jobs.create(&PostParams::default(), &object).await.unwrap();
             }
+        }
+        User::AddsNode(node, phase) => {
+            rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
+            let nodes: Api<Node> = Api::all(rehearsal.server.client());
+            let mut new = nodes.get("node-3").await.unwrap();
+            new.metadata = ObjectMeta {
+                name: Some((*node).to_owned()),
+                labels: new.metadata.labels,
+                ..ObjectMeta::default()
+            };
+            new.labels_mut()
+                .insert("kubernetes.io/hostname".to_owned(), (*node).to_owned());
+            new.spec = None;
+            nodes.create(&PostParams::default(), &new).await.unwrap();
+            // As its kubelet would: status does not come with the creation.
+            let status = json!({"status": new.status});
+            let patch = Patch::Merge(status);
+            nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
         }
         User::RemovesNode(node, phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;

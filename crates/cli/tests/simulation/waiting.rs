@@ -151,6 +151,10 @@ fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(
 fn a_held_node_is_named() {
     let seen = waits(Case::three_nodes(), &["node-1", "node-3"], 6 * HOUR);
     assert_seen(&seen, "Paused: node upgrade paused: node-1");
+    assert_seen(
+        &seen,
+        "BehindPaused: 2 more wait behind node-1: Rancher upgrades one node after the other",
+    );
     assert!(
         !seen.iter().any(|text| text.starts_with("Degraded")),
         "holding a node is not trouble: {seen:#?}"

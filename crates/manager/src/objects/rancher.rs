@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn w06_rancher_gets_the_version_as_the_release_writes_it() {
+        let patch = provision("v1.35.2+rke2r1", 4, "7");
+        assert_eq!(patch["spec"]["kubernetesVersion"], "v1.35.2+rke2r1");
+        assert_eq!(patch["spec"]["rkeConfig"]["provisionGeneration"], 4);
+    }
+
+    #[test]
     fn our_pointer_is_added_once_and_others_stay() {
         let others = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "jsonPointers": ["/data"]}]);
         let once = patches(&chart(&others), true);

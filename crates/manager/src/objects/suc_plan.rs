@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use super::{component_labels, metadata, tolerations};
 
+/// How long a Job may run on a node. Zero would be "for ever" to the newest controllers and "a quarter of an hour" to
+/// older ones, which a cluster still runs while it is upgraded.
+const JOB_DEADLINE_SECONDS: u32 = 24 * 60 * 60;
+
 /// The Plan of a component.
 ///
 /// # Errors
@@ -30,7 +34,7 @@ pub fn build(
         "metadata": metadata(plan, names::CATTLE_NAMESPACE, names::suc_plan(&name, component), labels),
         "spec": {
             "concurrency": concurrency,
-            "jobActiveDeadlineSecs": 0,
+            "jobActiveDeadlineSecs": JOB_DEADLINE_SECONDS,
             "nodeSelector": {"matchLabels": {labels::MANAGED: "true"}},
             "serviceAccountName": settings.plan_service_account,
             "tolerations": tolerations(),
@@ -62,5 +66,18 @@ fn container(plan: &str, component: &str, images: &[String]) -> Value {
                 "env": [{"name": "MANIFESTS", "value": "rke2-multus.yaml"}],
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w33_the_deadline_of_jobs_means_the_same_to_old_and_new_controllers() {
+        let plan = UpgradePlan::new("up", Default::default());
+        let built = build(&plan, &Settings::default(), component::IMAGE_PRELOAD, 1, &[]).unwrap();
+        let built = serde_json::to_value(built).unwrap();
+        assert_eq!(built["spec"]["jobActiveDeadlineSecs"], 86_400);
     }
 }

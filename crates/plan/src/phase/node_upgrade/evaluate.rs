@@ -12,6 +12,7 @@ use crate::{
     decision::{Child, PlanEvent},
     draft::{Draft, Outcome, UNBOUNDED},
     node,
+    observed::JobOutcome,
 };
 
 /// How many VMs are named in a message; the others are counted.
@@ -91,6 +92,19 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
             format!("node upgrade paused: {names}"),
             UNBOUNDED,
         );
+        let behind = nodes
+            .iter()
+            .filter(|(name, state)| !paused.contains(&name.as_str()) && !state.is_some_and(node::is_upgraded));
+        let behind = behind.count();
+        if behind > 0 {
+            // Rancher has asked for the held node and asks for no other before it has its answer.
+            draft.wait(
+                "BehindPaused",
+                Some("Cluster fleet-local/local".to_owned()),
+                format!("{behind} more wait behind {names}: Rancher upgrades one node after the other"),
+                UNBOUNDED,
+            );
+        }
     }
 }
 
@@ -183,9 +197,19 @@ pub(super) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
         return;
     }
     let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
-    if !seen.jobs.contains_key(&name) {
-        draft.create(Child::RestoreJob { node: node.to_owned() });
-        let text = format!("Dispatched restore-vm Job {name} for node {node}");
-        draft.event(PlanEvent::normal(reasons::RESTORE_VM_JOB_DISPATCHED, text));
+    match seen.jobs.get(&name).map(|job| &job.outcome) {
+        None => {
+            draft.create(Child::RestoreJob { node: node.to_owned() });
+            let text = format!("Dispatched restore-vm Job {name} for node {node}");
+            draft.event(PlanEvent::normal(reasons::RESTORE_VM_JOB_DISPATCHED, text));
+        }
+        Some(JobOutcome::Failed { message, .. }) => {
+            let text = format!(
+                "Job harvester-system/{name} could not start every VM of node {node} again ({message}); see its log and \
+                 start them by hand"
+            );
+            draft.event(PlanEvent::warning(reasons::RESTORE_VM_JOB_FAILED, text));
+        }
+        Some(_) => {}
     }
 }

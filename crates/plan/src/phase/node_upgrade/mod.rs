@@ -66,7 +66,9 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
         ));
     };
     let from = cluster.provision_generation;
-    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true");
+    // The annotation alone proves nothing: anybody can set one.
+    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true")
+        && cluster.kubernetes_version.as_deref() == Some(kubernetes_version.as_str());
     let wanted = if taken_over { from } else { from + 1 };
     let to = *draft.status_mut().provision_generation.get_or_insert(wanted);
     if from < to {
