@@ -9,7 +9,8 @@ use release::{
 };
 use tokio::net::TcpListener;
 
-#[tokio::main(worker_threads = 2)]
+// One thread, as in the command `repo`.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let (Some(file), Some(address)) = (args.next(), args.next()) else {

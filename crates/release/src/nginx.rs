@@ -49,6 +49,8 @@ events {{
 http {{
     access_log off;
     server_tokens off;
+    # Behind a Service, its own port is not the one that clients see.
+    absolute_redirect off;
     default_type application/octet-stream;
     types {{
         text/html html;
@@ -77,6 +79,9 @@ http {{
         location = / {{
             return 301 /{prefix}/;
         }}
+        location = /{prefix} {{
+            return 301 /{prefix}/;
+        }}
         location /{prefix}/ {{
             autoindex on;
             autoindex_exact_size on;
@@ -100,5 +105,24 @@ fn plain(text: &str) -> Result<&str, NotQuotable> {
         Ok(text)
     } else {
         Err(NotQuotable(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nginx_would_read_as_its_own_is_refused() {
+        let (root, state) = (Path::new(DOCUMENT_ROOT), Path::new("/tmp/a;b"));
+        let listen = "80";
+        let error = config(&Nginx { listen, root, state }).unwrap_err();
+        assert_eq!(error, NotQuotable("/tmp/a;b".to_owned()));
+        let text = config(&Nginx {
+            listen,
+            root,
+            state: root,
+        });
+        assert!(text.unwrap().contains("root /srv/www/htdocs;"));
     }
 }
