@@ -79,20 +79,25 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if args.log_format == "json" {
-        log.json().init();
-    } else {
-        log.init();
-    }
+    start_log(&args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     runtime.block_on(serve(args))
+}
+
+/// Starts the log, on standard error.
+pub(super) fn start_log(format: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if format == "json" {
+        log.json().init();
+    } else {
+        log.init();
+    }
 }
 
 async fn serve(args: Args) -> anyhow::Result<ExitCode> {
@@ -203,7 +208,7 @@ fn webhooks_are_enabled(value: Option<&str>) -> bool {
 }
 
 /// `:8081` and `host:port` as in Go; `0` is off.
-fn listen_address(text: &str) -> Option<String> {
+pub(super) fn listen_address(text: &str) -> Option<String> {
     match text {
         "" | "0" => None,
         text if text.starts_with(':') => Some(format!("0.0.0.0{text}")),
@@ -212,7 +217,7 @@ fn listen_address(text: &str) -> Option<String> {
 }
 
 /// Ctrl-C or SIGTERM.
-async fn terminated() {
+pub(super) async fn terminated() {
     let Ok(mut term) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;
     };

@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 mod manager;
 mod manifests;
 mod rehearse;
+mod release;
+mod repo;
 
 /// Upgrades a live Harvester cluster from one release to the next, and rehearses doing so.
 #[derive(Debug, Parser)]
@@ -22,6 +24,11 @@ enum Command {
     Rehearse(rehearse::Args),
     /// Run the operator that carries out UpgradePlans in a cluster
     Manager(manager::Args),
+    /// Look into the ISO of a Harvester release
+    #[command(subcommand)]
+    Release(release::Release),
+    /// Serve the files of an ISO over HTTP, straight from the image
+    Repo(repo::Args),
     /// Write the manifests that are generated from the code
     #[command(hide = true)]
     Manifests(manifests::Args),
@@ -33,6 +40,8 @@ pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Rehearse(args) => rehearse::run(&args),
         Command::Manager(args) => manager::run(args),
+        Command::Release(command) => release::run(&command),
+        Command::Repo(args) => repo::run(&args),
         Command::Manifests(args) => manifests::run(args),
     };
     result.unwrap_or_else(|error| {

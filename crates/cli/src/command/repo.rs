@@ -1,0 +1,73 @@
+//! `repo`: the upgrade repository, straight from the ISO.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use clock::Clock;
+use release::{
+    inspect::inspect,
+    iso::Iso,
+    repo::{Limits, PREFIX, serve},
+};
+use tokio::net::TcpListener;
+
+use super::manager::{listen_address, start_log, terminated};
+
+/// Threads that may wait for the disk at once.
+const DISK_THREADS: usize = 16;
+/// How long a thread that waits for the disk may hold up the end.
+const LAST_READ: Duration = Duration::from_secs(1);
+
+/// What to serve, and where.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Serves GET and HEAD with ranges under /harvester-iso/, and /healthz. Ends on SIGTERM or Ctrl-C, after the \
+    downloads that are under way.\n\n\
+    Examples:\n  \
+    upgrade-toolkit repo --iso /iso/disk.img\n  \
+    upgrade-toolkit repo --iso harvester-v1.8.0-amd64.iso --listen 127.0.0.1:8080 --log-format console"
+)]
+pub(super) struct Args {
+    /// The ISO: a file or a block device
+    #[arg(long, value_name = "FILE")]
+    iso: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR", default_value = ":80")]
+    listen: String,
+    /// Format of the log: json or console
+    #[arg(long, default_value = "json", value_parser = ["json", "console"])]
+    log_format: String,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    start_log(&args.log_format);
+    let context = || format!("failed to serve {}", args.iso.display());
+    let iso = Iso::open(&args.iso).with_context(context)?;
+    let found = inspect(&iso).with_context(context)?;
+    for problem in &found.problems {
+        tracing::warn!(%problem, "the ISO is not complete");
+    }
+    // The kernel copies; one thread only tells it to, and is faster than two that get in each other's way.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(DISK_THREADS)
+        .build()?;
+    let served = runtime.block_on(async {
+        let address = listen_address(&args.listen).context("--listen has no address")?;
+        let listener = TcpListener::bind(&address).await;
+        let listener = listener.with_context(|| format!("failed to listen on --listen {address}"))?;
+        let address = listener.local_addr()?;
+        tracing::info!(%address, path = PREFIX, harvester = found.release.harvester, "serving");
+        serve(
+            listener,
+            Arc::new(iso),
+            Limits::default(),
+            Clock::system(),
+            terminated(),
+        )
+        .await;
+        anyhow::Ok(())
+    });
+    runtime.shutdown_timeout(LAST_READ);
+    served.map(|()| ExitCode::SUCCESS)
+}
