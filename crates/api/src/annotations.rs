@@ -12,6 +12,8 @@ pub const SKIP_GC_THRESHOLD_CHECK: &str = "management.harvesterhci.io/skip-garba
 pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-certs-expiration-in-day";
 /// User, on a plan: repository and name of the toolkit image, without tag.
 pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";
+/// Set by users on a plan: what serves the ISO, `toolkit` or `nginx`. Ours.
+pub const REPO_SERVER: &str = "management.harvesterhci.io/repo-server";
 /// User, on a plan (ours): any new value on a failed plan resumes it.
 pub const RETRY: &str = "management.harvesterhci.io/retry";
 /// Ours, on a plan: the value of [`RETRY`] that the last try was for.

@@ -11,15 +11,17 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use plan::{
     Need,
-    observed::{Facts, Fetched, ImageLists, KubeletFacts, PreflightFacts},
-    stale_images,
+    observed::{Facts, Fetched, ImageLists, KubeletFacts, NewImages, PreflightFacts},
 };
+use release::{bundle, image_list};
 use serde::Deserialize;
 
 use crate::outside::{FetchError, Outside};
 
 /// How many kubelets are asked at once.
 const KUBELETS_AT_ONCE: usize = 16;
+/// How many archives are asked for at once.
+const ARCHIVES_AT_ONCE: usize = 8;
 /// The port of the API server on its own addresses.
 const API_SERVER_PORT: u16 = 6443;
 /// What a kubelet does when its configuration does not say.
@@ -38,6 +40,7 @@ enum Found {
     Preflight(Result<PreflightFacts, String>),
     Release(Result<ReleaseMetadata, String>),
     ImageLists(Result<ImageLists, String>),
+    NewImages(Result<NewImages, String>),
 }
 
 /// What is known, per plan.
@@ -83,6 +86,10 @@ impl Known {
             Found::ImageLists(result) => {
                 note(&mut facts.image_lists, result, clock);
                 Need::ImageLists
+            }
+            Found::NewImages(result) => {
+                note(&mut facts.new_images, result, clock);
+                Need::NewImages
             }
         };
         self.asked.entry(uid).or_default().retain(|asked| *asked != need);
@@ -136,6 +143,7 @@ pub fn answer(
             Need::Preflight => Found::Preflight(preflight(&client, outside.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(release(outside.as_ref(), &base).await),
             Need::ImageLists => Found::ImageLists(image_lists(outside.as_ref(), &base, &previous).await),
+            Need::NewImages => Found::NewImages(new_images(&client, outside.as_ref(), &base, managed_nodes).await),
         };
         Answer { uid, found }
     })
@@ -153,29 +161,72 @@ async fn release(outside: &dyn Outside, base: &str) -> Result<ReleaseMetadata, S
 
 async fn image_lists(outside: &dyn Outside, base: &str, previous: &str) -> Result<ImageLists, String> {
     let list = async |version: &str| {
-        let url = format!("{base}/bundle/harvester/images-lists-archive/{version}/image_list_all.txt");
+        let url = format!("{base}/{}", image_list::path_of(version));
         match outside.fetch(&url).await {
-            Ok(body) => Ok(Some(stale_images::parse_list(&String::from_utf8_lossy(&body)))),
+            Ok(body) => match image_list::parse(&String::from_utf8_lossy(&body)) {
+                Ok(images) => Ok(Some(images.into_iter().collect())),
+                Err(error) => Err(format!("{url} is not a list of images: {error}")),
+            },
             Err(FetchError::NotFound) => Ok(None),
             Err(FetchError::Other(error)) => Err(format!("failed to read {url}: {error}")),
         }
     };
     Ok(ImageLists {
         previous: list(previous).await?,
-        current: list("current").await?,
+        current: list(image_list::CURRENT).await?,
     })
 }
 
-async fn preflight(client: &Client, outside: &dyn Outside, nodes: Vec<String>) -> Result<PreflightFacts, String> {
+/// How large the archives are, and how full the disks.
+async fn new_images(
+    client: &Client,
+    outside: &dyn Outside,
+    base: &str,
+    nodes: Vec<String>,
+) -> Result<NewImages, String> {
+    Ok(NewImages {
+        archive_bytes: archive_bytes(outside, base).await?,
+        kubelets: kubelets(client, nodes).await?,
+    })
+}
+
+async fn archive_bytes(outside: &dyn Outside, base: &str) -> Result<Option<u64>, String> {
+    let url = format!("{base}/{}", bundle::PATH);
+    let body = match outside.fetch(&url).await {
+        Ok(body) => body,
+        Err(FetchError::NotFound) => return Ok(None),
+        Err(error) => return Err(format!("failed to read {url}: {error}")),
+    };
+    let found = bundle::parse(&String::from_utf8_lossy(&body)).map_err(|error| format!("{url}: {error}"))?;
+    let urls = found
+        .archives()
+        .map(|(_, archive)| format!("{base}/{}", archive.archive.as_str()));
+    let urls: Vec<String> = urls.collect();
+    let sizes = urls.into_iter().map(|url| async move {
+        let size = outside.size(&url).await;
+        size.map_err(|error| format!("failed to ask for the size of {url}: {error}"))
+    });
+    let sizes: Vec<_> = stream::iter(sizes).buffer_unordered(ARCHIVES_AT_ONCE).collect().await;
+    let mut total: u64 = 0;
+    for size in sizes {
+        total = total.saturating_add(size?);
+    }
+    Ok(Some(total))
+}
+
+/// What all kubelets say about their disks.
+async fn kubelets(client: &Client, nodes: Vec<String>) -> Result<BTreeMap<String, KubeletFacts>, String> {
     let asked = nodes.into_iter().map(|node| async move {
         let facts = kubelet(client, &node).await;
         (node, facts)
     });
     let answers: Vec<_> = stream::iter(asked).buffer_unordered(KUBELETS_AT_ONCE).collect().await;
-    let mut kubelets = BTreeMap::new();
-    for (node, facts) in answers {
-        kubelets.insert(node, facts?);
-    }
+    let answers = answers.into_iter().map(|(node, facts)| Ok((node, facts?)));
+    answers.collect()
+}
+
+async fn preflight(client: &Client, outside: &dyn Outside, nodes: Vec<String>) -> Result<PreflightFacts, String> {
+    let kubelets = kubelets(client, nodes).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
     let selector = format!("{}={}", labels::SERVICE_NAME, names::KUBERNETES_SERVICE);
     let slices = slices.list(&ListParams::default().labels(&selector)).await;

@@ -36,6 +36,9 @@ pub trait Outside: Send + Sync {
     /// Reads a file from the repository.
     fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>>;
 
+    /// How many bytes a file in the repository has, without reading it.
+    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>>;
+
     /// When the certificate chain of an API server ends; its address is `host:port`, IPv6 in brackets.
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>>;
 }
@@ -47,18 +50,26 @@ pub struct Network {
     pub repo_host: Option<String>,
 }
 
+/// An answer of the repository, if it comes soon enough.
+async fn in_time<T>(url: &str, answer: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
+    match tokio::time::timeout(TIMEOUT, answer).await {
+        Ok(result) => result,
+        Err(_) => Err(FetchError::Other(format!(
+            "{url}: no answer within {} s",
+            TIMEOUT.as_secs()
+        ))),
+    }
+}
+
 impl Outside for Network {
     fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let url = self.reachable(url);
-        Box::pin(async move {
-            match tokio::time::timeout(TIMEOUT, http::get(&url)).await {
-                Ok(result) => result,
-                Err(_) => Err(FetchError::Other(format!(
-                    "{url}: no answer within {} s",
-                    TIMEOUT.as_secs()
-                ))),
-            }
-        })
+        Box::pin(async move { in_time(&url, http::get(&url)).await })
+    }
+
+    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+        let url = self.reachable(url);
+        Box::pin(async move { in_time(&url, http::size(&url)).await })
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {

@@ -80,6 +80,8 @@ pub enum Need {
     Release,
     /// The image lists.
     ImageLists,
+    /// How large the new images are, and how full the disks.
+    NewImages,
 }
 
 /// A change to an object other than the plan.

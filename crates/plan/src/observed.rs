@@ -71,8 +71,33 @@ pub struct Settings {
     pub job_service_account: String,
     /// Service account of system-upgrade-controller Plans.
     pub plan_service_account: String,
+    /// What serves the ISO, unless a plan says otherwise.
+    pub repo_server: RepoServer,
     /// How long each wait may take.
     pub deadlines: Deadlines,
+}
+
+/// What serves the ISO's content in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RepoServer {
+    /// `upgrade-toolkit repo`: straight from the image, unprivileged.
+    #[default]
+    Toolkit,
+    /// nginx, over a loop mount in a privileged container.
+    Nginx,
+}
+
+impl RepoServer {
+    /// By its name, as in the annotation `management.harvesterhci.io/repo-server`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "toolkit" => Some(Self::Toolkit),
+            "nginx" => Some(Self::Nginx),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -81,6 +106,7 @@ impl Default for Settings {
             own_tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             job_service_account: "harvester".to_owned(),
             plan_service_account: "system-upgrade-controller".to_owned(),
+            repo_server: RepoServer::default(),
             deadlines: Deadlines::default(),
         }
     }
@@ -253,6 +279,8 @@ pub struct Facts {
     pub release: Fetched<ReleaseMetadata>,
     /// The image lists in the repository.
     pub image_lists: Fetched<ImageLists>,
+    /// How large the new images are, and how full the disks.
+    pub new_images: Fetched<NewImages>,
 }
 
 /// Something that has to be asked for.
@@ -285,6 +313,16 @@ pub struct PreflightFacts {
     pub api_servers: Vec<String>,
     /// When the certificate of an address ends, for those that answered.
     pub certificates: BTreeMap<String, Timestamp>,
+}
+
+/// What loading the new images means for the disks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NewImages {
+    /// Bytes of all archives together; absent when the repository does not say.
+    pub archive_bytes: Option<u64>,
+    /// Per managed node.
+    pub kubelets: BTreeMap<String, KubeletFacts>,
 }
 
 /// What a kubelet says about its disk.

@@ -1,12 +1,17 @@
 //! The checks between Initialized and the first change: disks and certificates. A failed check is final.
 
+use std::collections::BTreeMap;
+
 use api::{UpgradePlan, annotations};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{KubeletFacts, PreflightFacts};
+use crate::observed::{KubeletFacts, NewImages, PreflightFacts};
 
 /// Space that new images take when nothing better is known.
 pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
+/// Space that images take for each byte of their compressed archives. A release whose archives have 4.4 GiB takes the
+/// 13 GiB of [`NEW_IMAGES_BYTES`].
+const UNPACKED: u64 = 3;
 /// How long API server certificates must still be valid.
 const CERTIFICATE_DAYS: i64 = 7;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
@@ -46,17 +51,31 @@ fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Resul
     if skips_disk_space(plan)? {
         return Ok(());
     }
-    let full: Vec<String> = facts
-        .kubelets
+    disks(&facts.kubelets, NEW_IMAGES_BYTES)
+}
+
+/// The same with the size that the new images really have, once their archives are known.
+///
+/// # Errors
+/// Which nodes would fill up.
+pub fn new_images_fit(plan: &UpgradePlan, found: &NewImages) -> Result<(), String> {
+    match found.archive_bytes {
+        Some(bytes) if !skips_disk_space(plan)? => disks(&found.kubelets, bytes.saturating_mul(UNPACKED)),
+        _ => Ok(()),
+    }
+}
+
+fn disks(kubelets: &BTreeMap<String, KubeletFacts>, new_bytes: u64) -> Result<(), String> {
+    let full: Vec<String> = kubelets
         .iter()
-        .filter_map(|(node, kubelet)| projection(node, kubelet))
+        .filter_map(|(node, kubelet)| projection(node, kubelet, new_bytes))
         .collect();
     if full.is_empty() { Ok(()) } else { Err(full.join(" ")) }
 }
 
 /// What is wrong with one node's disk, if anything.
 #[allow(clippy::cast_precision_loss, reason = "a percentage with two decimals")]
-fn projection(node: &str, kubelet: &KubeletFacts) -> Option<String> {
+fn projection(node: &str, kubelet: &KubeletFacts, new_bytes: u64) -> Option<String> {
     let KubeletFacts {
         capacity_bytes,
         used_bytes,
@@ -67,7 +86,7 @@ fn projection(node: &str, kubelet: &KubeletFacts) -> Option<String> {
             "Node {node} reports a file system of 0 bytes; check its kubelet."
         ));
     }
-    let percent = used_bytes.saturating_add(NEW_IMAGES_BYTES) as f64 / *capacity_bytes as f64 * 100.0;
+    let percent = used_bytes.saturating_add(new_bytes) as f64 / *capacity_bytes as f64 * 100.0;
     (percent > *threshold).then(|| {
         format!(
             "Node {node} will reach {percent:.2}% storage space after loading new images. \
@@ -142,6 +161,23 @@ mod tests {
             api_servers: vec!["10.0.0.1:6443".into()],
             certificates: [("10.0.0.1:6443".into(), end)].into(),
         }
+    }
+
+    #[test]
+    fn once_the_archives_are_known_their_size_counts() {
+        let found = |archive_gib: Option<u64>| NewImages {
+            archive_bytes: archive_gib.map(|gib| gib * GIB),
+            kubelets: facts(70, 85.0, 365).kubelets,
+        };
+        assert_eq!(new_images_fit(&plan(None), &found(Some(5))), Ok(()));
+        let error = new_images_fit(&plan(None), &found(Some(6))).unwrap_err();
+        assert!(
+            error.starts_with("Node node-1 will reach 88.00% storage space"),
+            "{error}"
+        );
+        assert_eq!(new_images_fit(&plan(None), &found(None)), Ok(()));
+        let skips = plan(Some((annotations::SKIP_GC_THRESHOLD_CHECK, "true")));
+        assert_eq!(new_images_fit(&skips, &found(Some(6))), Ok(()));
     }
 
     #[test]

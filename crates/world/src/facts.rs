@@ -22,6 +22,17 @@ const USED: u64 = 60 * GIB;
 /// More than the threshold of image garbage collection, with what an upgrade adds.
 const USED_WHEN_FULL: u64 = 165 * GIB;
 
+/// The archives of a release have 4.4 GiB together.
+const ARCHIVE_BYTES: u64 = 22 * GIB / 15;
+const METADATA: &str = "images:
+  common:
+  - {list: /harvester/images-lists/harvester.txt, archive: /harvester/images/harvester.tar.zst}
+  rke2:
+  - {list: /harvester/images-lists/rke2.txt, archive: /harvester/images/rke2.tar.zst}
+  agent:
+  - {list: /rancherd/images/agent.txt, archive: /rancherd/images/agent.tar.zst}
+";
+
 /// Why the repository did not answer with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
@@ -73,12 +84,21 @@ impl Facts {
         self.file(path).map(Bytes::from).ok_or(RepositoryError::Status(404))
     }
 
+    /// The size of a file of the ISO that is too large to be simulated: an archive of images.
+    #[must_use]
+    pub fn size(&self, url: &str) -> Option<u64> {
+        url.ends_with(".tar.zst").then_some(ARCHIVE_BYTES)
+    }
+
     /// A file of the ISO.
     fn file(&self, path: &str) -> Option<String> {
         let shape = &self.0.shape;
         let release = shape.release();
         if path == "harvester-release.yaml" {
             return Some(release.yaml());
+        }
+        if path == "bundle/metadata.yaml" {
+            return Some(METADATA.to_owned());
         }
         if self.0.troubles().repository == Some(RepositoryTrouble::NoImageLists) {
             return None;

@@ -13,7 +13,10 @@ use manager::{
         configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
     },
 };
-use plan::{deadlines::Deadlines, observed::Settings};
+use plan::{
+    deadlines::Deadlines,
+    observed::{RepoServer, Settings},
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -51,6 +54,9 @@ pub(super) struct Args {
     /// Tag of the toolkit image that workloads run before new images are loaded
     #[arg(long, env = "UPGRADE_TOOLKIT_TAG", default_value = concat!("v", env!("CARGO_PKG_VERSION")))]
     toolkit_tag: String,
+    /// What serves the ISO, unless a plan says otherwise: toolkit or nginx
+    #[arg(long, default_value = "toolkit", value_parser = ["toolkit", "nginx"])]
+    repo_server: String,
     /// Scheme and host of the upgrade repository, when it is not reached by its Service; outside a cluster http://localhost
     #[arg(long)]
     repo_host: Option<String>,
@@ -125,6 +131,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         settings: Settings {
             deadlines,
+            repo_server: RepoServer::parse(&args.repo_server).unwrap_or_default(),
             own_tag: args.toolkit_tag,
             job_service_account: args.job_service_account,
             plan_service_account: args.plan_service_account,

@@ -29,6 +29,10 @@ impl Outside for Simulated {
         Box::pin(std::future::ready(answer))
     }
 
+    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+        Box::pin(std::future::ready(self.facts.size(url).ok_or(FetchError::NotFound)))
+    }
+
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
         let end = self
             .facts

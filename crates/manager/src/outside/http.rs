@@ -1,6 +1,6 @@
-//! A GET request, and nothing more.
+//! GET and HEAD requests, and nothing more.
 
-use ::http::StatusCode;
+use ::http::{StatusCode, header::CONTENT_LENGTH};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -23,6 +23,28 @@ pub(super) async fn get(url: &str) -> Result<Vec<u8>, FetchError> {
     }
     let body = Limited::new(response.into_body(), LARGEST_FILE_BYTES).collect().await;
     Ok(body.map_err(|error| other(&error))?.to_bytes().to_vec())
+}
+
+/// The size of a file.
+pub(super) async fn size(url: &str) -> Result<u64, FetchError> {
+    let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
+    let request = ::http::Request::head(url)
+        .body(Empty::new())
+        .map_err(|error| other(&error))?;
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.request(request).await.map_err(|error| other(&chain(&error)))?;
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
+        status => return Err(other(&status)),
+    }
+    let length = response
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|text| text.to_str().ok());
+    length
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| other(&"the answer has no content-length"))
 }
 
 /// An error with its causes: the outermost alone rarely says what went wrong.
@@ -61,6 +83,14 @@ mod tests {
     async fn a_file_is_read_whole() {
         let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nos: x").await;
         assert_eq!(get(&url).await, Ok(b"os: x".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn the_size_of_a_file_is_asked_for_without_reading_it() {
+        let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5000000000\r\n\r\n").await;
+        assert_eq!(size(&url).await, Ok(5_000_000_000));
+        let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+        assert_eq!(size(&url).await, Err(FetchError::NotFound));
     }
 
     #[tokio::test]

@@ -1,15 +1,24 @@
 //! ImagePreload: container images are loaded onto all nodes before anything is changed.
 
-use api::{NodeState, labels::component};
+use api::{NodeState, labels::component, names};
 
 use super::suc_plan::{self, Wanted};
 use crate::{
+    decision::Need,
     draft::{Draft, Outcome},
-    version,
+    preflight, version,
 };
 
-/// The new release must be one that the running one may be upgraded to. `spec.force` skips this and nothing else.
+/// The new release must be one that the running one may be upgraded to, and its images must fit onto the disks.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
+    match eligible(draft) {
+        Outcome::Done => images_fit(draft),
+        other => other,
+    }
+}
+
+/// `spec.force` skips this and nothing else.
+fn eligible(draft: &Draft<'_>) -> Outcome {
     if draft.seen.plan.spec.force == Some(true) {
         return Outcome::Done;
     }
@@ -25,6 +34,25 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     match version::check(current, target, minimum, true) {
         Ok(()) => Outcome::Done,
         Err(why) => Outcome::Fail(why.to_string()),
+    }
+}
+
+/// Before the ISO was there, the size of the images could only be estimated.
+fn images_fit(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.preflight;
+    let url = names::repo_url(draft.plan_name());
+    let waiting = (
+        "NewImages",
+        url,
+        "the size of the new images and the disks are being looked at",
+    );
+    let Some(found) = draft.ask(Need::NewImages, &seen.facts.new_images, waiting, limit) else {
+        return Outcome::Wait;
+    };
+    match preflight::new_images_fit(&seen.plan, found) {
+        Ok(()) => Outcome::Done,
+        Err(why) => Outcome::Fail(why),
     }
 }
 

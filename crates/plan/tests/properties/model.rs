@@ -14,7 +14,7 @@ use plan::{
     decision::ChildKind,
     observed::{
         ClusterSeen, Facts, Fetched, ImageLists, ImageSeen, JobOutcome, JobSeen, KubeletFacts, MachinePlanSeen,
-        NodeSeen, PreflightFacts, RepoSeen, Settings, SucPlanSeen,
+        NewImages, NodeSeen, PreflightFacts, RepoSeen, Settings, SucPlanSeen,
     },
     shared::Shared,
 };
@@ -389,6 +389,7 @@ fn answer(seen: &mut Observed, need: Need) {
                 ..Default::default()
             });
         }
+        Need::NewImages => seen.facts.new_images = Fetched::Got(NewImages::default()),
         Need::ImageLists => {
             let (previous, current) = (Some(vec!["old:1".into()]), Some(vec!["new:1".into()]));
             seen.facts.image_lists = Fetched::Got(ImageLists { previous, current });
