@@ -28,16 +28,6 @@ pub fn stale(previous: &[String], current: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// One image per line; blanks are dropped.
-#[must_use]
-pub fn parse_list(text: &str) -> Vec<String> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
 /// The last path element of an image reference, without tag and digest.
 fn name_component(image: &str) -> &str {
     let last = image.rsplit('/').next().unwrap_or(image);
@@ -83,10 +73,5 @@ mod tests {
     #[case("registry:5000/b", "b")]
     fn the_name_of_an_image(#[case] image: &str, #[case] name: &str) {
         assert_eq!(name_component(image), name);
-    }
-
-    #[test]
-    fn blank_lines_are_no_images() {
-        assert_eq!(parse_list(" a:1 \n\n\tb:2\n"), list(&["a:1", "b:2"]));
     }
 }
