@@ -29,7 +29,12 @@ prepare: ## Install what the tests need and the machine lacks
 
 .PHONY: test
 test: prepare ## Run all tests
-	$(CARGO) test $(TEST_ARGS)
+	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
+	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
+
+.PHONY: sweep
+sweep: ## Perturb every write of simulated upgrades, thousands of times
+	$(CARGO) test --profile simulation -p cli --test simulation -- sweep::
 
 .PHONY: lint
 lint: ## Check format and lints
