@@ -53,8 +53,23 @@ start_etcd() {
         --quota-backend-bytes=1073741824 --log-level=warn
 }
 
+# What the API server asks of kubelets goes to a socket that a test may listen on, and nowhere else: HTTP CONNECT with the
+# node's address. It would refuse nodes on loopback addresses, and no node has another one here.
+write_egress() {
+    cat >"$1/egress.yaml" <<EOF
+apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport: {uds: {udsName: $1/kubelets.sock}}
+EOF
+}
+
 start_kube_apiserver() {
     local dir="$1" pki="$1/pki"
+    write_egress "$dir"
     run "$dir" kube-apiserver "$(find_program kube-apiserver)" \
         --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$(cat "$dir/port")" \
         --endpoint-reconciler-type=none --etcd-servers="http://127.0.0.1:$(cat "$dir/etcd-port")" \
@@ -63,7 +78,7 @@ start_kube_apiserver() {
         --enable-admission-plugins=NodeRestriction,MutatingAdmissionWebhook,ValidatingAdmissionWebhook \
         --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
         --kubelet-client-certificate="$pki/kubelet-client.crt" --kubelet-client-key="$pki/kubelet-client.key" \
-        --kubelet-preferred-address-types=InternalIP \
+        --kubelet-preferred-address-types=InternalIP --egress-selector-config-file="$dir/egress.yaml" \
         --service-account-issuer=https://kubernetes.default.svc \
         --service-account-key-file="$pki/service-account.pub" --service-account-signing-key-file="$pki/service-account.key" \
         --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \
@@ -167,7 +182,7 @@ wait_until_usable() {
 # Starts a program again on the same ports; an API server is waited for.
 restart_program() {
     local dir="$1" program="$2"
-    end_program "$dir" "$program"
+    end_program "$dir" "$program" KILL
     start_program "$dir" "$program"
     case "$program" in
         etcd | kube-apiserver) wait_until_ready "$dir" ;;

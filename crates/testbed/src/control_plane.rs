@@ -187,6 +187,12 @@ impl ControlPlane {
         demand(&["restart", &self.path(), program.name()])
     }
 
+    /// Where the API server asks kubelets: whoever listens here answers for all nodes.
+    #[must_use]
+    pub fn kubelet_socket(&self) -> PathBuf {
+        self.directory.join("kubelets.sock")
+    }
+
     /// The directory of this control plane: logs are in `logs`.
     #[must_use]
     pub fn directory(&self) -> &Path {

@@ -35,7 +35,7 @@ fn a_real_api_server_keeps_the_contract() {
         let real = Real::new(control_plane.client("contract").await.unwrap()).await;
         let real = &real;
         let outcomes = stream::iter(&cases).map(|(table, case)| async move {
-            let outcome = case::run_case(real, case).await;
+            let t = tokio::time::Instant::now(); let outcome = case::run_case(real, case).await; if t.elapsed().as_millis() > 2000 { use std::io::Write; writeln!(std::io::stderr(), "SLOW {:?} {}", t.elapsed(), case.name).unwrap(); }
             outcome.err().map(|wrong| format!("{table}: {}: {wrong}", case.name))
         });
         outcomes.buffered(AT_ONCE).filter_map(std::future::ready).collect().await

@@ -5,3 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;
+mod harvester;
+mod kubelets;
+mod upgrade;
