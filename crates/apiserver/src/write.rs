@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation},
     body, builtin_rules,
+    history::Verb,
     kind::Kind,
     managed::{self, Manager},
     metadata,
@@ -53,6 +54,11 @@ fn unknown_fields(call: &Call, kind: &Kind, unknown: &[String], warnings: &mut V
     let listed: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     match call.query.get("fieldValidation") {
         Some("Ignore") => {}
+        Some("Strict") if !listed.is_empty() && call.verb == Verb::Patch => {
+            let message = format!("Invalid value: strict decoding error: {}", listed.join(", "));
+            let error = FieldError::other("patch", "FieldValueInvalid", message);
+            return Err(ApiError::invalid_patch(&error));
+        }
         Some("Strict") if !listed.is_empty() => {
             return Err(ApiError::bad_request(format!(
                 "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
@@ -64,9 +70,9 @@ fn unknown_fields(call: &Call, kind: &Kind, unknown: &[String], warnings: &mut V
         }
         Some("Strict" | "Warn") | None => warnings.extend(listed),
         Some(other) => {
-            return Err(ApiError::bad_request(format!(
-                "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
-            )));
+            let allowed = ["", "Ignore", "Strict", "Warn"].map(|value| json!(value));
+            let error = FieldError::unsupported("fieldValidation", &json!(other), &allowed);
+            return Err(ApiError::invalid_option(call.options_kind(), &error));
         }
     }
     Ok(())
@@ -113,7 +119,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
         .get("resourceVersion")
         .is_some_and(|version| version != "0")
     {
-        return Err(ApiError::bad_request(
+        return Err(ApiError::untranslated(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -164,7 +170,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
     managed::put(&mut object, &managers);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key: Key = (call.namespace().to_owned(), name.clone());
-    if call.query.dry_run()? {
+    if call.dry_run()? {
         if server.store.read(&kind.resource, &key.0, &key.1).is_some() {
             return Err(ApiError::already_exists(kind, &name));
         }
@@ -368,7 +374,7 @@ fn attempt(
         }));
     }
     managed::put(&mut new, &managers);
-    if call.query.dry_run()? {
+    if call.dry_run()? {
         return Ok(Some(Written {
             object: Arc::new(new),
             created: false,

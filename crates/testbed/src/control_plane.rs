@@ -113,12 +113,14 @@ impl ControlPlane {
         self.directory.join("kubeconfig")
     }
 
-    /// A client of the administrator that calls itself by a name.
+    /// A client of the administrator that calls itself by a name. It does not try again by itself: whoever uses it sees
+    /// what the server said.
     ///
     /// # Errors
     /// The kubeconfig is of no use.
     pub async fn client(&self, agent: &str) -> Result<Client, Error> {
-        let config = self.config(agent).await?;
+        let mut config = self.config(agent).await?;
+        config.default_retry = false;
         Client::try_from(config).map_err(|error| self.unusable(error))
     }
 

@@ -17,9 +17,11 @@ pub(crate) struct Case {
     widgets: bool,
     /// Whether only the embedded server does this (documented deviations, tiny watch logs).
     #[serde(default)]
+    #[allow(dead_code, reason = "only a real server skips these")]
     pub(crate) embedded_only: bool,
     /// Events kept per resource.
     #[serde(default)]
+    #[allow(dead_code, reason = "only the embedded server can be told")]
     pub(crate) watch_log: Option<usize>,
     steps: Vec<Step>,
 }

@@ -9,10 +9,10 @@
 // Everything here is a test, also what is not marked as one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-#[path = "../support/mod.rs"]
-mod support;
 mod case;
 mod embedded;
+#[path = "../support/mod.rs"]
+mod support;
 mod target;
 
 use std::path::Path;

@@ -28,7 +28,12 @@ pub(crate) trait Target {
 }
 
 /// A request with the headers that every client sends.
-pub(crate) fn request(method: &str, path: &str, headers: &BTreeMap<String, String>, body: String) -> http::Request<Vec<u8>> {
+pub(crate) fn request(
+    method: &str,
+    path: &str,
+    headers: &BTreeMap<String, String>,
+    body: String,
+) -> http::Request<Vec<u8>> {
     let mut request = http::Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(name, value);

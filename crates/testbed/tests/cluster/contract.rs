@@ -27,7 +27,11 @@ fn a_real_api_server_keeps_the_contract() {
     let tables = Path::new(TABLES);
     let cases: Vec<(String, case::Case)> = case::tables(tables)
         .into_iter()
-        .flat_map(|table| case::read_cases(tables, &table).into_iter().map(move |case| (table.clone(), case)))
+        .flat_map(|table| {
+            case::read_cases(tables, &table)
+                .into_iter()
+                .map(move |case| (table.clone(), case))
+        })
         .filter(|(_, case)| !case.embedded_only)
         .collect();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -35,10 +39,14 @@ fn a_real_api_server_keeps_the_contract() {
         let real = Real::new(control_plane.client("contract").await.unwrap()).await;
         let real = &real;
         let outcomes = stream::iter(&cases).map(|(table, case)| async move {
-            let t = tokio::time::Instant::now(); let outcome = case::run_case(real, case).await; if t.elapsed().as_millis() > 2000 { use std::io::Write; writeln!(std::io::stderr(), "SLOW {:?} {}", t.elapsed(), case.name).unwrap(); }
+            let outcome = case::run_case(real, case).await;
             outcome.err().map(|wrong| format!("{table}: {}: {wrong}", case.name))
         });
-        outcomes.buffered(AT_ONCE).filter_map(std::future::ready).collect().await
+        outcomes
+            .buffered(AT_ONCE)
+            .filter_map(std::future::ready)
+            .collect()
+            .await
     });
     assert!(
         failed.is_empty(),
