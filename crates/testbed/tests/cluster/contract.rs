@@ -22,6 +22,7 @@ fn a_real_api_server_keeps_the_contract() {
     if !testbed::is_wanted() {
         return;
     }
+    let _turn = crate::turn();
     // Without controllers, nobody adds anything to a new namespace.
     let control_plane = ControlPlane::start(&[]).unwrap();
     let tables = Path::new(TABLES);

@@ -9,7 +9,7 @@ use clock::Clock;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, ServiceAccount};
 use kube::{
     Api, Client, Resource,
-    api::PostParams,
+    api::{ListParams, PostParams},
     runtime::wait::{Condition, await_condition},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,6 +22,8 @@ use crate::kubelets;
 
 /// The manager in the audit log.
 pub(crate) const MANAGER: &str = "upgrade-toolkit";
+/// How often a list is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long setting up may take.
 const SETUP: Duration = Duration::from_secs(60);
 
@@ -35,7 +37,7 @@ pub(crate) struct Harvester {
 }
 
 impl Harvester {
-    pub(crate) async fn start(shape: Shape, durations: Durations, troubles: Troubles) -> Self {
+    pub(crate) async fn start(shape: Shape) -> Self {
         let parts = [Part::ControllerManager, Part::Scheduler, Part::Kubelets];
         let control_plane = tokio::task::spawn_blocking(move || ControlPlane::start(&parts))
             .await
@@ -46,6 +48,7 @@ impl Harvester {
         tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
         world::install(&client, &objects).await.unwrap();
         install_roles(&client).await.unwrap();
+        let (durations, troubles) = (Durations::instant(), Troubles::default());
         let world = World::new(client.clone(), Clock::system(), shape.clone(), durations, troubles).beside(Real {
             controllers: true,
             kubelets: true,
@@ -92,11 +95,30 @@ impl Harvester {
     }
 
     /// The plan once it has Succeeded; fails when it ends otherwise.
-    pub(crate) async fn plan_ended(&self, name: &str, limit: Duration) -> UpgradePlan {
+    pub(crate) async fn succeeded(&self, name: &str, limit: Duration) -> UpgradePlan {
         let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
         let plan = self.plan_when(name, limit, "ended", ended).await;
         assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", plan.status);
         plan
+    }
+
+    /// Waits until there is no object of a kind.
+    pub(crate) async fn until_none<K>(&self, api: &Api<K>, limit: Duration)
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let end = tokio::time::sleep(limit);
+        tokio::pin!(end);
+        loop {
+            let left = api.list(&ListParams::default()).await.unwrap();
+            if left.items.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = &mut end => panic!("still there: {left:#?}"),
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
     }
 
     /// The plan once a test holds; fails with the plan as it is then when that takes too long.

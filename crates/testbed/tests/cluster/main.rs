@@ -8,3 +8,12 @@ mod contract;
 mod harvester;
 mod kubelets;
 mod upgrade;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One control plane at a time: several on a small machine would only take each other's time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // It guards nothing that a failed test could have left half done.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
