@@ -50,7 +50,7 @@ find_program() {
 }
 
 # One module: its programs that are missing, built beside their place and moved there whole.
-build_module() {
+build_module() (
     local name="$1" module="$2" version shelf work program flags
     shift 2
     version="$(version_of "$name" "$module")"
@@ -60,6 +60,7 @@ build_module() {
         flags+=" -X k8s.io/component-base/version.gitVersion=$version -X k8s.io/client-go/pkg/version.gitVersion=$version"
     fi
     work="$(mktemp -d "$cache/building.XXXXXX")"
+    trap 'rm -rf "$work"' EXIT
     cp "$parts/$name/go.mod" "$parts/$name/go.sum" "$work"
     for program in "$@"; do
         find_program "$program" >/dev/null && continue
@@ -68,8 +69,7 @@ build_module() {
         mkdir -p "$shelf"
         mv "$work/$program" "$shelf/$program"
     done
-    rm -rf "$work"
-}
+)
 
 # All programs that are missing. One build at a time: a second one waits and finds them there.
 build_all() {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;
+mod control_plane;
 mod harvester;
 mod kubelets;
 mod upgrade;

@@ -40,7 +40,10 @@ fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
 }
 
 fn is_held(plan: &UpgradePlan, node: &str) -> bool {
-    let status = plan.status.as_ref().and_then(|status| status.node_upgrade_statuses.get(node));
+    let status = plan
+        .status
+        .as_ref()
+        .and_then(|status| status.node_upgrade_statuses.get(node));
     status.is_some_and(|status| status.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
 }
 
@@ -88,7 +91,11 @@ fn a_held_node_waits_for_its_user_and_a_second_plan_for_the_first() {
             .plan_when("first", LIMIT, "held at node-2", |plan| is_held(plan, "node-2"))
             .await;
         harvester.create_plan("second", UpgradePlanSpec::default()).await;
-        let waits = |plan: &UpgradePlan| plan.status.as_ref().is_some_and(|status| !status.waiting_for.is_empty());
+        let waits = |plan: &UpgradePlan| {
+            plan.status
+                .as_ref()
+                .is_some_and(|status| !status.waiting_for.is_empty())
+        };
         let second = harvester.plan_when("second", LIMIT, "waiting", waits).await;
         assert!(second.phase() < Some(Phase::Initialized), "{:#?}", second.status);
 
@@ -130,6 +137,10 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
         tokio::time::timeout(LIMIT, gone).await.unwrap().unwrap();
 
         assert_eq!(replenishment(harvester).await, before);
+        let requests = harvester.control_plane.audit().unwrap();
+        let is_setting = |request: &&testbed::Request| request.agent == MANAGER && request.resource == "settings";
+        let written = requests.iter().filter(is_setting).filter(|request| request.is_write());
+        assert_eq!(written.count(), 2, "the setting is changed and put back");
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
         harvester.until_none(&jobs, LIMIT).await;
     });
