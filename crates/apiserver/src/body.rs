@@ -1,12 +1,13 @@
 //! From the bytes of a request to an object: JSON or YAML, its kind, its name against the URL, unknown fields.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
+    history::Verb,
     kind::Kind,
     protobuf_body,
     request::Call,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, FieldError},
 };
 
 const READABLE: &[&str] = &["application/json", "application/yaml"];
@@ -215,4 +216,38 @@ fn check_names(call: &Call, value: &mut Value) -> ApiResult<()> {
         }
         (None, None) => Ok(()),
     }
+}
+
+/// Unknown fields: refused, reported or ignored, as `fieldValidation` says.
+pub(crate) fn unknown_fields(
+    call: &Call,
+    kind: &Kind,
+    unknown: &[String],
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let listed: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    match call.query.get("fieldValidation") {
+        Some("Ignore") => {}
+        Some("Strict") if !listed.is_empty() && call.verb == Verb::Patch => {
+            let message = format!("Invalid value: strict decoding error: {}", listed.join(", "));
+            let error = FieldError::other("patch", "FieldValueInvalid", message);
+            return Err(ApiError::invalid_patch(&error));
+        }
+        Some("Strict") if !listed.is_empty() => {
+            return Err(ApiError::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                kind.kind,
+                kind.version,
+                kind.kind,
+                listed.join(", ")
+            )));
+        }
+        Some("Strict" | "Warn") | None => warnings.extend(listed),
+        Some(other) => {
+            let allowed = ["", "Ignore", "Strict", "Warn"].map(|value| json!(value));
+            let error = FieldError::unsupported("fieldValidation", &json!(other), &allowed);
+            return Err(ApiError::invalid_option(call.options_kind(), &error));
+        }
+    }
+    Ok(())
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation},
     body, builtin_rules,
-    history::Verb,
     kind::Kind,
     managed::{self, Manager},
     metadata,
@@ -47,35 +46,6 @@ pub(crate) struct Draft {
     pub(crate) ownership: Ownership,
     /// A PUT: custom resources must then name the version they replace.
     pub(crate) replaces: bool,
-}
-
-/// Unknown fields: refused, reported or ignored, as `fieldValidation` says.
-fn unknown_fields(call: &Call, kind: &Kind, unknown: &[String], warnings: &mut Vec<String>) -> ApiResult<()> {
-    let listed: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    match call.query.get("fieldValidation") {
-        Some("Ignore") => {}
-        Some("Strict") if !listed.is_empty() && call.verb == Verb::Patch => {
-            let message = format!("Invalid value: strict decoding error: {}", listed.join(", "));
-            let error = FieldError::other("patch", "FieldValueInvalid", message);
-            return Err(ApiError::invalid_patch(&error));
-        }
-        Some("Strict") if !listed.is_empty() => {
-            return Err(ApiError::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                kind.kind,
-                kind.version,
-                kind.kind,
-                listed.join(", ")
-            )));
-        }
-        Some("Strict" | "Warn") | None => warnings.extend(listed),
-        Some(other) => {
-            let allowed = ["", "Ignore", "Strict", "Warn"].map(|value| json!(value));
-            let error = FieldError::unsupported("fieldValidation", &json!(other), &allowed);
-            return Err(ApiError::invalid_option(call.options_kind(), &error));
-        }
-    }
-    Ok(())
 }
 
 /// Brings an object into the shape in which it is kept.
@@ -151,7 +121,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
     }
     builtin_rules::prepare_create(kind, &mut object, server.now());
     let unknown = shape(kind, &mut object);
-    unknown_fields(call, kind, &unknown, &mut warnings)?;
+    body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     let request = admission::Request {
         operation: Operation::Create,
         old: None,
@@ -337,7 +307,7 @@ fn attempt(
     split_status(kind, call.subresource(), old, &mut new);
     restore_system_fields(old, &mut new);
     let unknown = shape(kind, &mut new);
-    unknown_fields(call, kind, &unknown, &mut warnings)?;
+    body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
     let request = admission::Request {
         operation: Operation::Update,

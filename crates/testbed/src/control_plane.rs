@@ -113,12 +113,21 @@ impl ControlPlane {
         self.directory.join("kubeconfig")
     }
 
-    /// A client of the administrator that calls itself by a name. It does not try again by itself: whoever uses it sees
-    /// what the server said.
+    /// A client of the administrator that calls itself by a name. It tries again when the server asks for it, as a new
+    /// kind does while its cache fills.
     ///
     /// # Errors
     /// The kubeconfig is of no use.
     pub async fn client(&self, agent: &str) -> Result<Client, Error> {
+        let config = self.config(agent).await?;
+        Client::try_from(config).map_err(|error| self.unusable(error))
+    }
+
+    /// The same, but whoever uses it sees what the server said: an eviction that a budget forbids is a 429 too.
+    ///
+    /// # Errors
+    /// The kubeconfig is of no use.
+    pub async fn client_without_retries(&self, agent: &str) -> Result<Client, Error> {
         let mut config = self.config(agent).await?;
         config.default_retry = false;
         Client::try_from(config).map_err(|error| self.unusable(error))

@@ -37,7 +37,7 @@ fn a_real_api_server_keeps_the_contract() {
         .collect();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let failed: Vec<String> = runtime.block_on(async {
-        let real = Real::new(control_plane.client("contract").await.unwrap()).await;
+        let real = Real::new(control_plane.client_without_retries("contract").await.unwrap()).await;
         let real = &real;
         let outcomes = stream::iter(&cases).map(|(table, case)| async move {
             let outcome = case::run_case(real, case).await;

@@ -43,13 +43,14 @@ impl Harvester {
             .await
             .unwrap()
             .unwrap();
-        let client = control_plane.client("world").await.unwrap();
+        let client = control_plane.client("user").await.unwrap();
         let objects = shape.objects();
         tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
         world::install(&client, &objects).await.unwrap();
         install_roles(&client).await.unwrap();
         let (durations, troubles) = (Durations::instant(), Troubles::default());
-        let world = World::new(client.clone(), Clock::system(), shape.clone(), durations, troubles).beside(Real {
+        let actors = control_plane.client_without_retries("world").await.unwrap();
+        let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
             controllers: true,
             kubelets: true,
             system_upgrade: false,
