@@ -28,13 +28,23 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 .PHONY: test
-test: prepare ## Run all tests
+test: prepare control-plane ## Run all tests
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
 
 .PHONY: sweep
 sweep: ## Perturb every write of simulated upgrades, thousands of times
 	$(CARGO) test --profile simulation -p cli --test simulation -- sweep::
+
+.PHONY: test-cluster
+test-cluster: prepare ## Run the tests on a real control plane; fail where there is none
+	@hack/control-plane build
+	CLUSTER_TESTS=required $(CARGO) test -p testbed
+
+# What these tests need is built once. Where that is impossible they are skipped and say why.
+.PHONY: control-plane
+control-plane:
+	@if command -v go >/dev/null; then hack/control-plane build || true; fi
 
 .PHONY: lint
 lint: ## Check format and lints

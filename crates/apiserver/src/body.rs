@@ -1,12 +1,13 @@
 //! From the bytes of a request to an object: JSON or YAML, its kind, its name against the URL, unknown fields.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
+    history::Verb,
     kind::Kind,
     protobuf_body,
     request::Call,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, FieldError},
 };
 
 const READABLE: &[&str] = &["application/json", "application/yaml"];
@@ -18,10 +19,22 @@ pub(crate) fn parse(call: &Call) -> ApiResult<Value> {
         "" | "application/json" | "text/json" => parse_json(&call.body),
         "application/yaml" | "application/x-yaml" => parse_yaml(&call.body),
         "application/vnd.kubernetes.protobuf" => {
-            protobuf_body::read(&call.body).ok_or_else(|| ApiError::unsupported_media_type(READABLE))
+            protobuf_body::read(&call.body).ok_or_else(|| unreadable_protobuf(call))
         }
         _ => Err(ApiError::unsupported_media_type(READABLE)),
     }
+}
+
+/// What is no protobuf of Kubernetes is the client's fault; what is, but of a kind we cannot read, is ours.
+fn unreadable_protobuf(call: &Call) -> ApiError {
+    if call.body.starts_with(protobuf_body::MAGIC) {
+        return ApiError::unsupported_media_type(READABLE);
+    }
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): provided data does not appear to be a protobuf message, \
+         expected prefix [107 56 115 0]",
+        call.kind().kind
+    ))
 }
 
 pub(crate) fn parse_json(bytes: &[u8]) -> ApiResult<Value> {
@@ -72,10 +85,15 @@ pub(crate) fn check_kind(kind: &Kind, value: &Value) -> ApiResult<()> {
     }
     let (version, name) = (value["apiVersion"].as_str(), value["kind"].as_str());
     let (Some(version), Some(name)) = (version, name) else {
-        let missing = if name.is_none() { "Kind" } else { "apiVersion" };
-        return Err(ApiError::bad_request(format!(
-            "Object '{missing}' is missing in '{value}'"
-        )));
+        // Without a kind nobody knows what it is; without a version it is of another one.
+        let message = match name {
+            None => format!("Object 'Kind' is missing in '{value}'"),
+            Some(_) => format!(
+                "the API version in the data () does not match the expected API version ({})",
+                kind.api_version()
+            ),
+        };
+        return Err(ApiError::bad_request(message));
     };
     if version != kind.api_version() {
         return Err(ApiError::bad_request(format!(
@@ -198,4 +216,38 @@ fn check_names(call: &Call, value: &mut Value) -> ApiResult<()> {
         }
         (None, None) => Ok(()),
     }
+}
+
+/// Unknown fields: refused, reported or ignored, as `fieldValidation` says.
+pub(crate) fn unknown_fields(
+    call: &Call,
+    kind: &Kind,
+    unknown: &[String],
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let listed: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    match call.query.get("fieldValidation") {
+        Some("Ignore") => {}
+        Some("Strict") if !listed.is_empty() && call.verb == Verb::Patch => {
+            let message = format!("Invalid value: strict decoding error: {}", listed.join(", "));
+            let error = FieldError::other("patch", "FieldValueInvalid", message);
+            return Err(ApiError::invalid_patch(&error));
+        }
+        Some("Strict") if !listed.is_empty() => {
+            return Err(ApiError::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                kind.kind,
+                kind.version,
+                kind.kind,
+                listed.join(", ")
+            )));
+        }
+        Some("Strict" | "Warn") | None => warnings.extend(listed),
+        Some(other) => {
+            let allowed = ["", "Ignore", "Strict", "Warn"].map(|value| json!(value));
+            let error = FieldError::unsupported("fieldValidation", &json!(other), &allowed);
+            return Err(ApiError::invalid_option(call.options_kind(), &error));
+        }
+    }
+    Ok(())
 }

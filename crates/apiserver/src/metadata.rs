@@ -189,7 +189,7 @@ fn check_owners(owners: &Value, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::invalid(
                     &path,
                     &Value::String(String::new()),
-                    &format!("{field} must not be empty"),
+                    "must not be empty",
                 ));
             }
         }

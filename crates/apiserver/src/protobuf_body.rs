@@ -5,7 +5,7 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 /// Every body begins with this, then comes `runtime.Unknown`.
-const MAGIC: &[u8] = b"k8s\0";
+pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
 #[derive(Clone, Copy)]
 enum Field {

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::{
     history::Verb,
     kind::{Kind, Registry},
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, FieldError},
 };
 
 /// Query parameters, decoded; the last of several wins.
@@ -45,6 +45,16 @@ impl Query {
             .is_some_and(|value| matches!(value, "true" | "1" | "True" | "t"))
     }
 
+    /// The version a watch begins at.
+    pub(crate) fn version(&self) -> ApiResult<u64> {
+        let text = self.get("resourceVersion").unwrap_or("0");
+        text.parse().map_err(|_| {
+            ApiError::untranslated(format!(
+                "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+            ))
+        })
+    }
+
     pub(crate) fn number(&self, key: &str) -> ApiResult<Option<u64>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
@@ -52,17 +62,6 @@ impl Query {
                 "strconv.ParseInt: parsing \"{text}\": invalid syntax (parameter {key})"
             ))
         })
-    }
-
-    /// Whether nothing may be kept (`dryRun=All`).
-    pub(crate) fn dry_run(&self) -> ApiResult<bool> {
-        match self.get("dryRun") {
-            None => Ok(false),
-            Some("All") => Ok(true),
-            Some(other) => Err(ApiError::bad_request(format!(
-                "dryRun: Unsupported value: \"{other}\": supported values: \"All\""
-            ))),
-        }
     }
 }
 
@@ -211,6 +210,28 @@ impl Call {
 
     pub(crate) fn subresource(&self) -> Option<&str> {
         self.target.subresource.as_deref()
+    }
+
+    /// The kind as which the real server reads the parameters of a write.
+    pub(crate) fn options_kind(&self) -> &'static str {
+        match self.verb {
+            Verb::Create => "CreateOptions",
+            Verb::Patch => "PatchOptions",
+            Verb::Delete | Verb::DeleteCollection => "DeleteOptions",
+            _ => "UpdateOptions",
+        }
+    }
+
+    /// Whether nothing may be kept (`dryRun=All`).
+    pub(crate) fn dry_run(&self) -> ApiResult<bool> {
+        match self.query.get("dryRun") {
+            None => Ok(false),
+            Some("All") => Ok(true),
+            Some(other) => {
+                let error = FieldError::unsupported("dryRun", &serde_json::json!([other]), &["All".into()]);
+                Err(ApiError::invalid_option(self.options_kind(), &error))
+            }
+        }
     }
 
     pub(crate) fn origin(&self) -> crate::history::Origin {

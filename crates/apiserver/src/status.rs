@@ -109,6 +109,11 @@ impl ApiError {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
+    /// The same in other words.
+    pub(crate) fn with_message(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
     /// 410.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
@@ -178,6 +183,41 @@ impl ApiError {
         .about(kind, name)
     }
 
+    /// What the real server says where it does not translate an error of its own: 500 and the bare text.
+    pub(crate) fn untranslated(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 422 for a patch that cannot be applied.
+    pub(crate) fn inapplicable_patch() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let mut error = Self::new(422, "Invalid", message);
+        error.details = Some(Box::new(json!({})));
+        error
+    }
+
+    /// 422 about a parameter of the request, which the real server reads as an object of kind `CreateOptions` or alike.
+    pub(crate) fn invalid_option(options: &str, error: &FieldError) -> Self {
+        let mut refusal = Self::new(
+            422,
+            "Invalid",
+            format!("{options}.meta.k8s.io \"\" is invalid: {}", error.text()),
+        );
+        let cause = json!({"reason": error.reason, "message": error.message, "field": error.field});
+        refusal.details = Some(Box::new(
+            json!({"group": "meta.k8s.io", "kind": options, "causes": [cause]}),
+        ));
+        refusal
+    }
+
+    /// 422 for what a patch makes of an object; the real server does not say which.
+    pub(crate) fn invalid_patch(error: &FieldError) -> Self {
+        let mut refusal = Self::new(422, "Invalid", format!(" \"\" is invalid: {}", error.text()));
+        let cause = json!({"reason": error.reason, "message": error.message, "field": error.field});
+        refusal.details = Some(Box::new(json!({"causes": [cause]})));
+        refusal
+    }
+
     /// 500.
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
@@ -187,8 +227,11 @@ impl ApiError {
     pub(crate) fn body(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason,
+            "message": self.message,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = (**details).clone();
         }
@@ -217,6 +260,25 @@ impl FieldError {
             reason: reason.into(),
             message,
         }
+    }
+
+    /// CEL rules could stumble over a value as wrong as this.
+    pub(crate) fn blocks_rules(&self) -> bool {
+        matches!(
+            self.reason.as_str(),
+            "FieldValueNotSupported"
+                | "FieldValueRequired"
+                | "FieldValueTooLong"
+                | "FieldValueTooMany"
+                | "FieldValueTypeInvalid"
+        )
+    }
+
+    /// Said when CEL rules were not looked at.
+    pub(crate) fn rules_unchecked() -> Self {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
+                      complete validation";
+        Self::invalid("", &Value::Null, detail)
     }
 
     fn text(&self) -> String {

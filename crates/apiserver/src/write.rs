@@ -48,30 +48,6 @@ pub(crate) struct Draft {
     pub(crate) replaces: bool,
 }
 
-/// Unknown fields: refused, reported or ignored, as `fieldValidation` says.
-fn unknown_fields(call: &Call, kind: &Kind, unknown: &[String], warnings: &mut Vec<String>) -> ApiResult<()> {
-    let listed: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    match call.query.get("fieldValidation") {
-        Some("Ignore") => {}
-        Some("Strict") if !listed.is_empty() => {
-            return Err(ApiError::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                kind.kind,
-                kind.version,
-                kind.kind,
-                listed.join(", ")
-            )));
-        }
-        Some("Strict" | "Warn") | None => warnings.extend(listed),
-        Some(other) => {
-            return Err(ApiError::bad_request(format!(
-                "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Brings an object into the shape in which it is kept.
 fn shape(kind: &Kind, object: &mut Value) -> Vec<String> {
     if let Some(schema) = &kind.schema {
@@ -113,7 +89,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
         .get("resourceVersion")
         .is_some_and(|version| version != "0")
     {
-        return Err(ApiError::bad_request(
+        return Err(ApiError::untranslated(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -145,7 +121,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
     }
     builtin_rules::prepare_create(kind, &mut object, server.now());
     let unknown = shape(kind, &mut object);
-    unknown_fields(call, kind, &unknown, &mut warnings)?;
+    body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     let request = admission::Request {
         operation: Operation::Create,
         old: None,
@@ -164,7 +140,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
     managed::put(&mut object, &managers);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key: Key = (call.namespace().to_owned(), name.clone());
-    if call.query.dry_run()? {
+    if call.dry_run()? {
         if server.store.read(&kind.resource, &key.0, &key.1).is_some() {
             return Err(ApiError::already_exists(kind, &name));
         }
@@ -331,7 +307,7 @@ fn attempt(
     split_status(kind, call.subresource(), old, &mut new);
     restore_system_fields(old, &mut new);
     let unknown = shape(kind, &mut new);
-    unknown_fields(call, kind, &unknown, &mut warnings)?;
+    body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
     let request = admission::Request {
         operation: Operation::Update,
@@ -368,7 +344,7 @@ fn attempt(
         }));
     }
     managed::put(&mut new, &managers);
-    if call.query.dry_run()? {
+    if call.dry_run()? {
         return Ok(Some(Written {
             object: Arc::new(new),
             created: false,

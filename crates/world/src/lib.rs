@@ -27,4 +27,4 @@ pub use error::Error;
 pub use facts::{Facts, RepositoryError};
 pub use release::{Release, image_list};
 pub use troubles::Troubles;
-pub use world::World;
+pub use world::{Real, World};

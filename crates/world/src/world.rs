@@ -9,9 +9,21 @@ use tokio::task::JoinSet;
 
 use crate::{Durations, Facts, Shape, Troubles, actor, context::Context, error::Result};
 
+/// Which controllers somebody else runs, as on a real control plane. The world plays the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Real {
+    /// Jobs, Deployments, endpoints, garbage collection and scheduling: kube-controller-manager and kube-scheduler.
+    pub controllers: bool,
+    /// Pods that start and go. What their programs do, and reboots, are the world's in any case.
+    pub kubelets: bool,
+    /// system-upgrade-controller.
+    pub system_upgrade: bool,
+}
+
 /// A cluster that lives: everything that a Harvester does by itself.
 pub struct World {
     context: Arc<Context>,
+    real: Real,
 }
 
 impl World {
@@ -20,7 +32,14 @@ impl World {
     pub fn new(client: Client, clock: Clock, shape: Shape, durations: Durations, troubles: Troubles) -> Self {
         Self {
             context: Arc::new(Context::new(client, clock, shape, durations, troubles)),
+            real: Real::default(),
         }
+    }
+
+    /// Leaves to others what they do.
+    #[must_use]
+    pub fn beside(self, real: Real) -> Self {
+        Self { real, ..self }
     }
 
     /// What the manager asks that is not an object of the API.
@@ -31,19 +50,23 @@ impl World {
 
     /// Runs all actors for ever. Dropping the future stops them all; another world can go on from there.
     pub async fn run(self) {
-        let world = self.context;
+        let Self { context: world, real } = self;
         let mut tasks = JoinSet::new();
         world.watch(&mut tasks).await;
         while let Err(error) = block_drains(&world).await {
             tracing::debug!(%error, "failed to set up a blocked drain; trying again");
             world.clock.sleep(std::time::Duration::from_secs(1)).await;
         }
-        tasks.spawn(actor::garbage_collector::run(world.clone()));
-        tasks.spawn(actor::jobs::run(world.clone()));
-        tasks.spawn(actor::deployments::run(world.clone()));
-        tasks.spawn(actor::endpoints::run(world.clone()));
-        tasks.spawn(actor::kubelet::run(world.clone()));
-        tasks.spawn(actor::system_upgrade::run(world.clone()));
+        if !real.controllers {
+            tasks.spawn(actor::garbage_collector::run(world.clone()));
+            tasks.spawn(actor::jobs::run(world.clone()));
+            tasks.spawn(actor::deployments::run(world.clone()));
+            tasks.spawn(actor::endpoints::run(world.clone()));
+        }
+        tasks.spawn(actor::kubelet::run(world.clone(), !real.kubelets));
+        if !real.system_upgrade {
+            tasks.spawn(actor::system_upgrade::run(world.clone()));
+        }
         tasks.spawn(actor::rancher_planner::run(world.clone()));
         tasks.spawn(actor::cdi::run(world.clone()));
         tasks.spawn(actor::kubevirt::run(world.clone()));

@@ -34,13 +34,12 @@ pub(crate) fn apply(
     let mut mine = writer.entry("Apply", wanted.clone());
     let mut others = Vec::new();
     let mut last = FieldSet::default();
+    let mut last_time = String::new();
     for manager in before {
         // An apply takes over what the same manager had applied through another version.
         if manager.name == mine.name && manager.operation == "Apply" && manager.subresource == mine.subresource {
-            if manager.fields == wanted && manager.is(&mine) {
-                mine.time.clone_from(&manager.time);
-            }
             last = manager.fields;
+            last_time = manager.time;
         } else {
             others.push(manager);
         }
@@ -70,6 +69,10 @@ pub(crate) fn apply(
         kept.union(&manager.fields);
     }
     remove(shape, &mut merged, &abandoned, &kept);
+    // The time is that of the last change of the object, not of the ledger.
+    if merged == *live {
+        mine.time = last_time;
+    }
     others.push(mine);
     others.retain(|manager| !manager.fields.is_empty());
     Applied {

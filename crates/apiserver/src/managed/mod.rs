@@ -20,6 +20,7 @@ pub(crate) struct Manager {
     pub(crate) operation: String,
     pub(crate) api_version: String,
     pub(crate) subresource: String,
+    /// Empty for a manager whose first apply changed nothing.
     pub(crate) time: String,
     pub(crate) fields: FieldSet,
 }
@@ -74,14 +75,28 @@ pub(crate) fn take(object: &Value) -> Vec<Manager> {
 
 /// Writes a ledger into an object.
 pub(crate) fn put(object: &mut Value, managers: &[Manager]) {
+    let mut managers: Vec<&Manager> = managers.iter().filter(|manager| !manager.fields.is_empty()).collect();
+    managers.sort_by_key(|manager| {
+        let Manager {
+            name,
+            operation,
+            api_version,
+            subresource,
+            time,
+            fields: _,
+        } = manager;
+        (operation, time, name, api_version, subresource)
+    });
     let entries: Vec<Value> = managers
-        .iter()
-        .filter(|manager| !manager.fields.is_empty())
+        .into_iter()
         .map(|manager| {
             let mut entry = json!({
                 "manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version,
-                "time": manager.time, "fieldsType": "FieldsV1", "fieldsV1": manager.fields.to_json(),
+                "fieldsType": "FieldsV1", "fieldsV1": manager.fields.to_json(),
             });
+            if !manager.time.is_empty() {
+                entry["time"] = json!(manager.time);
+            }
             if !manager.subresource.is_empty() {
                 entry["subresource"] = json!(manager.subresource);
             }

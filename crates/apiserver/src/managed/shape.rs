@@ -78,10 +78,6 @@ fn listed<'t, T>(
 
 /// The merge key of a list of a built-in object in a strategic merge patch: one field, or none for atomic lists.
 pub(crate) fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
-    // Taints are merged by key in patches, although apply treats the list as atomic.
-    if parent == "spec" && field == "taints" {
-        return Some("key");
-    }
     listed(LISTS, parent, field, |row| (row.0, row.1)).and_then(|row| row.2.first().copied())
 }
 

@@ -30,14 +30,12 @@ pub(crate) fn apply_json_patch(object: &Value, patch: &Value) -> ApiResult<Value
             continue;
         }
         let single: json_patch::Patch = serde_json::from_value(Value::Array(vec![operation.clone()]))
-            .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-        json_patch::patch(&mut patched, &single).map_err(|error| {
-            ApiError::new(
-                422,
-                "Invalid",
-                format!("the server rejected our request due to an error in our request: {error}"),
-            )
-        })?;
+            .map_err(|_| ApiError::inapplicable_patch())?;
+        json_patch::patch(&mut patched, &single).map_err(|_| ApiError::inapplicable_patch())?;
     }
-    Ok(patched)
+    if patched.is_object() {
+        Ok(patched)
+    } else {
+        Err(ApiError::inapplicable_patch())
+    }
 }

@@ -16,8 +16,9 @@ pub(crate) fn apply_strategic_patch(object: &Value, patch: &Value) -> ApiResult<
     Ok(Value::Object(merge_map(object, changes, "")?))
 }
 
-fn unknown_directive(value: &Value) -> ApiError {
-    ApiError::bad_request(format!("unknown patch type found in patch: {value}"))
+fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> ApiError {
+    let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
+    ApiError::untranslated(format!("unknown patch type: {directive} in map: {}", go_map(map)))
 }
 
 /// A map without the directives that are meant for us.
@@ -41,7 +42,7 @@ fn merge_map(old: &Map<String, Value>, patch: &Map<String, Value>, parent: &str)
         None | Some((_, Some("merge"))) => {}
         Some((_, Some("replace"))) => return Ok(without_directives(patch)),
         Some((_, Some("delete"))) => return Ok(Map::new()),
-        Some((directive, _)) => return Err(unknown_directive(directive)),
+        Some((directive, _)) => return Err(unknown_directive(directive, patch)),
     }
     let mut out = old.clone();
     if let Some(kept) = patch.get("$retainKeys").and_then(Value::as_array) {
@@ -127,37 +128,59 @@ fn merge_list(old: &[Value], patch: &[Value], parent: &str, field: &str) -> ApiR
     let Some(key) = merge_key(parent, field) else {
         // The one list of scalars that is merged.
         if field == "finalizers" {
-            let mut out = old.to_vec();
-            out.extend(patch.iter().filter(|entry| !old.contains(entry)).cloned());
-            return Ok(out);
+            let untouched = old.iter().filter(|entry| !patch.contains(entry)).cloned().collect();
+            let place = |entry: &Value| old.iter().position(|found| found == entry);
+            return Ok(interleave(untouched, patch.to_vec(), place));
         }
         return Ok(patch.iter().map(plain).collect());
     };
-    let mut out = old.to_vec();
+    let found_in = |list: &[Value], entry: &Value| list.iter().position(|found| found.get(key) == entry.get(key));
+    let mut untouched = old.to_vec();
+    let mut touched: Vec<Value> = Vec::new();
     for change in patch {
         let Some(changes) = change.as_object() else {
             return Err(ApiError::bad_request(format!(
                 "expected objects in the list {field}, found {change}"
             )));
         };
-        let Some(name) = changes.get(key) else {
-            return Err(ApiError::bad_request(format!(
-                "map: {change} does not contain declared merge key: {key}"
+        if !changes.contains_key(key) {
+            return Err(ApiError::untranslated(format!(
+                "map: {} does not contain declared merge key: {key}",
+                go_map(changes)
             )));
-        };
-        let found = out.iter().position(|entry| entry.get(key) == Some(name));
-        match (changes.get("$patch"), found) {
-            (Some(directive), index) if directive == "delete" => {
-                if let Some(index) = index {
-                    out.remove(index);
-                }
-            }
-            (_, Some(index)) => {
-                let entry = out[index].as_object().cloned().unwrap_or_default();
-                out[index] = Value::Object(merge_map(&entry, changes, field)?);
-            }
-            (_, None) => out.push(Value::Object(merge_map(&Map::new(), changes, field)?)),
         }
+        let before = found_in(&untouched, change).map(|index| untouched.remove(index));
+        if changes.get("$patch").is_some_and(|directive| directive == "delete") {
+            continue;
+        }
+        let entry = before.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        touched.push(Value::Object(merge_map(&entry, changes, field)?));
     }
-    Ok(out)
+    Ok(interleave(untouched, touched, |entry| found_in(old, entry)))
+}
+
+/// Entries that a patch did not name, among those it did: where both were in the old list, in the order they had; else
+/// those of the patch come first.
+fn interleave(untouched: Vec<Value>, touched: Vec<Value>, place: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
+    let mut out = Vec::with_capacity(untouched.len() + touched.len());
+    let mut untouched = untouched.into_iter().peekable();
+    for entry in touched {
+        while let Some(next) = untouched.peek()
+            && matches!((place(next), place(&entry)), (Some(one), Some(other)) if one < other)
+        {
+            out.extend(untouched.next());
+        }
+        out.push(entry);
+    }
+    out.extend(untouched);
+    out
+}
+
+/// A map as Go prints it.
+fn go_map(map: &Map<String, Value>) -> String {
+    let pairs = map.iter().map(|(key, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{key}:{value}")
+    });
+    format!("map[{}]", pairs.collect::<Vec<_>>().join(" "))
 }

@@ -11,7 +11,6 @@ use crate::status::FieldError;
 pub(super) struct Rules {
     compiled: CompiledSchema,
     validator: Mutex<Validator>,
-    source: Value,
     /// Where the topmost rules are, as paths in objects.
     ruled: Vec<String>,
 }
@@ -81,7 +80,6 @@ impl Rules {
         Some(Self {
             compiled,
             validator: Mutex::new(Validator::new()),
-            source: source.clone(),
             ruled: topmost_rules(source, ""),
         })
     }
@@ -102,12 +100,12 @@ impl Rules {
             .map(|failure| {
                 let field = failure.field_path.trim_start_matches('.');
                 let reason = failure.reason.as_deref().unwrap_or("FieldValueInvalid");
-                let kind = self.type_at(field);
+                let value = shown_value(object, field);
                 let message = match reason {
                     "FieldValueRequired" => format!("Required value: {}", failure.message),
                     "FieldValueForbidden" => format!("Forbidden: {}", failure.message),
-                    "FieldValueDuplicate" => format!("Duplicate value: \"{kind}\": {}", failure.message),
-                    _ => format!("Invalid value: \"{kind}\": {}", failure.message),
+                    "FieldValueDuplicate" => format!("Duplicate value{value}"),
+                    _ => format!("Invalid value{value}: {}", failure.message),
                 };
                 FieldError::other(field, reason, message)
             })
@@ -116,20 +114,20 @@ impl Rules {
         found.sort_by(|a, b| a.field.cmp(&b.field));
         errors.append(&mut found);
     }
+}
 
-    /// The schema type at a path such as `spec.items[0].name`, which is what the real server prints as the value.
-    fn type_at(&self, path: &str) -> String {
-        let mut schema = &self.source;
-        for piece in path.split(['.', '[']).filter(|piece| !piece.is_empty()) {
-            let piece = piece.trim_end_matches(']');
-            schema = if piece.parse::<usize>().is_ok() && schema["items"].is_object() {
-                &schema["items"]
-            } else if schema["properties"][piece].is_object() {
-                &schema["properties"][piece]
-            } else {
-                &schema["additionalProperties"]
-            };
-        }
-        schema["type"].as_str().unwrap_or("object").to_owned()
+/// The value at a path such as `spec.items[0].name`, as the real server shows it behind a colon: scalars only.
+fn shown_value(object: &Value, path: &str) -> String {
+    let mut value = object;
+    for piece in path.split(['.', '[']).filter(|piece| !piece.is_empty()) {
+        let piece = piece.trim_end_matches(']');
+        value = match piece.parse::<usize>() {
+            Ok(index) if value.is_array() => &value[index],
+            _ => &value[piece],
+        };
+    }
+    match value {
+        Value::Object(_) | Value::Array(_) => String::new(),
+        scalar => format!(": {scalar}"),
     }
 }

@@ -51,14 +51,15 @@ impl Schema {
         default::fill(&self.root, object);
     }
 
-    /// Everything wrong with an object: types and limits first; CEL rules only when those are in order.
+    /// Everything wrong with an object: types and limits first. CEL rules are not looked at when these are so wrong that
+    /// rules could stumble over them, and the answer says so.
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         validate::validate_root(&self.root, object, &mut errors);
-        if errors.is_empty()
-            && let Some(rules) = &self.rules
-        {
-            rules.check(object, old, &mut errors);
+        match &self.rules {
+            Some(_) if errors.iter().any(FieldError::blocks_rules) => errors.push(FieldError::rules_unchecked()),
+            Some(rules) => rules.check(object, old, &mut errors),
+            None => {}
         }
         errors
     }

@@ -53,7 +53,7 @@ fn check(node: &Node, value: &Value, resource: bool, path: &str, errors: &mut Ve
     }
     if !has_type(node, value) {
         let wanted = if node.int_or_string {
-            "integer or string"
+            "integer,string"
         } else {
             &node.kind
         };
@@ -105,7 +105,7 @@ fn check_text(node: &Node, text: &str, value: &Value, path: &str, errors: &mut V
     };
     if !fits {
         let detail = format!("{path} in body must be of type {}: {value}", node.format);
-        errors.push(FieldError::invalid(path, value, &detail));
+        errors.push(FieldError::wrong_type(path, value, &detail));
     }
 }
 
@@ -203,7 +203,7 @@ fn check_object(node: &Node, value: &Value, resource: bool, path: &str, errors: 
     if resource && !path.is_empty() {
         for name in ["apiVersion", "kind"] {
             if map.get(name).and_then(Value::as_str).unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(&joined(path, name), "must not be empty"));
+                errors.push(FieldError::required(&joined(path, name), ""));
             }
         }
     }

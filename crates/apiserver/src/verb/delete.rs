@@ -68,7 +68,7 @@ impl Options {
             resource_version: text(&sent["preconditions"]["resourceVersion"]),
             propagation,
             grace: sent["gracePeriodSeconds"].as_i64(),
-            dry_run: dry_list || call.query.dry_run()?,
+            dry_run: dry_list || call.dry_run()?,
             raw: sent.clone(),
         })
     }
@@ -133,17 +133,25 @@ pub(super) fn delete(server: &Server, call: &Call) -> ApiResult<Answer> {
 fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> ApiResult<()> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let wanted = [
-        ("UID", &options.uid, "uid"),
-        ("ResourceVersion", &options.resource_version, "resourceVersion"),
+        ("UID", &options.uid, "uid", "deleted and then recreated"),
+        (
+            "ResourceVersion",
+            &options.resource_version,
+            "resourceVersion",
+            "modified",
+        ),
     ];
-    for (label, wanted, field) in wanted {
+    for (label, wanted, field, consequence) in wanted {
         let found = object["metadata"][field].as_str().unwrap_or_default();
         if let Some(wanted) = wanted
             && wanted != found
         {
-            let why =
-                format!("Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}");
-            return Err(ApiError::conflict(kind, name, &why));
+            let message = format!(
+                "Operation cannot be fulfilled on {} \"{name}\": the {label} in the precondition ({wanted}) does not match the \
+                 {label} in record ({found}). The object might have been {}",
+                kind.kind, consequence
+            );
+            return Err(ApiError::conflict(kind, name, "").with_message(message));
         }
     }
     Ok(())

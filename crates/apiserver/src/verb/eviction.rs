@@ -71,6 +71,10 @@ fn spend_budgets(server: &Server, call: &Call, pod: &Value) -> ApiResult<()> {
             continue;
         }
         let number = |field: &str| status[field].as_i64().unwrap_or_default();
+        if !is_ready(pod) && number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy") {
+            // Whoever does not serve is missed by nobody while enough others do.
+            continue;
+        }
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
         let mut error = ApiError::new(429, "TooManyRequests", message);
         error.details = Some(Box::new(json!({"causes": [{
@@ -83,6 +87,12 @@ fn spend_budgets(server: &Server, call: &Call, pod: &Value) -> ApiResult<()> {
         return Err(error);
     }
     Ok(())
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+    ready.any(|condition| condition["status"] == "True")
 }
 
 /// What a scheduler does: the pod gets its node.

@@ -8,7 +8,7 @@ use crate::{
     patch::{apply_json_patch, apply_merge_patch, apply_strategic_patch},
     request::Call,
     server::Server,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, FieldError},
     write::{self, Draft, Ownership, Written},
 };
 
@@ -33,7 +33,8 @@ pub(super) fn patch(server: &Server, call: &Call) -> ApiResult<Written> {
     }
     let changes = body::parse_json(&call.body)?;
     write::update(server, call, |old| {
-        let object = apply_patch(old, &changes)?;
+        let mut object = apply_patch(old, &changes)?;
+        body::tidy(call.kind(), &mut object).map_err(|error| misshapen(&error))?;
         check_patched(call, old, &object)?;
         Ok(Draft {
             object,
@@ -47,9 +48,15 @@ pub(super) fn media(call: &Call) -> &str {
     call.content_type.split(';').next().unwrap_or_default().trim()
 }
 
+/// A patch that leads to an object which is none is read well and yet wrong.
+fn misshapen(error: &ApiError) -> ApiError {
+    let message = format!("Invalid value: {}", error.message);
+    ApiError::invalid_patch(&FieldError::other("patch", "FieldValueInvalid", message))
+}
+
 /// A patch may not turn the object into something else.
 fn check_patched(call: &Call, old: &Value, object: &Value) -> ApiResult<()> {
-    body::check_kind(call.kind(), object)?;
+    body::check_kind(call.kind(), object).map_err(|error| misshapen(&error))?;
     let name = &object["metadata"]["name"];
     if name.as_str() != Some(call.name()) {
         let found = name.as_str().unwrap_or_default();

@@ -56,7 +56,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
                        setting resourceVersionMatch to NotOlderThan";
         return Err(ApiError::new(422, "Invalid", message));
     }
-    let from = call.query.number("resourceVersion")?.unwrap_or_default();
+    let from = call.query.version()?;
     let timeout = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     let now = Instant::now();

@@ -30,7 +30,7 @@ use world::{Durations, Facts, Shape, Troubles, World};
 mod bars;
 pub mod follow;
 pub mod kubeconfig;
-mod outside;
+pub mod outside;
 pub mod summary;
 
 pub use bars::Bars;
@@ -68,7 +68,10 @@ pub struct Rehearsal {
 }
 
 /// Gives the manager's service account the roles that ship, and nothing else.
-async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The API server refused one.
+pub async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
     for object in manager::rbac::objects("upgrade-toolkit-", names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT) {
         let object: DynamicObject = serde_json::from_value(object)?;
         let kind = object.types.clone().unwrap_or_default();

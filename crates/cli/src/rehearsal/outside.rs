@@ -6,12 +6,14 @@ use manager::outside::{FetchError, Outside};
 use world::{Facts, RepositoryError};
 
 /// Answers from the world's facts.
-pub(super) struct Simulated {
+pub struct Simulated {
     facts: Facts,
 }
 
 impl Simulated {
-    pub(super) fn new(facts: Facts) -> Self {
+    /// Answers from these facts.
+    #[must_use]
+    pub fn new(facts: Facts) -> Self {
         Self { facts }
     }
 }

@@ -1,6 +1,7 @@
 //! The kubelets: a pod that names a node starts there, and a pod of one of our Jobs runs its program and ends.
 //!
-//! Nodes that are down run nothing; what ran on them when they went down has failed.
+//! Nodes that are down run nothing; what ran on them when they went down has failed. Where real kubelets start and remove
+//! pods, only the programs are left to do here, and the reboots.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,15 +24,18 @@ use super::{jobs, reboot};
 
 /// The programs that run, by pod.
 struct Running {
+    /// Whether pods are started and removed here.
+    starts_pods: bool,
     tasks: JoinSet<()>,
     handles: BTreeMap<Key, (String, AbortHandle)>,
 }
 
-pub(crate) async fn run(world: Arc<Context>) {
+pub(crate) async fn run(world: Arc<Context>, starts_pods: bool) {
     let inbox = world.inbox();
     world.pods.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
     let mut running = Running {
+        starts_pods,
         tasks: JoinSet::new(),
         handles: BTreeMap::new(),
     };
@@ -81,7 +85,10 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         return Ok(());
     };
     if pod.metadata.deletion_timestamp.is_some() {
-        return world.pods.delete(key, true).await;
+        return match running.starts_pods {
+            true => world.pods.delete(key, true).await,
+            false => Ok(()),
+        };
     }
     let is_job = owner(&pod.metadata, "Job").is_some();
     if !world.is_up(node_of(&pod)) {
@@ -91,7 +98,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         return Ok(());
     }
     match phase(&pod) {
-        "" | "Pending" => start(world, inbox, key, &pod).await,
+        "" | "Pending" if running.starts_pods => start(world, inbox, key, &pod).await,
         "Running" if is_job => {
             if !running.handles.contains_key(key) {
                 let handle = running.tasks.spawn(execute(world.clone(), pod));
@@ -99,7 +106,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
             }
             Ok(())
         }
-        "Running" => become_ready(world, inbox, key, &pod).await,
+        "Running" if running.starts_pods => become_ready(world, inbox, key, &pod).await,
         "Succeeded" if is_job => reboot::after_pod(world, inbox, key, &pod).await,
         _ => Ok(()),
     }
@@ -216,12 +223,21 @@ fn pod_ip(pod: &Pod) -> String {
     format!("10.52.{}.{}", byte(0), byte(2).max(1))
 }
 
+/// How many pods its Job had before this one. A real Job controller does not tell; the Job's status does.
+fn attempt(world: &Context, pod: &Pod) -> u32 {
+    if let Some(told) = annotation(&pod.metadata, jobs::ATTEMPT) {
+        return told.parse().unwrap_or_default();
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let job = owner(&pod.metadata, "Job").and_then(|owner| world.jobs.get(namespace, &owner.name));
+    let failed = job.and_then(|job| job.status.as_ref()?.failed);
+    failed.and_then(|failed| failed.try_into().ok()).unwrap_or_default()
+}
+
 /// Runs a pod's program to its end and writes how it ended.
 async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let key = key_of(pod.as_ref());
-    let attempt: u32 = annotation(&pod.metadata, jobs::ATTEMPT)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default();
+    let attempt = attempt(&world, &pod);
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
         Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure"),

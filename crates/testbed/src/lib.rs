@@ -1,0 +1,14 @@
+//! A real Kubernetes control plane for tests: a wrapper of `hack/control-plane`.
+//!
+//! Tests of this tier run where its programs are at hand and say why when they are not; `make test-cluster` insists on
+//! them. Everything is on loopback, and everything that was started ends with the process that started it.
+
+mod audit;
+mod control_plane;
+mod error;
+mod tier;
+
+pub use audit::{Request, Tally, tally};
+pub use control_plane::{ControlPlane, Part, Program};
+pub use error::Error;
+pub use tier::is_wanted;

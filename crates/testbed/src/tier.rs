@@ -1,0 +1,26 @@
+//! Whether the tests of this tier run.
+
+use std::{io::Write, sync::Once};
+
+use crate::ControlPlane;
+
+/// `required`: a control plane that cannot be started is a failure, not a reason to skip.
+const VARIABLE: &str = "CLUSTER_TESTS";
+
+/// Whether a test that needs a control plane is to run. Where it cannot, one line says why, whatever the number of
+/// tests; with `CLUSTER_TESTS=required` the test goes on and fails where it starts one.
+#[must_use]
+pub fn is_wanted() -> bool {
+    static SAID: Once = Once::new();
+    if std::env::var(VARIABLE).is_ok_and(|value| value == "required") {
+        return true;
+    }
+    match ControlPlane::available() {
+        Ok(()) => true,
+        Err(why) => {
+            // Straight to stderr: what a passing test prints is captured.
+            SAID.call_once(|| drop(writeln!(std::io::stderr(), "cluster tests are skipped: {why}")));
+            false
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A Harvester on a real control plane: Kubernetes' own controllers are real, kwok stands for the kubelets, and the
+//! world plays what else a Harvester has. The manager runs in this process with the roles that ship.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use api::{Phase, UpgradePlan, UpgradePlanSpec, names};
+use cli::rehearsal::{SERVICE_ACCOUNT, install_roles, outside::Simulated};
+use clock::Clock;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, ServiceAccount};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, PostParams},
+    runtime::wait::{Condition, await_condition},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use testbed::{ControlPlane, Part};
+use tokio::task::{AbortHandle, JoinSet};
+use world::{Durations, Facts, Real, Shape, Troubles, World};
+
+use crate::kubelets;
+
+/// The manager in the audit log.
+pub(crate) const MANAGER: &str = "upgrade-toolkit";
+/// How often a list is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long setting up may take.
+const SETUP: Duration = Duration::from_secs(60);
+
+/// A cluster with its world. Everything ends when it is dropped.
+pub(crate) struct Harvester {
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) client: Client,
+    facts: Facts,
+    shape: Shape,
+    tasks: JoinSet<()>,
+}
+
+impl Harvester {
+    pub(crate) async fn start(shape: Shape) -> Self {
+        let parts = [Part::ControllerManager, Part::Scheduler, Part::Kubelets];
+        let control_plane = tokio::task::spawn_blocking(move || ControlPlane::start(&parts))
+            .await
+            .unwrap()
+            .unwrap();
+        let client = control_plane.client("user").await.unwrap();
+        let objects = shape.objects();
+        tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
+        world::install(&client, &objects).await.unwrap();
+        install_roles(&client).await.unwrap();
+        let (durations, troubles) = (Durations::instant(), Troubles::default());
+        let actors = control_plane.client_without_retries("world").await.unwrap();
+        let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
+            controllers: true,
+            kubelets: true,
+            system_upgrade: false,
+        });
+        let facts = world.facts();
+        let mut tasks = JoinSet::new();
+        let socket = control_plane.kubelet_socket();
+        kubelets::serve(&socket, node_addresses(&objects), facts.clone(), &mut tasks);
+        tasks.spawn(world.run());
+        Self {
+            control_plane,
+            client,
+            facts,
+            shape,
+            tasks,
+        }
+    }
+
+    /// Starts a manager; aborting it is killing it.
+    pub(crate) async fn start_manager(&mut self) -> AbortHandle {
+        let client = self
+            .control_plane
+            .client_of(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, MANAGER)
+            .await
+            .unwrap();
+        let outside = Arc::new(Simulated::new(self.facts.clone()));
+        let config = manager::run::Config::default();
+        self.tasks.spawn(async move {
+            let ended = manager::run::run(client, Clock::system(), outside, config, None, std::future::pending());
+            ended.await.unwrap();
+        })
+    }
+
+    /// Creates a plan as a user would.
+    pub(crate) async fn create_plan(&self, name: &str, spec: UpgradePlanSpec) {
+        let mut plan = UpgradePlan::new(name, spec);
+        plan.spec.version.get_or_insert_with(|| self.shape.to.clone());
+        self.plans().create(&PostParams::default(), &plan).await.unwrap();
+    }
+
+    pub(crate) fn plans(&self) -> Api<UpgradePlan> {
+        Api::all(self.client.clone())
+    }
+
+    /// The plan once it has Succeeded; fails when it ends otherwise.
+    pub(crate) async fn succeeded(&self, name: &str, limit: Duration) -> UpgradePlan {
+        let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
+        let plan = self.plan_when(name, limit, "ended", ended).await;
+        assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", plan.status);
+        plan
+    }
+
+    /// Waits until there is no object of a kind.
+    pub(crate) async fn until_none<K>(&self, api: &Api<K>, limit: Duration)
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let end = tokio::time::sleep(limit);
+        tokio::pin!(end);
+        loop {
+            let left = api.list(&ListParams::default()).await.unwrap();
+            if left.items.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = &mut end => panic!("still there: {left:#?}"),
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    /// The plan once a test holds; fails with the plan as it is then when that takes too long.
+    pub(crate) async fn plan_when(
+        &self,
+        name: &str,
+        limit: Duration,
+        what: &str,
+        test: impl Fn(&UpgradePlan) -> bool,
+    ) -> UpgradePlan {
+        let condition = |plan: Option<&UpgradePlan>| plan.is_some_and(&test);
+        match tokio::time::timeout(limit, await_condition(self.plans(), name, condition)).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => {
+                let plan = self.plans().get_opt(name).await.unwrap();
+                let plan = serde_json::to_string_pretty(&plan).unwrap();
+                panic!("plan {name} is not {what} after {} s:\n{plan}", limit.as_secs());
+            }
+        }
+    }
+}
+
+/// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the
+/// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide.
+async fn prepare(client: &Client, objects: &[Value]) {
+    let namespaces: Vec<&str> = objects
+        .iter()
+        .filter(|object| object["kind"] == "Namespace")
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect();
+    for name in &namespaces {
+        ensure::<Namespace>(&Api::all(client.clone()), json!({"metadata": {"name": name}})).await;
+    }
+    for (namespace, name) in [
+        (names::HARVESTER_NAMESPACE, "harvester"),
+        (names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT),
+        (names::CATTLE_NAMESPACE, "system-upgrade-controller"),
+    ] {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+        ensure(&accounts, json!({"metadata": {"name": name}})).await;
+    }
+    for name in &namespaces {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+        await_condition(accounts, "default", exists()).await.unwrap();
+    }
+    let volume = json!({
+        "metadata": {"name": "iso"},
+        "spec": {
+            "storageClassName": "longhorn-static", "accessModes": ["ReadWriteMany"], "capacity": {"storage": "10Gi"},
+            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/nowhere"},
+        },
+    });
+    ensure::<PersistentVolume>(&Api::all(client.clone()), volume).await;
+}
+
+fn exists<K>() -> impl Condition<K> {
+    |object: Option<&K>| object.is_some()
+}
+
+async fn ensure<K>(api: &Api<K>, object: Value)
+where
+    K: Resource + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The nodes by their addresses.
+fn node_addresses(objects: &[Value]) -> BTreeMap<String, String> {
+    let nodes = objects.iter().filter(|object| object["kind"] == "Node");
+    nodes
+        .filter_map(|node| {
+            let addresses = node["status"]["addresses"].as_array()?;
+            let internal = addresses.iter().find(|address| address["type"] == "InternalIP")?;
+            let name = node["metadata"]["name"].as_str()?;
+            Some((internal["address"].as_str()?.to_owned(), name.to_owned()))
+        })
+        .collect()
+}

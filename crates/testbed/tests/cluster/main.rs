@@ -1,0 +1,20 @@
+//! What only a real Kubernetes control plane can show. Skipped with one line where there is none; `make test-cluster`
+//! insists on it.
+
+// Everything here is a test, also what is not marked as one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod contract;
+mod control_plane;
+mod harvester;
+mod kubelets;
+mod upgrade;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One control plane at a time: several on a small machine would only take each other's time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // It guards nothing that a failed test could have left half done.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
