@@ -47,6 +47,10 @@ impl Target for Embedded {
         })
     }
 
+    fn bookmarks_at_will(&self) -> bool {
+        false
+    }
+
     fn namespace(&self) -> Later<'_, String> {
         Box::pin(async { "default".to_owned() })
     }

@@ -21,6 +21,8 @@ pub(crate) trait Target {
         headers: &'a BTreeMap<String, String>,
         body: String,
     ) -> Later<'a, Answer>;
+    /// Whether bookmarks may come whenever the server likes.
+    fn bookmarks_at_will(&self) -> bool;
     /// A namespace for one case.
     fn namespace(&self) -> Later<'_, String>;
     /// Makes sure that the invented kind is served.

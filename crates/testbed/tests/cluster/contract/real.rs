@@ -59,6 +59,10 @@ impl Target for Real {
         })
     }
 
+    fn bookmarks_at_will(&self) -> bool {
+        true
+    }
+
     fn namespace(&self) -> Later<'_, String> {
         Box::pin(async {
             let object =
