@@ -2,7 +2,10 @@
 
 use api::{NodeState, labels::component, names};
 
-use super::suc_plan::{self, Wanted};
+use super::{
+    repo_create,
+    suc_plan::{self, Wanted},
+};
 use crate::{
     decision::Need,
     draft::{Draft, Outcome},
@@ -39,6 +42,8 @@ fn eligible(draft: &Draft<'_>) -> Outcome {
 
 /// Before the ISO was there, the size of the images could only be estimated.
 fn images_fit(draft: &mut Draft<'_>) -> Outcome {
+    // Another try begins here, and the failure before it has removed the repository.
+    repo_create::keep(draft);
     let seen = draft.seen;
     let limit = seen.settings.deadlines.preflight;
     let url = names::repo_url(draft.plan_name());
