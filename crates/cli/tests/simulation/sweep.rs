@@ -144,7 +144,7 @@ fn whatever_happens_a_held_node_ends_the_same() {
         user: vec![User::LetsGo],
         ..Case::three_nodes()
     };
-    sweep_drawn(&case, Same::Everything, 1);
+    sweep_drawn(&case, Same::Everything, 2);
 }
 
 #[rstest]
