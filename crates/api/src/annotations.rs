@@ -43,6 +43,9 @@ pub const RKE_POST_DRAIN: &str = "rke.cattle.io/post-drain";
 /// Type of Rancher's machine-plan Secrets.
 pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
 
+/// Ours, on a pod of a plan: what its program waits for, as a JSON list of `waitingFor` entries.
+pub const WAITING_FOR: &str = "management.harvesterhci.io/waiting-for";
+
 /// Ours, on a Node: the osImage expected after its reboot.
 pub const PENDING_OS_IMAGE: &str = "management.harvesterhci.io/pendingOSImage";
 /// Ours, on a Node: its bootID before the Job that reboots it was created. A reboot is a bootID that differs.

@@ -1,0 +1,79 @@
+//! Where a program shows what it waits for: an annotation of its pod, and the termination message.
+
+use std::path::PathBuf;
+
+use api::{annotations, upgrade_plan::WaitingFor};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+/// A place where people and the manager see what a program does. Showing is a courtesy: it never fails a step.
+pub trait Board: Send + Sync {
+    /// Shows what is waited for; nothing when the list is empty.
+    fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()>;
+    /// Leaves a last word: the termination message of the container.
+    fn last_word(&self, text: &str);
+}
+
+/// Shows nothing: for tests and for programs that are run by hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBoard;
+
+impl Board for NoBoard {
+    fn show<'a>(&'a self, _: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn last_word(&self, _: &str) {}
+}
+
+/// The pod that the program runs in.
+pub struct PodBoard {
+    pods: Api<Pod>,
+    name: String,
+    termination_log: PathBuf,
+}
+
+impl PodBoard {
+    /// The board of a pod. `termination_log` is the file whose content the kubelet reports.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, termination_log: impl Into<PathBuf>) -> Self {
+        Self {
+            pods: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            termination_log: termination_log.into(),
+        }
+    }
+}
+
+impl Board for PodBoard {
+    fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let text = (!waiting.is_empty()).then(|| serde_json::to_string(waiting).unwrap_or_default());
+            let patch = json!({"metadata": {"annotations": {annotations::WAITING_FOR: text}}});
+            let shown = self
+                .pods
+                .patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            if let Err(error) = shown {
+                tracing::debug!(%error, pod = self.name, "failed to show what is waited for");
+            }
+        })
+    }
+
+    fn last_word(&self, text: &str) {
+        // The kubelet reads the first 4096 bytes.
+        let end = text
+            .char_indices()
+            .map(|(at, c)| at + c.len_utf8())
+            .take_while(|end| *end <= 4096)
+            .last();
+        if let Err(error) = std::fs::write(&self.termination_log, &text[..end.unwrap_or(0)]) {
+            tracing::debug!(%error, path = %self.termination_log.display(), "failed to leave a termination message");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What runs on a node or in a Job.
+//!
+//! A program is a table of named [`step::Step`]s that are done in order, each safe to repeat and with a deadline.
+//! What a step decides is a pure function over what it has seen, so that a rehearsal decides the same; what it does
+//! to a host or a cluster goes through a small trait. While a step waits it says for what: in the log, in the
+//! termination message and in an annotation of its pod that the manager shows as `waitingFor`.
+
+pub mod board;
+pub mod error;
+pub mod report;
+pub mod step;
+
+pub use error::{Error, Result};

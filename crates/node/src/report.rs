@@ -1,0 +1,137 @@
+//! Says what a program waits for, when that changes, and waits for it no longer than it may.
+
+use std::{sync::Arc, time::Duration};
+
+use api::upgrade_plan::WaitingFor;
+use clock::Clock;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::sync::Mutex;
+
+use crate::board::Board;
+
+/// What changes in a message alone, a percentage for instance, is not shown more often than this.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One thing a step waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    /// In one word: LonghornVolume, VMEvacuation, …
+    pub what: &'static str,
+    /// The object, as `Kind namespace/name`.
+    pub object: String,
+    /// The same in a sentence that says why.
+    pub message: String,
+}
+
+/// What a step found when it looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// There is nothing left to wait for.
+    Done,
+    /// Not yet.
+    Wait(Vec<Waiting>),
+    /// It will never be done.
+    Fail(String),
+}
+
+impl Look {
+    /// Done when nothing is left to wait for.
+    #[must_use]
+    pub fn of(waiting: Vec<Waiting>) -> Self {
+        if waiting.is_empty() {
+            Self::Done
+        } else {
+            Self::Wait(waiting)
+        }
+    }
+}
+
+/// Tells people what a program is doing.
+#[derive(Clone)]
+pub struct Reporter {
+    /// The program's clock.
+    pub clock: Clock,
+    board: Arc<dyn Board>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+#[derive(Default)]
+struct Shown {
+    items: Vec<WaitingFor>,
+    at: Option<Timestamp>,
+}
+
+impl Reporter {
+    /// Reports to a board, and to the log.
+    #[must_use]
+    pub fn new(clock: Clock, board: Arc<dyn Board>) -> Self {
+        Self {
+            clock,
+            board,
+            shown: Arc::default(),
+        }
+    }
+
+    /// Shows what is waited for, until when. Things that were waited for before keep their beginning.
+    pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) {
+        let now = self.clock.now_in_seconds();
+        let mut shown = self.shown.lock().await;
+        let next: Vec<WaitingFor> = items
+            .iter()
+            .map(|item| carry_on(item, &shown.items, now, deadline))
+            .collect();
+        if next == shown.items {
+            return;
+        }
+        let same_things = next.iter().map(thing).eq(shown.items.iter().map(thing));
+        let recent = shown
+            .at
+            .is_some_and(|at| now.duration_since(at).unsigned_abs() < SHORTEST_INTERVAL);
+        if same_things && recent {
+            return;
+        }
+        for item in items {
+            tracing::info!(what = item.what, object = item.object, "waiting: {}", item.message);
+        }
+        self.board.show(&next).await;
+        *shown = Shown {
+            items: next,
+            at: Some(now),
+        };
+    }
+
+    /// Nothing is waited for any more.
+    pub async fn going_on(&self) {
+        self.waiting(&[], None).await;
+    }
+
+    /// What was waited for last, in one line.
+    pub async fn waited_for(&self) -> String {
+        let shown = self.shown.lock().await;
+        let messages = shown.items.iter().filter_map(|item| item.message.as_deref());
+        messages.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The last word of the program.
+    pub fn last_word(&self, text: &str) {
+        self.board.last_word(text);
+    }
+}
+
+fn thing(item: &WaitingFor) -> (&str, Option<&str>) {
+    (&item.what, item.object.as_deref())
+}
+
+fn carry_on(item: &Waiting, before: &[WaitingFor], now: Timestamp, deadline: Option<Timestamp>) -> WaitingFor {
+    let known = before
+        .iter()
+        .find(|known| thing(known) == (item.what, Some(item.object.as_str())));
+    WaitingFor {
+        what: item.what.to_owned(),
+        object: Some(item.object.clone()),
+        message: Some(item.message.clone()),
+        since: known.map_or(Time(now), |known| known.since.clone()),
+        deadline: deadline.map(Time),
+    }
+}
