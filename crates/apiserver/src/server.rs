@@ -44,6 +44,9 @@ pub struct Config {
     pub watch_log: usize,
     /// How often a watch tells how far it has seen, besides at its end.
     pub bookmark_every: Duration,
+    /// Watches last at least this long, whatever their `timeoutSeconds`. In process no connection goes stale, and
+    /// beginning anew every few minutes is work for nothing.
+    pub shortest_watch: Duration,
 }
 
 impl Config {
@@ -56,6 +59,7 @@ impl Config {
             without_token: None,
             watch_log: 10_000,
             bookmark_every: Duration::from_secs(60),
+            shortest_watch: Duration::ZERO,
         }
     }
 }
