@@ -47,6 +47,9 @@ pub struct Config {
     /// Watches last at least this long, whatever their `timeoutSeconds`. In process no connection goes stale, and
     /// beginning anew every few minutes is work for nothing.
     pub shortest_watch: Duration,
+    /// Whether writes other than an apply are kept account of in `managedFields`: half of the work of a large write,
+    /// and for nothing where nobody applies.
+    pub track_owners: bool,
 }
 
 impl Config {
@@ -60,6 +63,7 @@ impl Config {
             watch_log: 10_000,
             bookmark_every: Duration::from_secs(60),
             shortest_watch: Duration::ZERO,
+            track_owners: true,
         }
     }
 }

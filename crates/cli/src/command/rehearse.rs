@@ -183,6 +183,7 @@ async fn rehearse(
     let rehearsal = Rehearsal::start(
         Scenario {
             shape,
+            open: args.serve.is_some(),
             ..Scenario::default()
         },
         clock.clone(),

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub durations: Durations,
     /// What goes wrong.
     pub troubles: Troubles,
+    /// Whether others than the manager and the world write: they may use server-side apply.
+    pub open: bool,
 }
 
 /// A running cluster.
@@ -145,6 +147,7 @@ impl Rehearsal {
             shape,
             durations,
             troubles,
+            open,
         } = scenario;
         let now = {
             let clock = clock.clone();
@@ -158,6 +161,7 @@ impl Rehearsal {
             // Versions are told when a watch ends; in between nobody here needs them.
             bookmark_every: Duration::from_hours(1),
             shortest_watch: Duration::from_hours(1),
+            track_owners: open,
             // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
             without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
