@@ -16,6 +16,7 @@ use crate::{
     health,
     lease::{self, Leadership, LeaseTiming},
     memory::Memory,
+    metrics::{self, Metrics, server::MetricsConfig},
     observe::observe,
     outside::Outside,
     watched::Watched,
@@ -43,6 +44,8 @@ pub struct Config {
     pub lease_timing: LeaseTiming,
     /// Who this manager is, among those that compete.
     pub identity: String,
+    /// Metrics; without it none are kept.
+    pub metrics: Option<MetricsConfig>,
     /// Admission; without it plans are not checked when they are created, changed or deleted.
     pub webhook: Option<WebhookConfig>,
 }
@@ -54,6 +57,7 @@ impl Default for Config {
             lease_namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
             lease_timing: LeaseTiming::default(),
             identity: "manager".to_owned(),
+            metrics: None,
             webhook: None,
         }
     }
@@ -94,7 +98,23 @@ pub async fn run(
         });
     }
     if let Some(webhook) = config.webhook {
-        background.spawn(webhook::run(client.clone(), clock.clone(), watched.clone(), webhook));
+        let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
+        background.spawn(webhook::run(
+            client.clone(),
+            clock.clone(),
+            watched.clone(),
+            webhook,
+            metrics,
+        ));
+    }
+    let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
+    if let Some(config) = config.metrics {
+        background.spawn(metrics::server::run(
+            client.clone(),
+            clock.clone(),
+            watched.clone(),
+            config,
+        ));
     }
     let leadership = match config.lease_namespace {
         Some(_) => Leadership::contested(clock.clone()),
@@ -116,7 +136,13 @@ pub async fn run(
         }
     };
     let manager = Manager {
-        actor: Actor::new(client.clone(), config.settings.clone(), leadership.clone()),
+        metrics: metrics.clone(),
+        actor: Actor::new(
+            client.clone(),
+            config.settings.clone(),
+            leadership.clone(),
+            metrics.clone(),
+        ),
         client: client.clone(),
         clock,
         outside,
@@ -133,6 +159,9 @@ pub async fn run(
     let work = async {
         leadership.gained().await;
         tracing::info!(identity = %config.identity, "leading");
+        if let Some(metrics) = &metrics {
+            metrics.leads(true);
+        }
         manager.work().await
     };
     tokio::select! {
@@ -150,6 +179,7 @@ struct Manager {
     settings: Settings,
     watched: Watched,
     memory: Memory,
+    metrics: Option<Metrics>,
     actor: Actor,
     known: Known,
     answers: FuturesUnordered<Answering>,
@@ -196,6 +226,9 @@ impl Manager {
         let mut plans = self.watched.plans.list();
         plans.sort_by_key(|plan| (plan.creation_timestamp().map(|time| time.0), plan.uid()));
         self.known.keep(&plans);
+        if let Some(metrics) = &self.metrics {
+            metrics.look(&plans, &self.watched);
+        }
         let mut wake_at: Option<Timestamp> = None;
         for plan in &plans {
             let now = self.clock.now_in_seconds();
