@@ -14,6 +14,8 @@ pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-ce
 pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";
 /// Set by users on a plan: what serves the ISO, `toolkit` or `nginx`. Ours.
 pub const REPO_SERVER: &str = "management.harvesterhci.io/repo-server";
+/// User, on a plan (ours): Longhorn volumes, by name and with commas, that no node waits for before it is drained.
+pub const SKIP_VOLUMES: &str = "management.harvesterhci.io/skip-volumes";
 /// User, on a plan (ours): any new value on a failed plan resumes it.
 pub const RETRY: &str = "management.harvesterhci.io/retry";
 /// Ours, on a plan: the value of [`RETRY`] that the last try was for.
@@ -45,6 +47,9 @@ pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
 
 /// Ours, on a pod of a plan: what its program waits for, as a JSON list of `waitingFor` entries.
 pub const WAITING_FOR: &str = "management.harvesterhci.io/waiting-for";
+
+/// Ours, on a VirtualMachineInstance: `<plan>=<n>`, how often its failed evacuation was tried again for a plan.
+pub const EVACUATION_RETRIES: &str = "management.harvesterhci.io/evacuation-retries";
 
 /// Ours, on a Node: the osImage expected after its reboot.
 pub const PENDING_OS_IMAGE: &str = "management.harvesterhci.io/pendingOSImage";

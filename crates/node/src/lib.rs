@@ -6,8 +6,21 @@
 //! termination message and in an annotation of its pod that the manager shows as `waitingFor`.
 
 pub mod board;
+mod configure_steps;
+pub mod drain_steps;
 pub mod error;
+pub mod evacuation;
+pub mod host;
+pub mod limits;
+pub mod longhorn_health;
+pub mod node_run;
+mod os_steps;
+pub mod post_drain;
+pub mod pre_drain;
 pub mod report;
+pub mod rke2_steps;
+pub mod single_node;
 pub mod step;
+mod watches;
 
 pub use error::{Error, Result};
