@@ -7,7 +7,10 @@
 
 pub mod board;
 pub mod error;
+pub mod plan_events;
 pub mod report;
 pub mod step;
+pub mod version_guard;
+pub mod vm;
 
 pub use error::{Error, Result};
