@@ -8,6 +8,7 @@ use api::{
         kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
         longhorn::{Engine, Replica, Volume},
     },
+    labels,
 };
 use cache::Cache;
 use jiff::Timestamp;
@@ -29,6 +30,7 @@ use crate::{
     node_run::NodeRun,
     report::{Look, Waiting},
     step::Pace,
+    vm::{VmName, detector, power, restore_list},
     watches::{Bell, Watches},
 };
 
@@ -107,7 +109,18 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
 
 /// Records and stops the VMs that cannot be moved.
 pub(crate) async fn stop_immovable_vms(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
-    run.vms.stop_immovable(pace).await
+    let options = detector::Options {
+        node: run.node.clone(),
+        upgrade: Some(run.plan.clone()),
+        shutdown: true,
+    };
+    // Who could not be stopped is named by the wait for VMs that follows.
+    let detected = detector::run(&run.client, options, pace.report).await;
+    detected.map(drop).map_err(|error| match error {
+        // Its own patience is shorter than ours: the API server may be gone for longer while RKE2 restarts.
+        Error::Deadline { .. } => Error::Passing(error.to_string()),
+        error => error,
+    })
 }
 
 /// Makes KubeVirt move the other VMs away.
@@ -170,7 +183,7 @@ fn same(one: &[Taint], other: &[Taint]) -> bool {
 pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let plan = watch_plan(run, &mut watches);
-    let on_node = watcher::Config::default().labels(&format!("{}={}", evacuation::NODE_LABEL, run.node));
+    let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
     let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
     let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
     let targets = watcher::Config::default().labels(evacuation::MIGRATION_JOB_LABEL);
@@ -287,10 +300,21 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
             }
             Ok(())
         }
-        Act::Stop { namespace, name, why } => {
-            tracing::warn!(vm = %format!("{namespace}/{name}"), "stopping the VM: {why}");
-            run.vms.record(namespace, name).await?;
-            run.vms.stop(namespace, name).await
+        Act::Stop {
+            namespace,
+            name,
+            restore,
+            why,
+        } => {
+            let vm = VmName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            tracing::warn!(%vm, "stopping the VM: {why}");
+            if *restore {
+                restore_list::add(&run.client, &run.plan, &run.node, std::slice::from_ref(&vm)).await?;
+            }
+            power::stop(&run.client, &vm).await
         }
     }
 }
@@ -318,7 +342,7 @@ pub(crate) async fn wait_for_budgets(run: &NodeRun, pace: Pace<'_>) -> Result<()
 /// Waits until all VMs of a cluster of one node are down. There is nowhere to move them.
 pub(crate) async fn wait_until_empty(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let mut watches = Watches::default();
-    let on_node = watcher::Config::default().labels(&format!("{}={}", evacuation::NODE_LABEL, run.node));
+    let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
     let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
     watches
         .while_doing(async |bell| {

@@ -15,17 +15,17 @@ use std::{sync::Arc, time::Duration};
 use api::{
     OnMigrationFailure, annotations,
     foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
+    labels,
 };
+use checks::migration::has_ended;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
-use crate::report::Waiting;
+use crate::{report::Waiting, vm::detector};
 
-/// On an instance: its node.
-pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// How often failed migrations of a VM are deleted to make KubeVirt start anew.
@@ -83,6 +83,8 @@ pub enum Act {
         namespace: String,
         /// Name of the VM.
         name: String,
+        /// It is to be started again: neither was it paused, nor does it serve an upgrade.
+        restore: bool,
         /// Why it could not be moved.
         why: String,
     },
@@ -179,6 +181,7 @@ fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found 
         act: Some(Act::Stop {
             namespace: instance.metadata.namespace.clone().unwrap_or_default(),
             name: instance.metadata.name.clone().unwrap_or_default(),
+            restore: detector::unlisted(instance).is_none(),
             why,
         }),
         look_again: None,
@@ -306,9 +309,9 @@ fn guarded_migration(budget: &PodDisruptionBudget) -> Option<&str> {
 fn is_on(instance: &VirtualMachineInstance, node: &str) -> bool {
     let labels = instance.metadata.labels.as_ref();
     labels
-        .and_then(|labels| labels.get(NODE_LABEL))
+        .and_then(|known| known.get(labels::VMI_NODE))
         .is_some_and(|label| label == node)
-        && !matches!(instance.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        && !has_ended(instance)
 }
 
 fn moves(migration: &VirtualMachineInstanceMigration, instance: &VirtualMachineInstance) -> bool {

@@ -15,7 +15,7 @@ fn objects<K: serde::de::DeserializeOwned>(values: &[Value]) -> Vec<Arc<K>> {
 
 fn instance(name: &str) -> Value {
     json!({
-        "metadata": {"name": name, "namespace": "default", "labels": {NODE_LABEL: "node-1"}},
+        "metadata": {"name": name, "namespace": "default", "labels": {labels::VMI_NODE: "node-1"}},
         "status": {"phase": "Running", "nodeName": "node-1"},
     })
 }
@@ -82,7 +82,7 @@ impl Seen {
 #[test]
 fn vms_of_other_nodes_and_those_that_have_ended_are_not_waited_for() {
     let mut elsewhere = instance("a");
-    elsewhere["metadata"]["labels"][NODE_LABEL] = json!("node-2");
+    elsewhere["metadata"]["labels"][labels::VMI_NODE] = json!("node-2");
     let mut zombie = instance("b");
     zombie["status"]["phase"] = json!("Failed");
     let mut done = instance("c");
@@ -224,6 +224,7 @@ fn stop_asks_to_stop_the_vm_unless_it_is_being_copied_right_now() {
     let act = Act::Stop {
         namespace: "default".into(),
         name: "web".into(),
+        restore: true,
         why: "migration kubevirt-evacuation-1 failed: guest does not converge".into(),
     };
     assert_eq!(seen.decide().acts, [act.clone()]);
@@ -269,7 +270,7 @@ fn only_budgets_of_migrations_off_this_node_are_waited_for() {
     there["metadata"]["annotations"] = json!({EVACUATION_ANNOTATION: "node-2"});
     there["spec"]["vmiName"] = json!("other");
     let mut moved = instance("web");
-    moved["metadata"]["labels"][NODE_LABEL] = json!("node-3");
+    moved["metadata"]["labels"][labels::VMI_NODE] = json!("node-3");
     let mut of_other = budget("kubevirt-migration-pdb-kubevirt-evacuation-2", &json!({}), 2);
     of_other["metadata"]["ownerReferences"][0]["name"] = json!("other");
     let all = [

@@ -15,12 +15,15 @@ pub mod limits;
 pub mod longhorn_health;
 pub mod node_run;
 mod os_steps;
+pub mod plan_events;
 pub mod post_drain;
 pub mod pre_drain;
 pub mod report;
 pub mod rke2_steps;
 pub mod single_node;
 pub mod step;
+pub mod version_guard;
+pub mod vm;
 mod watches;
 
 pub use error::{Error, Result};

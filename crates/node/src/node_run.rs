@@ -1,4 +1,4 @@
-//! What a program on a node works with: who it is, the node, the cluster, the repository, the VMs.
+//! What a program on a node works with: who it is, the node, the cluster, the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -36,27 +36,6 @@ pub trait Repository: Send + Sync {
     fn save<'a>(&'a self, path: &'a str, to: &'a Path, pace: Pace<'a>) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What can be done to the VMs of a node.
-pub trait Vms: Send + Sync {
-    /// Records and stops the VMs of the node that cannot be moved.
-    ///
-    /// # Errors
-    /// When they could not be recorded. Then none was stopped.
-    fn stop_immovable<'a>(&'a self, pace: Pace<'a>) -> BoxFuture<'a, Result<()>>;
-
-    /// Records that a VM is to be started again on this node; what is recorded stays.
-    ///
-    /// # Errors
-    /// When that could not be written.
-    fn record<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<()>>;
-
-    /// Tells a VM to stop. One that stops already is no error.
-    ///
-    /// # Errors
-    /// When KubeVirt refuses.
-    fn stop<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<()>>;
-}
-
 /// The pod that the program runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPod {
@@ -84,8 +63,6 @@ pub struct NodeRun {
     pub tools: Arc<dyn HostTools>,
     /// The release.
     pub repository: Arc<dyn Repository>,
-    /// The node's VMs.
-    pub vms: Arc<dyn Vms>,
     /// `elemental` in the container.
     pub elemental: PathBuf,
     /// What the repository says, once it has been asked.
