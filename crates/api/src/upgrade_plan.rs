@@ -98,7 +98,7 @@ pub struct UpgradePlanSpec {
     /// What to do when a VM cannot be moved off a node because its live migration failed. Block, the default: wait, and
     /// say which VM and why, until somebody acts. Retry: have the migration tried again a few times, then wait. Stop:
     /// shut the VM down, after it was recorded to be started again. May be changed while the upgrade waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "on_migration_failure")]
     pub on_migration_failure: Option<OnMigrationFailure>,
 }

@@ -109,9 +109,9 @@ leave() {
     echo "the container has ended ($1): rebooting"
     sleep "$grace"
     rm -f "$root"/var/lib/rancher/rke2/agent/pod-manifests/*
+    reboot || exit 1
     rm -f "$seen"
-    reboot
-    exit
+    exit 0
 }
 
 absent=0

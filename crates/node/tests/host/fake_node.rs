@@ -33,20 +33,44 @@ impl FakeNode {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("host");
         for (path, content) in [
-            ("usr/lib/os-release", "NAME=\"Harvester\"\nPRETTY_NAME=\"Harvester v1.7.1\"\n"),
+            (
+                "usr/lib/os-release",
+                "NAME=\"Harvester\"\nPRETTY_NAME=\"Harvester v1.7.1\"\n",
+            ),
             ("proc/sys/kernel/random/boot_id", "b00t-1\n"),
-            ("oem/harvester.config", "os:\n  hostname: node-1\n  externalstorage:\n    enabled: false\n"),
-            ("etc/ssh/sshd_config.d/sftp.conf", "Subsystem sftp /usr/lib/ssh/sftp-server\n"),
-            ("run/systemd/system/rancher-system-agent.service.d/override.conf", "[Service]\nExecStart=\n"),
-            ("var/lib/rancher/rke2/server/manifests/rke2-canal-config.yaml", "kind: HelmChartConfig\n"),
-            ("var/lib/rancher/rke2/agent/images/rke2-images.linux-amd64.txt", "docker.io/rancher/x:1\n"),
-            ("var/lib/rancher/rke2/agent/images/rke2-images.linux-amd64.tar.zst", "archive\n"),
+            (
+                "oem/harvester.config",
+                "os:\n  hostname: node-1\n  externalstorage:\n    enabled: false\n",
+            ),
+            (
+                "etc/ssh/sshd_config.d/sftp.conf",
+                "Subsystem sftp /usr/lib/ssh/sftp-server\n",
+            ),
+            (
+                "run/systemd/system/rancher-system-agent.service.d/override.conf",
+                "[Service]\nExecStart=\n",
+            ),
+            (
+                "var/lib/rancher/rke2/server/manifests/rke2-canal-config.yaml",
+                "kind: HelmChartConfig\n",
+            ),
+            (
+                "var/lib/rancher/rke2/agent/images/rke2-images.linux-amd64.txt",
+                "docker.io/rancher/x:1\n",
+            ),
+            (
+                "var/lib/rancher/rke2/agent/images/rke2-images.linux-amd64.tar.zst",
+                "archive\n",
+            ),
             ("var/lib/rancher/rke2/agent/images/users-own.tar", "kept\n"),
             ("run/initramfs/cos-state/state.yaml", "date: x\nstate:\n  active: {}\n"),
             ("run/initramfs/cos-state/cOS/passive.img", "old system\n"),
             ("sys/devices/pci/net/eno1/address", "52:54:00:00:00:01\n"),
             ("sys/devices/pci/net/ens2/address", "52:54:00:00:00:ff\n"),
-            ("sys/devices/pci/net/ens2/bonding_slave/perm_hwaddr", "52:54:00:00:00:02\n"),
+            (
+                "sys/devices/pci/net/ens2/bonding_slave/perm_hwaddr",
+                "52:54:00:00:00:02\n",
+            ),
             ("sys/devices/virtual/net/lo/address", "00:00:00:00:00:00\n"),
             ("lib64/libc.so.6", "old\n"),
         ] {
@@ -112,7 +136,10 @@ impl FakeNode {
                 return;
             }
             let content = fs::read_to_string(path).unwrap();
-            files.insert(name, format!("{:04o}\n{content}", metadata.permissions().mode() & 0o7777));
+            files.insert(
+                name,
+                format!("{:04o}\n{content}", metadata.permissions().mode() & 0o7777),
+            );
         });
         files
     }
@@ -130,7 +157,10 @@ impl FakeNode {
 }
 
 fn walk(directory: &Path, see: &mut dyn FnMut(&Path)) {
-    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     entries.sort();
     for path in entries {
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
@@ -145,7 +175,11 @@ fn walk(directory: &Path, see: &mut dyn FnMut(&Path)) {
 /// What changed between two looks at a node: `+`, `-` or `~`, the path, mode and content.
 pub(crate) fn changes(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
-    for name in before.keys().chain(after.keys()).collect::<std::collections::BTreeSet<_>>() {
+    for name in before
+        .keys()
+        .chain(after.keys())
+        .collect::<std::collections::BTreeSet<_>>()
+    {
         let (sign, content) = match (before.get(name), after.get(name)) {
             (Some(_), None) => ("-", ""),
             (None, Some(after)) => ("+", after.as_str()),
@@ -228,7 +262,10 @@ impl FakeTools {
             }
             ("grub2-editenv", [file, rest @ ..]) => self.edit_environment(call, file, rest),
             (program, ["upgrade", "--logfile", log, "--directory", from, ..]) if program.ends_with("elemental") => {
-                assert!(mounts.contains(&self.of_node(call, from)), "the image is mounted: {mounts:?}");
+                assert!(
+                    mounts.contains(&self.of_node(call, from)),
+                    "the image is mounted: {mounts:?}"
+                );
                 fs::write(self.of_node(call, log), "level=debug msg=\"all done\"\n").unwrap();
                 Ended::default()
             }
@@ -277,7 +314,9 @@ impl HostTools for FakeTools {
 
     fn mountinfo(&self) -> Result<String> {
         let mounts = self.mounts.lock().unwrap();
-        let lines = mounts.iter().map(|at| format!("36 35 98:0 / {} rw - ext4 /dev/x rw\n", at.display()));
+        let lines = mounts
+            .iter()
+            .map(|at| format!("36 35 98:0 / {} rw - ext4 /dev/x rw\n", at.display()));
         let text: String = lines.collect();
         assert!(mounts.iter().all(|at| mounts::is_mounted(&text, at)));
         Ok(text)
@@ -295,7 +334,9 @@ impl Repository for FakeRepository {
     fn text<'a>(&'a self, path: &'a str, _: u64) -> BoxFuture<'a, Result<String>> {
         Box::pin(async move {
             if *self.broken.lock().unwrap() {
-                return Err(Error::Passing(format!("failed to fetch {path}: 503 Service Unavailable")));
+                return Err(Error::Passing(format!(
+                    "failed to fetch {path}: 503 Service Unavailable"
+                )));
             }
             Ok(match path {
                 "harvester-release.yaml" => format!(

@@ -48,10 +48,16 @@ impl Cluster {
                 "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""}}})
         }));
         world::install(&lab.server.client(), &objects).await.unwrap();
-        let cluster = Self { lab, node: FakeNode::new() };
+        let cluster = Self {
+            lab,
+            node: FakeNode::new(),
+        };
         let release = json!({"status": {"releaseMetadata": {"harvester": "v1.9.0", "os": NEW_OS, "kubernetes": RKE2}}});
         let plans: Api<UpgradePlan> = cluster.all();
-        plans.patch_status(PLAN, &PatchParams::default(), &Patch::Merge(&release)).await.unwrap();
+        plans
+            .patch_status(PLAN, &PatchParams::default(), &Patch::Merge(&release))
+            .await
+            .unwrap();
         cluster.serve_repository().await;
         cluster
     }
@@ -64,7 +70,9 @@ impl Cluster {
         let deployment = serde_json::from_value(deployment).unwrap();
         api.create(&PostParams::default(), &deployment).await.unwrap();
         let status = json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}});
-        api.patch_status("up-repo", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+        api.patch_status("up-repo", &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
     }
 
     pub(crate) fn all<K>(&self) -> Api<K>
@@ -80,13 +88,19 @@ impl Cluster {
 
     pub(crate) async fn patch_plan(&self, patch: Value) {
         let plans: Api<UpgradePlan> = self.all();
-        plans.patch(PLAN, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        plans
+            .patch(PLAN, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn kubelet_becomes(&self, version: &str) {
         let nodes: Api<Node> = self.all();
         let status = json!({"status": {"nodeInfo": {"kubeletVersion": version}}});
-        nodes.patch_status(NODE, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+        nodes
+            .patch_status(NODE, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn taints(&self) -> Vec<String> {
@@ -94,7 +108,12 @@ impl Cluster {
         let node = nodes.get(NODE).await.unwrap();
         let taints = node.spec.unwrap().taints.unwrap_or_default();
         let shown = taints.iter().map(|taint| {
-            format!("{}={}:{}", taint.key, taint.value.as_deref().unwrap_or_default(), taint.effect)
+            format!(
+                "{}={}:{}",
+                taint.key,
+                taint.value.as_deref().unwrap_or_default(),
+                taint.effect
+            )
         });
         shown.collect()
     }
@@ -150,7 +169,11 @@ impl Cluster {
         let (told, count) = (killed.clone(), std::sync::atomic::AtomicUsize::new(0));
         self.lab.server.set_faults(FaultPlan::writes(move |_| {
             let so_far = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-            if so_far == number { Fault::CrashAfter(told.clone()) } else { Fault::None }
+            if so_far == number {
+                Fault::CrashAfter(told.clone())
+            } else {
+                Fault::None
+            }
         }));
         let ended = tokio::select! {
             biased;
@@ -174,7 +197,8 @@ impl Cluster {
 
     /// Waits, in virtual time, until something is waited for.
     pub(crate) async fn until_waiting_for(&self, part: &str) {
-        self.eventually(part, async || self.waits().iter().any(|wait| wait.contains(part))).await;
+        self.eventually(part, async || self.waits().iter().any(|wait| wait.contains(part)))
+            .await;
     }
 
     pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
