@@ -10,6 +10,7 @@
 
 mod arbitrary;
 mod model;
+mod said;
 mod weaknesses;
 
 use api::{NodeState, Phase, reasons};
