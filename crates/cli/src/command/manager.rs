@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 use anyhow::Context;
 use clock::Clock;
 use manager::{
+    lease::LeaseTiming,
     outside::Network,
     run::{Config, run as run_manager},
     tls::{files::Files, managed::Managed},
@@ -148,6 +149,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             plan_service_account: args.plan_service_account,
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
+        lease_timing: LeaseTiming::default(),
         identity: args.identity,
         webhook,
     };

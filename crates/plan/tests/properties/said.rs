@@ -9,26 +9,17 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::observed::PodSeen;
 
-use crate::model::Model;
+use crate::{model::Model, walk::until};
 
 /// A cluster whose first node is being emptied.
 fn pre_draining() -> Model {
     let mut model = Model::new(3);
-    for _ in 0..2000 {
-        let decision = model.decide();
-        model.apply(&decision);
-        let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
-        if model.seen.jobs.contains_key(&job) {
-            // It runs, and the plan sees it.
-            let decision = model.decide();
-            model.apply(&decision);
-            return model;
-        }
-        if let Some(step) = model.possible().first().cloned() {
-            model.happen(&step);
-        }
-    }
-    panic!("never got there")
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    // It runs, and the plan sees it.
+    let decision = model.decide();
+    model.apply(&decision);
+    model
 }
 
 fn entry(name: &str, since: Timestamp, message: &str) -> WaitingFor {
