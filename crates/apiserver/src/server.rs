@@ -44,6 +44,12 @@ pub struct Config {
     pub watch_log: usize,
     /// How often a watch tells how far it has seen, besides at its end.
     pub bookmark_every: Duration,
+    /// Watches last at least this long, whatever their `timeoutSeconds`. In process no connection goes stale, and
+    /// beginning anew every few minutes is work for nothing.
+    pub shortest_watch: Duration,
+    /// Whether writes other than an apply are kept account of in `managedFields`: half of the work of a large write,
+    /// and for nothing where nobody applies.
+    pub track_owners: bool,
 }
 
 impl Config {
@@ -56,6 +62,8 @@ impl Config {
             without_token: None,
             watch_log: 10_000,
             bookmark_every: Duration::from_secs(60),
+            shortest_watch: Duration::ZERO,
+            track_owners: true,
         }
     }
 }

@@ -135,6 +135,7 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
     admission::validate(server, call, &request, Some(&object), &mut warnings)?;
     let managers = match ownership {
         Ownership::Given(managers) => managers,
+        Ownership::Track if !server.config.track_owners => Vec::new(),
         Ownership::Track => managed::after_update(kind, None, &object, Vec::new(), &server.writer(call)),
     };
     managed::put(&mut object, &managers);
@@ -329,7 +330,7 @@ fn attempt(
     let same = managed::same_but_managed(old, &new);
     let managers = match draft.ownership {
         Ownership::Given(managers) => managers,
-        Ownership::Track if same => before.clone(),
+        Ownership::Track if same || !server.config.track_owners => before.clone(),
         Ownership::Track => managed::after_update(kind, Some(old), &new, before.clone(), &server.writer(call)),
     };
     let unchanged = same && managed::same_owners(&before, &managers);

@@ -21,14 +21,37 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::sync::Notify;
 
-/// A lease that has not been renewed for this long is free.
-const DURATION: Duration = Duration::from_secs(30);
-/// A holder that could not renew for this long stops to write: well before others may start.
-const RENEW_DEADLINE: Duration = Duration::from_secs(20);
-/// How often a holder renews.
-const RENEW_PERIOD: Duration = Duration::from_secs(10);
-/// How often others look, and how soon a failed renewal is tried again.
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// How long a lease is held, and how often it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTiming {
+    /// A lease that has not been renewed for this long is free.
+    pub duration: Duration,
+    /// A holder that could not renew for this long stops to write: well before others may start.
+    pub renew_deadline: Duration,
+    /// How often a holder renews.
+    pub renew_period: Duration,
+    /// How often others look, and how soon a failed renewal is tried again.
+    pub retry_period: Duration,
+}
+
+impl LeaseTiming {
+    /// A lease of this duration, renewed three times while it lasts.
+    #[must_use]
+    pub fn lasting(duration: Duration) -> Self {
+        Self {
+            duration,
+            renew_deadline: duration * 2 / 3,
+            renew_period: duration / 3,
+            retry_period: duration / 15,
+        }
+    }
+}
+
+impl Default for LeaseTiming {
+    fn default() -> Self {
+        Self::lasting(Duration::from_secs(30))
+    }
+}
 
 /// Whether this manager may write.
 #[derive(Clone)]
@@ -91,25 +114,38 @@ struct Sight {
     at: Duration,
 }
 
+/// A manager that competes for the lease.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    identity: &'a str,
+    timing: LeaseTiming,
+    clock: &'a Clock,
+}
+
 /// Competes for the lease; returns when it was held and is lost.
-pub async fn compete(client: Client, namespace: &str, identity: &str, leadership: &Leadership) {
+pub async fn compete(client: Client, namespace: &str, identity: &str, timing: LeaseTiming, leadership: &Leadership) {
     let leases: Api<Lease> = Api::namespaced(client, namespace);
     let clock = leadership.clock.clone();
+    let candidate = Candidate {
+        identity,
+        timing,
+        clock: &clock,
+    };
     let mut sight: Option<Sight> = None;
     let mut mine: Option<Lease> = None;
     let mut held = false;
     loop {
         let started = clock.elapsed();
-        let outcome = match renew(&leases, identity, &clock, mine.take()).await {
-            Ok(None) => attempt(&leases, identity, &clock, &mut sight).await,
+        let outcome = match renew(&leases, candidate, mine.take()).await {
+            Ok(None) => attempt(&leases, candidate, &mut sight).await,
             renewed => renewed,
         };
         match outcome {
             Ok(Some(lease)) => {
                 mine = Some(lease);
                 held = true;
-                leadership.extend(started + RENEW_DEADLINE);
-                clock.sleep(RENEW_PERIOD).await;
+                leadership.extend(started + timing.renew_deadline);
+                clock.sleep(timing.renew_period).await;
                 continue;
             }
             Ok(None) if held => return,
@@ -119,20 +155,19 @@ pub async fn compete(client: Client, namespace: &str, identity: &str, leadership
         if held && !leadership.holds() {
             return;
         }
-        clock.sleep(RETRY_PERIOD).await;
+        clock.sleep(timing.retry_period).await;
     }
 }
 
 /// Renews a lease that is held without reading it first: nobody else writes what is held. `None` when somebody did.
 async fn renew(
     leases: &Api<Lease>,
-    identity: &str,
-    clock: &Clock,
+    candidate: Candidate<'_>,
     mine: Option<Lease>,
 ) -> Result<Option<Lease>, kube::Error> {
     let Some(mut lease) = mine else { return Ok(None) };
     let spec = lease.spec.clone().unwrap_or_default();
-    lease.spec = Some(claim(identity, clock, Some(&spec)));
+    lease.spec = Some(candidate.claim(Some(&spec)));
     written(leases.replace(names::LEASE, &PostParams::default(), &lease).await)
 }
 
@@ -148,8 +183,7 @@ fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Er
 /// One attempt to take the lease; the lease if it is held now.
 async fn attempt(
     leases: &Api<Lease>,
-    identity: &str,
-    clock: &Clock,
+    candidate: Candidate<'_>,
     sight: &mut Option<Sight>,
 ) -> Result<Option<Lease>, kube::Error> {
     let Some(mut lease) = leases.get_opt(names::LEASE).await? else {
@@ -159,13 +193,13 @@ async fn attempt(
         };
         let lease = Lease {
             metadata,
-            spec: Some(claim(identity, clock, None)),
+            spec: Some(candidate.claim(None)),
         };
         return written(leases.create(&PostParams::default(), &lease).await);
     };
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
-    if holder != identity && !holder.is_empty() {
+    if holder != candidate.identity && !holder.is_empty() {
         let known = sight
             .as_ref()
             .filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
@@ -174,41 +208,44 @@ async fn attempt(
                 holder,
                 renewed: spec.renew_time.clone(),
                 transitions: spec.lease_transitions.unwrap_or_default(),
-                at: clock.elapsed(),
+                at: candidate.clock.elapsed(),
             });
             return Ok(None);
         };
         let duration = spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok());
-        if clock.elapsed() < known.at + duration.map_or(DURATION, Duration::from_secs) {
+        if candidate.clock.elapsed() < known.at + duration.map_or(candidate.timing.duration, Duration::from_secs) {
             return Ok(None);
         }
         tracing::info!(from = %known.holder, transitions = known.transitions + 1, "taking over the lease");
     }
-    lease.spec = Some(claim(identity, clock, Some(&spec)));
+    lease.spec = Some(candidate.claim(Some(&spec)));
     // The version read above goes along: of two that try, one is refused.
     written(leases.replace(names::LEASE, &PostParams::default(), &lease).await)
 }
 
-fn claim(identity: &str, clock: &Clock, before: Option<&LeaseSpec>) -> LeaseSpec {
-    let now = MicroTime(clock.now());
-    let mine = before.is_some_and(|before| before.holder_identity.as_deref() == Some(identity));
-    let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
-    LeaseSpec {
-        holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
-        acquire_time: if mine {
-            before.and_then(|b| b.acquire_time.clone())
-        } else {
-            Some(now.clone())
-        },
-        renew_time: Some(now),
-        lease_transitions: Some(if mine || before.is_none() {
-            transitions
-        } else {
-            transitions + 1
-        }),
-        ..LeaseSpec::default()
+impl Candidate<'_> {
+    /// What this manager would write into the lease.
+    fn claim(self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(self.clock.now());
+        let mine = before.is_some_and(|before| before.holder_identity.as_deref() == Some(self.identity));
+        let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
+        LeaseSpec {
+            holder_identity: Some(self.identity.to_owned()),
+            lease_duration_seconds: i32::try_from(self.timing.duration.as_secs()).ok(),
+            acquire_time: if mine {
+                before.and_then(|b| b.acquire_time.clone())
+            } else {
+                Some(now.clone())
+            },
+            renew_time: Some(now),
+            lease_transitions: Some(if mine || before.is_none() {
+                transitions
+            } else {
+                transitions + 1
+            }),
+            ..LeaseSpec::default()
+        }
     }
 }

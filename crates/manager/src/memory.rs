@@ -23,7 +23,7 @@ pub struct Memory {
     pub(crate) nodes: RememberedEach<Node, NodeSeen>,
     pub(crate) jobs: RememberedEach<Job, JobSeen>,
     pub(crate) machine_plans: Remembered<Vec<MachinePlanSeen>>,
-    pub(crate) stuck_pods: RememberedEach<Pod, PodSeen>,
+    pub(crate) pods: RememberedEach<Pod, PodSeen>,
     pub(crate) unhealthy_volumes: Remembered<Vec<String>>,
     pub(crate) vms_by_node: Remembered<BTreeMap<String, Vec<String>>>,
 }
@@ -83,13 +83,24 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
         cache: &Cache<K>,
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
+        // News first: what comes in between is looked at again, not missed.
         let news = cache.news();
+        self.get_from(plan, news, || cache.list(), look)
+    }
+
+    fn get_from(
+        &mut self,
+        plan: &str,
+        news: u64,
+        list: impl FnOnce() -> Vec<Arc<K>>,
+        look: impl Fn(&K) -> Option<V>,
+    ) -> Shared<BTreeMap<String, V>> {
         match &self.made_for {
             Some((made_for, at)) if made_for == plan && *at == news => return self.value.clone(),
             Some((made_for, _)) if made_for == plan => {}
             _ => *self = Self::default(),
         }
-        let objects = cache.list();
+        let objects = list();
         let (before, after) = (addresses(&self.objects), addresses(&objects));
         for gone in self.objects.iter().filter(|one| !after.contains(&Arc::as_ptr(one))) {
             self.value.remove(&gone.name_any());
@@ -121,5 +132,43 @@ mod tests {
         assert_eq!(*remembered.get("a", 1, || 2), 1);
         assert_eq!(*remembered.get("a", 2, || 3), 3);
         assert_eq!(*remembered.get("b", 2, || 4), 4);
+    }
+
+    fn node(name: &str) -> Arc<Node> {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        Arc::new(node)
+    }
+
+    #[test]
+    fn after_news_only_objects_that_changed_are_looked_at_again() {
+        let mut remembered = RememberedEach::<Node, u32>::default();
+        let looks = std::cell::Cell::new(0);
+        let look = |_: &Node| {
+            looks.set(looks.get() + 1);
+            Some(looks.get())
+        };
+        let (one, two) = (node("one"), node("two"));
+        let seen = remembered.get_from("a", 1, || vec![one.clone(), two.clone()], look);
+        assert_eq!(*seen, [("one".to_owned(), 1), ("two".to_owned(), 2)].into());
+        // No news: nothing is even listed.
+        remembered.get_from("a", 1, || panic!("listed without news"), look);
+        // Another version of one, two as it was.
+        let newer = node("one");
+        let seen = remembered.get_from("a", 2, || vec![newer.clone(), two.clone()], look);
+        assert_eq!(*seen, [("one".to_owned(), 3), ("two".to_owned(), 2)].into());
+        // One that is gone is forgotten, and another plan sees everything anew.
+        let seen = remembered.get_from("a", 3, || vec![two.clone()], look);
+        assert_eq!(*seen, [("two".to_owned(), 2)].into());
+        let seen = remembered.get_from("b", 3, || vec![two.clone()], look);
+        assert_eq!(*seen, [("two".to_owned(), 4)].into());
+    }
+
+    #[test]
+    fn an_object_of_which_nothing_is_seen_any_more_is_forgotten() {
+        let mut remembered = RememberedEach::<Node, u32>::default();
+        remembered.get_from("a", 1, || vec![node("one")], |_| Some(1));
+        let seen = remembered.get_from("a", 2, || vec![node("one")], |_| None);
+        assert!(seen.is_empty());
     }
 }

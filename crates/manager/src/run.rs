@@ -14,7 +14,7 @@ use crate::{
     act::{ActError, Actor, Versions},
     facts::{self, Answering, Known},
     health,
-    lease::{self, Leadership},
+    lease::{self, Leadership, LeaseTiming},
     memory::Memory,
     observe::observe,
     outside::Outside,
@@ -39,6 +39,8 @@ pub struct Config {
     pub settings: Settings,
     /// The namespace of the lease; without it there is no election.
     pub lease_namespace: Option<String>,
+    /// How long the lease is held, and how often it is renewed.
+    pub lease_timing: LeaseTiming,
     /// Who this manager is, among those that compete.
     pub identity: String,
     /// Admission; without it plans are not checked when they are created, changed or deleted.
@@ -50,6 +52,7 @@ impl Default for Config {
         Self {
             settings: Settings::default(),
             lease_namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
+            lease_timing: LeaseTiming::default(),
             identity: "manager".to_owned(),
             webhook: None,
         }
@@ -99,7 +102,16 @@ pub async fn run(
     };
     let lost = async {
         match &config.lease_namespace {
-            Some(namespace) => lease::compete(client.clone(), namespace, &config.identity, &leadership).await,
+            Some(namespace) => {
+                lease::compete(
+                    client.clone(),
+                    namespace,
+                    &config.identity,
+                    config.lease_timing,
+                    &leadership,
+                )
+                .await
+            }
             None => std::future::pending().await,
         }
     };

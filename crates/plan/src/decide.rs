@@ -60,6 +60,7 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
 /// Takes the plan one step further, if what the step is about holds.
 fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
     draft.set_finalizer(true);
+    retry::note(&mut draft);
     // Every phase but the two terminal ones is in the table, and those are handled before.
     let Some((entry, next)) = pipeline::find(phase) else {
         return draft.unchanged();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::{UpgradePlan, annotations};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{KubeletFacts, NewImages, PreflightFacts};
+use crate::observed::{KubeletFacts, NewImages, PreflightFacts, RepoServer};
 
 /// Space that new images take when nothing better is known.
 pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
@@ -20,7 +20,11 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<(), String>;
 
 /// All checks, in order; the first that fails ends the plan.
-pub const CHECKS: [(&str, Check); 2] = [("disk space", disk_space), ("certificates", certificates)];
+pub const CHECKS: [(&str, Check); 3] = [
+    ("repository server", repo_server_is_known),
+    ("disk space", disk_space),
+    ("certificates", certificates),
+];
 
 /// Runs all checks.
 ///
@@ -28,6 +32,27 @@ pub const CHECKS: [(&str, Check); 2] = [("disk space", disk_space), ("certificat
 /// What the first failing check found, for the user.
 pub fn check(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<(), String> {
     CHECKS.iter().try_for_each(|(_, check)| check(plan, facts, now))
+}
+
+/// What the plan wants to serve the ISO with, if it says so.
+///
+/// # Errors
+/// The annotation names no server that we know.
+pub fn repo_server(plan: &UpgradePlan) -> Result<Option<RepoServer>, String> {
+    let key = annotations::REPO_SERVER;
+    let Some(value) = plan.annotation(key) else {
+        return Ok(None);
+    };
+    match RepoServer::parse(value) {
+        None => Err(format!(
+            "invalid value {value:?} for annotation {key}: use \"toolkit\" or \"nginx\""
+        )),
+        known => Ok(known),
+    }
+}
+
+fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+    repo_server(plan).map(drop)
 }
 
 /// Whether the plan skips the disk-space check.
@@ -217,6 +242,7 @@ mod tests {
 
     #[rstest]
     #[case(annotations::SKIP_GC_THRESHOLD_CHECK, "notabool", "invalid value")]
+    #[case(annotations::REPO_SERVER, "apache", "use \"toolkit\" or \"nginx\"")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "soon", "invalid value")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "-1", "must be greater than 0")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "0", "must be greater than 0")]

@@ -36,8 +36,6 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         failed.into_iter().for_each(|action| draft.act(action));
         return draft.unchanged();
     }
-    let asked = draft.seen.plan.annotation(annotations::RETRY).map(str::to_owned);
-    draft.annotate(annotations::RETRIED, asked);
     draft.set_finalizer(true);
     let phase = resumed_phase(draft.status());
     for entry in draft.status_mut().node_upgrade_statuses.values_mut() {
@@ -45,6 +43,15 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     }
     draft.enter(phase);
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
+}
+
+/// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish
+/// noted while the plan still says Failed would be lost with the status.
+pub fn note(draft: &mut Draft<'_>) {
+    let asked = draft.seen.plan.annotation(annotations::RETRY).map(str::to_owned);
+    if asked.is_some() {
+        draft.annotate(annotations::RETRIED, asked);
+    }
 }
 
 /// What the plan had completed before it failed: everything that the failed phase needs is made sure of again.

@@ -59,6 +59,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
     let from = call.query.version()?;
     let timeout = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let timeout = timeout.max(server.config.shortest_watch);
     let now = Instant::now();
     let bookmarks = call.query.is_true("allowWatchBookmarks");
     let mut watch = Watch {

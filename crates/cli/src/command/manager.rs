@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 use anyhow::Context;
 use clock::Clock;
 use manager::{
+    lease::LeaseTiming,
     outside::Network,
     run::{Config, run as run_manager},
     tls::{files::Files, managed::Managed},
@@ -95,14 +96,25 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Starts the log, on standard error.
 pub(super) fn start_log(format: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    start_log_at(format, 0);
+}
+
+/// Starts the log, on standard error: 0 what is done, 1 more, 2 everything, unless RUST_LOG says otherwise. Whatever
+/// format is not `console` is JSON.
+pub(super) fn start_log_at(format: &str, level: i64) {
+    let level = match level {
+        ..=0 => "info",
+        1 => "debug",
+        2.. => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    if format == "json" {
-        log.json().init();
-    } else {
+    if format == "console" {
         log.init();
+    } else {
+        log.json().init();
     }
 }
 
@@ -137,6 +149,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             plan_service_account: args.plan_service_account,
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
+        lease_timing: LeaseTiming::default(),
         identity: args.identity,
         webhook,
     };

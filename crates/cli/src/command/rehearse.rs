@@ -183,6 +183,7 @@ async fn rehearse(
     let rehearsal = Rehearsal::start(
         Scenario {
             shape,
+            open: args.serve.is_some(),
             ..Scenario::default()
         },
         clock.clone(),
@@ -195,10 +196,10 @@ async fn rehearse(
         Some(address) => Some(serve(&rehearsal, address, &view).await?),
         None => None,
     };
-    let manager = if speed.is_some_and(|speed| speed > LEASE_SPEED) {
-        rehearsal.start_lone_manager()
-    } else {
-        rehearsal.start_manager("rehearsal")
+    let manager = match speed {
+        None => rehearsal.start_only_manager(),
+        Some(speed) if speed > LEASE_SPEED => rehearsal.start_lone_manager(),
+        Some(_) => rehearsal.start_manager("rehearsal"),
     };
     if args.no_plan {
         std::future::pending::<()>().await;

@@ -18,7 +18,10 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
-use manager::run::{Config, run};
+use manager::{
+    lease::LeaseTiming,
+    run::{Config, run},
+};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -52,6 +55,8 @@ pub struct Scenario {
     pub durations: Durations,
     /// What goes wrong.
     pub troubles: Troubles,
+    /// Whether others than the manager and the world write: they may use server-side apply.
+    pub open: bool,
 }
 
 /// A running cluster.
@@ -142,6 +147,7 @@ impl Rehearsal {
             shape,
             durations,
             troubles,
+            open,
         } = scenario;
         let now = {
             let clock = clock.clone();
@@ -154,6 +160,8 @@ impl Rehearsal {
             watch_log: 500,
             // Versions are told when a watch ends; in between nobody here needs them.
             bookmark_every: Duration::from_hours(1),
+            shortest_watch: Duration::from_hours(1),
+            track_owners: open,
             // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
             without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
@@ -192,6 +200,16 @@ impl Rehearsal {
     pub fn start_manager(&self, identity: &str) -> JoinHandle<()> {
         self.start_manager_with(Config {
             identity: identity.to_owned(),
+            ..Config::default()
+        })
+    }
+
+    /// Starts a manager that nobody competes with: it renews its lease rarely, since hours pass in no time.
+    #[must_use]
+    pub fn start_only_manager(&self) -> JoinHandle<()> {
+        self.start_manager_with(Config {
+            identity: "rehearsal".to_owned(),
+            lease_timing: LeaseTiming::lasting(Duration::from_mins(15)),
             ..Config::default()
         })
     }

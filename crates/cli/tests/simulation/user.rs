@@ -60,15 +60,13 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             plans.delete(name, &DeleteParams::default()).await.unwrap();
         }
         User::MendsAndRetries => {
-            let failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && plan.metadata.finalizers.is_none();
-            rehearsal.follow(name, None, failed).await;
+            rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
             rehearsal.set_troubles(Troubles::default());
             patch(json!({"metadata": {"annotations": {annotations::RETRY: "1"}}})).await;
         }
         User::MendsAndStartsOver => {
-            let failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && plan.metadata.finalizers.is_none();
-            rehearsal.follow(name, None, failed).await;
+            rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
             rehearsal.set_troubles(Troubles::default());
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
@@ -114,6 +112,11 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             nodes.delete(node, &DeleteParams::default()).await.unwrap();
         }
     }
+}
+
+/// The plan has failed, and everything is put back.
+fn has_failed(plan: &UpgradePlan) -> bool {
+    plan.phase() == Some(Phase::Failed) && plan.finalizers().is_empty()
 }
 
 fn is_held(plan: &UpgradePlan) -> bool {

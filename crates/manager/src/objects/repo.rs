@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use api::{UpgradePlan, annotations, labels::component, names};
+use api::{UpgradePlan, labels::component, names};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::ResourceExt;
 use plan::{
     image,
     observed::{RepoServer, Settings},
+    preflight,
 };
 use release::nginx;
+use serde::de::Error as _;
 use serde_json::{Value, json};
 
 use super::{component_labels, metadata};
@@ -30,9 +32,9 @@ const NOBODY: u32 = 65534;
 
 /// What serves the ISO: what the plan asks for, or what the manager is set to.
 fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
-    plan.annotation(annotations::REPO_SERVER)
-        .and_then(RepoServer::parse)
-        .unwrap_or(settings.repo_server)
+    // A plan that asks for an unknown one does not get this far.
+    let asked = preflight::repo_server(plan).ok().flatten();
+    asked.unwrap_or(settings.repo_server)
 }
 
 /// Our own server: reads the image as it is, so it needs neither a mount nor a privilege.
@@ -59,14 +61,14 @@ fn toolkit(image: &str) -> Value {
 }
 
 /// nginx over a loop mount, which takes a privileged container.
-fn nginx(image: &str) -> Value {
+fn nginx(image: &str) -> Result<Value, serde_json::Error> {
     let run = nginx::Nginx {
         listen: "8080",
         root: Path::new(nginx::DOCUMENT_ROOT),
         state: Path::new("/run"),
     };
-    let config = nginx::config(&run).unwrap_or_default();
-    json!({
+    let config = nginx::config(&run).map_err(serde_json::Error::custom)?;
+    Ok(json!({
         "name": "nginx-iso-server",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
@@ -77,7 +79,7 @@ fn nginx(image: &str) -> Value {
         "volumeMounts": [{"name": "iso", "mountPath": "/iso"}],
         "livenessProbe": {"exec": {"command": ["sh", "-c", format!("test -f /srv/www/htdocs/{PROBE}")]}},
         "readinessProbe": {"httpGet": {"path": format!("/{PROBE}"), "port": PORT}},
-    })
+    }))
 }
 
 /// The Deployment.
@@ -98,7 +100,7 @@ pub fn deployment(
             toolkit(&image),
             json!({"fsGroup": NOBODY, "fsGroupChangePolicy": "OnRootMismatch"}),
         ),
-        RepoServer::Nginx => (nginx(&image), json!({})),
+        RepoServer::Nginx => (nginx(&image)?, json!({})),
     };
     serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::repo(&plan.name_any()), labels.clone()),
@@ -148,6 +150,8 @@ pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
 
 #[cfg(test)]
 mod tests {
+    use api::annotations;
+
     use super::*;
 
     fn container(server: Option<&str>, settings: &Settings) -> Value {

@@ -5,6 +5,7 @@ use api::{labels::component, names};
 use crate::{
     decision::Child,
     draft::{Draft, Outcome},
+    preflight,
 };
 
 /// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
@@ -59,6 +60,10 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let limit = seen.settings.deadlines.repo;
     let name = names::repo(draft.plan_name());
+    // It may have been changed since the pre-flight checks.
+    if let Err(why) = preflight::repo_server(&seen.plan) {
+        return Outcome::Fail(why);
+    }
     let hosts = hosts(draft);
     if hosts == 0 {
         draft.wait(

@@ -10,17 +10,33 @@
 
 mod arbitrary;
 mod model;
+mod outside;
+mod retry;
+mod said;
+mod walk;
 mod weaknesses;
 
 use api::{NodeState, Phase, reasons};
-use model::{Model, Step};
+use model::Model;
+use outside::Step;
 use plan::node::ordinal;
 use proptest::prelude::*;
 
 /// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
-fn follow(mut model: Model, choices: &[u8], mut look: impl FnMut(&Model, &Model)) -> Model {
+fn follow(model: Model, choices: &[u8], look: impl FnMut(&Model, &Model)) -> Model {
+    follow_with(model, choices, |_| (), look)
+}
+
+/// The same, with something that happens before each look of the manager.
+fn follow_with(
+    mut model: Model,
+    choices: &[u8],
+    mut before_each: impl FnMut(&mut Model),
+    mut look: impl FnMut(&Model, &Model),
+) -> Model {
     let mut choices = choices.iter().cycle();
     for _ in 0..2000 {
+        before_each(&mut model);
         let before = model.clone();
         let decision = model.decide();
         model.apply(&decision);
@@ -60,6 +76,20 @@ proptest! {
         prop_assert_eq!(status.phase_transition_timestamps.len(), 17);
         prop_assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
         prop_assert!(status.waiting_for.is_empty());
+    }
+
+    #[test]
+    fn a_manager_that_dies_between_metadata_and_status_loses_nothing(
+        nodes in 1usize..5, choices in proptest::collection::vec(any::<u8>(), 1..200), deaths in any::<u64>()
+    ) {
+        let mut looks = 0u32;
+        let model = follow_with(Model::new(nodes), &choices, |model| {
+            looks = looks.wrapping_add(1);
+            if deaths.rotate_left(looks) & 1 == 1 {
+                model.apply_metadata(&model.decide());
+            }
+        }, |_, _| ());
+        prop_assert_eq!(model.phase(), Some(Phase::Succeeded));
     }
 
     #[test]

@@ -9,41 +9,11 @@ use plan::{
     observed::{Fetched, JobOutcome},
 };
 
-use crate::model::{Model, Step};
-
-/// Lets the upgrade go on, the outside doing always the first thing it could, until `there`.
-fn until(model: &mut Model, there: impl Fn(&Model) -> bool) {
-    for _ in 0..2000 {
-        if there(model) {
-            return;
-        }
-        let decision = model.decide();
-        model.apply(&decision);
-        if there(model) {
-            return;
-        }
-        if let Some(step) = model.possible().first().cloned() {
-            model.happen(&step);
-        }
-    }
-    panic!("never got there: {:#?}", model.seen.plan.status)
-}
-
-fn go_on(model: &mut Model) {
-    let decision = model.decide();
-    model.apply(&decision);
-    if let Some(step) = model.possible().first().cloned() {
-        model.happen(&step);
-    }
-}
-
-fn at(phase: Phase) -> impl Fn(&Model) -> bool {
-    move |model| model.phase() >= Some(phase)
-}
-
-fn ended(model: &Model) -> bool {
-    model.phase().is_some_and(Phase::is_terminal) && model.seen.plan.metadata.finalizers.is_none()
-}
+use crate::{
+    model::Model,
+    outside::Step,
+    walk::{at, ended, go_on, until},
+};
 
 fn state(model: &Model, node: &str) -> Option<NodeState> {
     let status = model.seen.plan.status.as_ref()?;

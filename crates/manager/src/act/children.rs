@@ -1,0 +1,149 @@
+//! What a plan owns: created, adopted, removed.
+
+use std::fmt::Debug;
+
+use api::{
+    UpgradePlan,
+    foreign::{harvester, suc},
+    labels, names,
+};
+use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::Service};
+use kube::{
+    Resource, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use plan::{Child, decision::ChildKind};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{ActError, Actor, Versions, failed, note};
+use crate::{objects, watched::Written};
+
+impl Actor {
+    pub(super) async fn create(
+        &self,
+        plan: &UpgradePlan,
+        child: &Child,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        let settings = &self.settings;
+        match child {
+            Child::IsoImage { url, checksum } => {
+                let image = objects::iso_image::build(plan, url, checksum)?;
+                self.create_one::<harvester::VirtualMachineImage>(plan, image, Written::Image, written)
+                    .await
+            }
+            Child::RepoDeployment { replicas, claim } => {
+                let deployment = objects::repo::deployment(plan, settings, *replicas, claim)?;
+                self.create_one::<Deployment>(plan, deployment, Written::Deployment, written)
+                    .await
+            }
+            Child::RepoService => {
+                self.create_one::<Service>(plan, objects::repo::service(plan)?, Written::Service, written)
+                    .await
+            }
+            Child::SucPlan {
+                component,
+                concurrency,
+                images,
+            } => {
+                let suc_plan = objects::suc_plan::build(plan, settings, component, *concurrency, images)?;
+                self.create_one::<suc::Plan>(plan, suc_plan, Written::SucPlan, written)
+                    .await
+            }
+            Child::ClusterJob => {
+                self.create_one::<Job>(plan, objects::job::cluster(plan, settings)?, Written::Job, written)
+                    .await
+            }
+            Child::NodeJob {
+                job_type,
+                node,
+                suspend,
+            } => {
+                let job = objects::job::node(plan, settings, job_type, node, *suspend)?;
+                self.create_one::<Job>(plan, job, Written::Job, written).await
+            }
+            Child::RestoreJob { node } => {
+                let job = objects::job::restore_vm(plan, settings, node)?;
+                self.create_one::<Job>(plan, job, Written::Job, written).await
+            }
+        }
+    }
+
+    /// Creates an object; one that exists is adopted if this plan owns it.
+    async fn create_one<K>(
+        &self,
+        plan: &UpgradePlan,
+        object: K,
+        kind: Written,
+        written: &mut Versions,
+    ) -> Result<(), ActError>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
+        let text = format!("{} {namespace}/{name}", K::kind(&()));
+        let api = self.in_namespace::<K>(&namespace);
+        let doing = || format!("create {text}");
+        let found = match api.create(&PostParams::default(), &object).await {
+            Ok(created) => created,
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                api.get(&name).await.map_err(|source| failed(doing(), source))?
+            }
+            Err(source) => return Err(failed(doing(), source)),
+        };
+        if !found
+            .owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == plan.metadata.uid.as_ref())
+        {
+            return Err(ActError::NotOurs { object: text });
+        }
+        note(written, kind, &found);
+        Ok(())
+    }
+
+    pub(super) async fn delete(
+        &self,
+        plan: &UpgradePlan,
+        kind: ChildKind,
+        component: &str,
+        job_type: Option<&str>,
+    ) -> Result<(), ActError> {
+        let mut selector = format!(
+            "{}={},{}={component}",
+            labels::UPGRADE_PLAN,
+            plan.name_any(),
+            labels::UPGRADE_COMPONENT
+        );
+        if let Some(job_type) = job_type {
+            selector = format!("{selector},{}={job_type}", labels::JOB_TYPE);
+        }
+        let which = ListParams::default().labels(&selector);
+        let how = DeleteParams::background();
+        let result = match kind {
+            ChildKind::Image => {
+                let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
+                images.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Deployment => {
+                let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
+                deployments.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Service => {
+                let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
+                services.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::SucPlan => {
+                let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
+                plans.delete_collection(&how, &which).await.map(|_| ())
+            }
+            ChildKind::Job => {
+                let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
+                jobs.delete_collection(&how, &which).await.map(|_| ())
+            }
+        };
+        result.map_err(|source| failed(format!("delete {kind:?} objects of {component}"), source))
+    }
+}

@@ -1,0 +1,94 @@
+//! A plan that failed, and what comes after it.
+
+use api::{Phase, annotations, labels::job_type, names, reasons};
+use plan::{Severity, observed::JobOutcome};
+
+use crate::{
+    model::Model,
+    walk::{ended, until},
+};
+
+fn failed() -> JobOutcome {
+    JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".into(),
+        message: "Job has reached the specified backoff limit".into(),
+    }
+}
+
+/// An upgrade whose first pre-drain Job has failed, with everything put back.
+fn failed_at_pre_drain() -> Model {
+    let mut model = Model::new(3);
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    model
+}
+
+fn ask(model: &mut Model, value: &str) {
+    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    known.insert(annotations::RETRY.to_owned(), value.to_owned());
+}
+
+#[test]
+fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
+    let mut model = failed_at_pre_drain();
+    ask(&mut model, "1");
+    // Between the two writes of every decision the manager dies once.
+    until(&mut model, |model| {
+        let mut dead = model.clone();
+        dead.apply_metadata(&model.decide());
+        let again = dead.decide();
+        assert_eq!(
+            again.status,
+            model.decide().status,
+            "what was decided is not decided again"
+        );
+        model.phase() == Some(Phase::Succeeded)
+    });
+}
+
+#[test]
+fn one_wish_is_one_try() {
+    let mut model = failed_at_pre_drain();
+    ask(&mut model, "1");
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
+    });
+    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    let decision = model.decide();
+    model.apply(&decision);
+    assert_eq!(
+        model.phase(),
+        Some(Phase::Failed),
+        "a wish that was granted is granted again"
+    );
+    ask(&mut model, "2");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn vms_that_could_not_be_started_again_are_told_of() {
+    let mut model = Model::new(3);
+    model.seen.restore_list.insert("node-1".into(), "default/vm-1".into());
+    let job = names::node_job("up", job_type::RESTORE_VM, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    let events = model.decide().events;
+    let told = events
+        .iter()
+        .find(|event| event.reason == reasons::RESTORE_VM_JOB_FAILED)
+        .unwrap();
+    assert_eq!(told.severity, Severity::Warning);
+    assert!(
+        told.message.contains(&job) && told.message.contains("node-1"),
+        "{}",
+        told.message
+    );
+    // The upgrade itself goes on.
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
