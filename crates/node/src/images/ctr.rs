@@ -130,24 +130,26 @@ impl Ctr {
             text
         });
         let copied = tokio::task::spawn_blocking(move || copy(archive, File::from(stdin))).await;
-        let broken = match copied {
-            Ok(Copied::All) => None,
+        let (broken, unread) = match copied {
+            Ok(Copied::All) => (None, None),
             // It ended before it had read everything; it says itself why.
-            Ok(Copied::Refused) => None,
+            Ok(Copied::Refused(archive)) => (None, Some(archive)),
             // It must not see an end of what has none.
             Ok(Copied::Broken(error, stdin)) => {
                 end(&mut child).await;
                 drop(stdin);
-                Some(error.to_string())
+                (Some(error.to_string()), None)
             }
-            Err(error) => Some(error.to_string()),
+            Err(error) => (Some(error.to_string()), None),
         };
         let status = child.wait().await.map_err(|error| self.no_start(&error))?;
         let complaint = complaint.await.unwrap_or_default();
-        match broken {
-            Some(why) => Err(Error::Passing(why)),
-            None if status.success() => Ok(()),
-            None => Err(failure(&self.program, &arguments, status, &complaint)),
+        match (broken, unread) {
+            (Some(why), _) => Err(Error::Passing(why)),
+            (None, _) if !status.success() => Err(failure(&self.program, &arguments, status, &complaint)),
+            (None, None) => Ok(()),
+            // Content with less than all: what it has not read is padding, or else it is not what we think it is.
+            (None, Some(archive)) => read_to_end(archive).await,
         }
     }
 
@@ -166,8 +168,8 @@ async fn end(child: &mut Child) {
 /// What became of an archive on its way to a program.
 enum Copied {
     All,
-    /// The program reads no more.
-    Refused,
+    /// The program reads no more; this is left.
+    Refused(Box<dyn Read + Send>),
     /// The archive broke off; the way to the program is still open.
     Broken(io::Error, File),
 }
@@ -182,8 +184,18 @@ fn copy(mut archive: Box<dyn Read + Send>, mut stdin: File) -> Copied {
             Err(error) => return Copied::Broken(error, stdin),
         };
         if stdin.write_all(&buffer[..length]).is_err() {
-            return Copied::Refused;
+            return Copied::Refused(archive);
         }
+    }
+}
+
+/// An archive is whole when it can be read to its end.
+async fn read_to_end(mut archive: Box<dyn Read + Send>) -> Result<()> {
+    let read = tokio::task::spawn_blocking(move || io::copy(&mut archive, &mut io::sink())).await;
+    match read {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(Error::Passing(error.to_string())),
+        Err(error) => Err(Error::Passing(error.to_string())),
     }
 }
 
@@ -215,7 +227,14 @@ impl ImageStore for Ctr {
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.output(&["images", "remove", name]).await.map(|_| ()) })
+        Box::pin(async move {
+            match self.output(&["images", "remove", name]).await {
+                Err(Error::Passing(why)) if !why.contains("not found") => Err(Error::Passing(why)),
+                // What is gone is removed.
+                Ok(_) | Err(Error::Passing(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
     }
 }
 

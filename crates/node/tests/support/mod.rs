@@ -10,6 +10,7 @@
 )]
 
 pub(crate) mod archive;
+pub(crate) mod bench;
 pub(crate) mod containerd;
 pub(crate) mod hostile;
 pub(crate) mod shelf;
