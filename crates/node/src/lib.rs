@@ -8,7 +8,9 @@
 pub mod board;
 pub mod cluster;
 pub mod error;
+pub mod images;
 pub mod report;
+pub mod skip_manifests;
 pub mod step;
 
 pub use error::{Error, Result};

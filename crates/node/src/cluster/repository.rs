@@ -1,12 +1,15 @@
 //! The first steps: the repository serves, the release is complete, the plan may be carried out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use api::{UpgradePlan, names};
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use release::{bundle, release_file};
+use release::{
+    bundle::{self, Archive},
+    release_file,
+};
 
 use crate::{
     error::{Error, Result},
@@ -20,8 +23,8 @@ use super::context::Context;
 pub trait ReleaseFiles: Send + Sync {
     /// A small file, as text.
     fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>>;
-    /// A large file, saved whole or not at all.
-    fn save<'a>(&'a self, path: &'a str, to: &'a Path) -> BoxFuture<'a, Result<()>>;
+    /// An archive of images, saved in a folder whole or not at all, and where.
+    fn save<'a>(&'a self, pace: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>>;
 }
 
 /// The Deployment of the repository is available and serves.

@@ -16,6 +16,7 @@ use tokio::{io::AsyncReadExt, process::Command};
 use crate::{
     cluster::repository::ReleaseFiles,
     error::{Error, Result},
+    step::Pace,
 };
 
 use super::{RancherInstaller, image_archive};
@@ -60,13 +61,12 @@ impl InstallerImage {
         charts.pop()
     }
 
-    async fn unpack(&self, rancher: &str, bundle: &Bundle) -> Result<()> {
+    async fn unpack(&self, pace: Pace<'_>, rancher: &str, bundle: &Bundle) -> Result<()> {
         let image = format!("{IMAGE}:{rancher}");
         let draft = self.folder.join("rancher.new");
         make_empty(&draft)?;
         for archive in bundle.group(bundle::AGENT) {
-            let saved = self.folder.join(archive.archive.file_name());
-            self.files.save(archive.archive.as_str(), &saved).await?;
+            let saved = self.files.save(pace, archive, &self.folder).await?;
             let (from, to, of) = (saved.clone(), draft.clone(), image.clone());
             let extracting = tokio::task::spawn_blocking(move || image_archive::extract(&from, &of, is_wanted, &to));
             let extracted = extracting.await.map_err(|error| Error::Passing(format!("failed to unpack: {error}")))?;
@@ -152,12 +152,12 @@ fn make_empty(folder: &Path) -> Result<()> {
 }
 
 impl RancherInstaller for InstallerImage {
-    fn prepare<'a>(&'a self, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+    fn prepare<'a>(&'a self, pace: Pace<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             if self.chart().is_some() {
                 return Ok(());
             }
-            self.unpack(rancher, bundle).await
+            self.unpack(pace, rancher, bundle).await
         })
     }
 

@@ -68,7 +68,7 @@ pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()>
         while let Some(revision) = wait_chart(context, pace, namespace, name).await? {
             tracing::warn!(release = name, revision, "the upgrade of a chart was abandoned; rolling back");
             let target = &context.release()?.rancher;
-            context.installer.prepare(target, context.bundle()?).await?;
+            context.installer.prepare(pace, target, context.bundle()?).await?;
             context.installer.roll_back(namespace, name, revision).await?;
         }
     }

@@ -44,12 +44,12 @@ enum Standing {
 }
 
 /// Gets ready what upgrades Rancher, so that whatever is missing is missed before anything is changed.
-pub(crate) async fn prepare(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn prepare(context: &Context, pace: Pace<'_>) -> Result<()> {
     let history = history(context).await?;
     if is_deployed(&history, &context.release()?.rancher) {
         return Ok(());
     }
-    context.installer.prepare(&context.release()?.rancher, context.bundle()?).await
+    context.installer.prepare(pace, &context.release()?.rancher, context.bundle()?).await
 }
 
 /// Upgrades Rancher.
@@ -62,7 +62,7 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
             Standing::RollBack(revision) => {
                 tracing::warn!(revision, "an earlier upgrade of Rancher was abandoned; rolling back");
                 let installer = &context.installer;
-                installer.prepare(target, context.bundle()?).await?;
+                installer.prepare(pace, target, context.bundle()?).await?;
                 installer.roll_back(names::CATTLE_NAMESPACE, RELEASE, revision).await?;
             }
         }
@@ -75,7 +75,7 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     }
     context.global::<management::Setting>().delete(STALE_SETTING).await?;
     let upgraded = values::upgraded(&current, target, &context.nodes().await?);
-    context.installer.prepare(target, context.bundle()?).await?;
+    context.installer.prepare(pace, target, context.bundle()?).await?;
     context.installer.upgrade_rancher(names::CATTLE_NAMESPACE, RELEASE, &upgraded).await
 }
 

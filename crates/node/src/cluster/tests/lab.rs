@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
-use release::bundle::Bundle;
+use release::bundle::{Archive, Bundle};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     cluster::{Context, Found, installer::RancherInstaller, repository::ReleaseFiles, run},
     error::{Error, Result},
     report::Reporter,
+    step::Pace,
 };
 
 use super::{harvester_world, objects, rancher_world};
@@ -246,8 +247,8 @@ impl ReleaseFiles for Files {
         Box::pin(std::future::ready(found))
     }
 
-    fn save<'a>(&'a self, path: &'a str, _: &'a Path) -> BoxFuture<'a, Result<()>> {
-        Box::pin(std::future::ready(Err(Error::Lasting(format!("{path} is not for saving")))))
+    fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+        Box::pin(std::future::ready(Err(Error::Lasting(format!("{} is not for saving", archive.archive)))))
     }
 }
 
@@ -264,7 +265,7 @@ impl RecordingHelm {
 }
 
 impl RancherInstaller for RecordingHelm {
-    fn prepare<'a>(&'a self, rancher: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+    fn prepare<'a>(&'a self, _: Pace<'a>, rancher: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
         self.record(format!("prepare {rancher}"));
         Box::pin(std::future::ready(Ok(())))
     }
