@@ -1,6 +1,6 @@
 //! Longhorn after the Harvester chart: its managers run the new image, and every node has one new instance manager.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use api::{foreign::longhorn, names};
 use k8s_openapi::api::{
@@ -28,6 +28,8 @@ const INSTANCE_MANAGER_IMAGE: &str = "default-instance-manager-image";
 const V2_ENGINE: &str = "longhorn-v2-data-engine-enabled";
 /// In the settings of Longhorn itself the second engine goes by another name than in those of Harvester.
 const V2_ENGINE_IN_LONGHORN: &str = "v2-data-engine";
+
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Waits until Longhorn has settled on all nodes.
 pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
@@ -112,7 +114,18 @@ pub fn manager_lacks(set: Option<&DaemonSet>, image: &str, nodes: usize) -> Opti
     (usize::try_from(ready).ok() != Some(nodes)).then(|| format!("{ready} of {nodes} nodes have it ready"))
 }
 
+/// Waits for the instance managers of the default image on all nodes. Managers that have only just started may still
+/// change that image, so that it is asked for again from time to time.
 async fn wait_instance_managers(context: &Context, pace: Pace<'_>, engine: &str) -> Result<()> {
+    loop {
+        let waited = wait_instance_managers_of_now(context, pace, engine);
+        if context.at_most(ASK_AGAIN, waited).await? {
+            return Ok(());
+        }
+    }
+}
+
+async fn wait_instance_managers_of_now(context: &Context, pace: Pace<'_>, engine: &str) -> Result<()> {
     let settings = context.namespaced::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
     let image = settings.need(INSTANCE_MANAGER_IMAGE).await?.value;
     let nodes = context.namespaced::<longhorn::Node>(names::LONGHORN_NAMESPACE).list("").await?;

@@ -25,15 +25,14 @@ impl Yaml {
     /// # Errors
     /// When it is no YAML, or not a set of named values.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let value: Value = if text.trim().is_empty() {
+        let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        let value: Value = if text.lines().all(says_nothing) {
             Value::Object(Map::new())
         } else {
             serde_saphyr::from_str(text).map_err(|error| YamlError(error.to_string()))?
         };
         match value {
             Value::Object(_) => {}
-            // A text of comments only.
-            Value::Null => return Self::parse(""),
             other => return Err(YamlError(format!("{other} has no names"))),
         }
         Ok(Self {

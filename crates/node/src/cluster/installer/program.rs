@@ -182,3 +182,112 @@ impl RancherInstaller for InstallerImage {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use jiff::Timestamp;
+    use release::bundle::Archive;
+    use serde_json::json;
+
+    use crate::{board::NoBoard, report::Reporter};
+
+    use super::*;
+
+    /// A release whose only archive is a file of this test.
+    struct OneArchive(PathBuf);
+
+    impl ReleaseFiles for OneArchive {
+        fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
+            Box::pin(std::future::ready(Err(Error::Lasting(path.to_owned()))))
+        }
+
+        fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+            let to = folder.join(archive.archive.file_name());
+            let copied = std::fs::copy(&self.0, &to).map(|_| to.clone());
+            Box::pin(std::future::ready(copied.map_err(|error| Error::file("write", to, error))))
+        }
+    }
+
+    fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            builder.append_data(&mut header, path, *content).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    /// An installer whose Helm writes down its arguments and ends as told.
+    fn installer(folder: &Path, script: &str) -> InstallerImage {
+        let layer = tar_of(&[("helm", script.as_bytes()), ("rancher-2.14.0.tgz", b"chart"), ("run.sh", b"")]);
+        let manifest = json!([{"RepoTags": [format!("{IMAGE}:v2.14.0")], "Layers": ["l"]}]).to_string();
+        let archive = tar_of(&[("l", &layer), ("manifest.json", manifest.as_bytes())]);
+        let file = folder.join("release.tar.zst");
+        std::fs::write(&file, zstd::encode_all(archive.as_slice(), 1).unwrap()).unwrap();
+        InstallerImage::new(Arc::new(OneArchive(file)), folder.join("work"), Clock::system())
+    }
+
+    fn bundle_of_one() -> Bundle {
+        bundle::parse("images:\n  agent:\n  - list: /a.txt\n    archive: /a.tar.zst\n").unwrap()
+    }
+
+    #[tokio::test]
+    async fn helm_comes_out_of_the_image_and_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display());
+        let installer = installer(folder.path(), &script);
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace { report: &report, deadline: Timestamp::MAX };
+        installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+        // What is unpacked is not unpacked again.
+        let helm = folder.path().join("work/rancher/helm");
+        assert_eq!(std::fs::metadata(&helm).unwrap().permissions().mode() & 0o777, 0o755);
+        installer.prepare(pace, "v2.14.0", &Bundle::default()).await.unwrap();
+
+        let values = json!({"image": {"tag": "v2.14.0"}});
+        installer.upgrade_rancher("cattle-system", "rancher", &values).await.unwrap();
+        installer.roll_back("cattle-fleet-system", "fleet", 3).await.unwrap();
+        let work = folder.path().join("work");
+        let work = work.display();
+        assert_eq!(
+            std::fs::read_to_string(log).unwrap(),
+            format!(
+                "upgrade rancher {work}/rancher/rancher-2.14.0.tgz --namespace cattle-system --values \
+                 {work}/rancher-values.json --wait --timeout 20m\n\
+                 rollback fleet 3 --namespace cattle-fleet-system --wait --timeout 20m\n"
+            )
+        );
+        let written = std::fs::read_to_string(folder.path().join("work/rancher-values.json")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), values);
+        assert!(!folder.path().join("work/a.tar.zst").exists());
+    }
+
+    #[tokio::test]
+    async fn what_helm_said_last_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let installer = installer(folder.path(), "#!/bin/sh\necho 'another operation is in progress' >&2\nexit 1\n");
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace { report: &report, deadline: Timestamp::MAX };
+        installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+        let error = installer.roll_back("cattle-system", "rancher", 1).await.unwrap_err();
+        assert!(error.passes());
+        assert!(error.to_string().ends_with("another operation is in progress"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_nowhere_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let installer = installer(folder.path(), "");
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace { report: &report, deadline: Timestamp::MAX };
+        let error = installer.prepare(pace, "v2.15.0", &bundle_of_one()).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no archive of the release holds the image rancher/system-agent-installer-rancher:v2.15.0"
+        );
+    }
+}

@@ -9,6 +9,8 @@ use super::{lab::World, objects::harvester_values, rancher_world};
 const INSTANCE_MANAGER: &str = "longhornio/longhorn-instance-manager:v1.10";
 
 pub(super) async fn tick(world: &World) {
+    // Before the charts: what follows one takes a while longer.
+    harvester(world).await;
     for deployment in world.list("apps", "deployments") {
         let replicas = &deployment["spec"]["replicas"];
         let status = json!({
@@ -38,7 +40,6 @@ pub(super) async fn tick(world: &World) {
         };
         world.patch_status(&addon, json!({"status": status, "seen": generation})).await;
     }
-    harvester(world).await;
 }
 
 /// The Harvester chart was applied: KubeVirt and Longhorn follow, one after the other.

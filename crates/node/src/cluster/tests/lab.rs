@@ -13,7 +13,7 @@ use clock::Clock;
 use futures::future::BoxFuture;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use release::bundle::{Archive, Bundle};
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ impl World {
 
     pub(super) async fn delete(&self, object: &Value) {
         let (api, name) = self.api_of(object);
-        let _ = api.delete(&name, &Default::default()).await;
+        let _ = api.delete(&name, &DeleteParams::default().grace_period(0)).await;
     }
 }
 
