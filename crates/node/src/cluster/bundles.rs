@@ -39,7 +39,11 @@ pub fn is_settled(bundle: &Bundle) -> bool {
 }
 
 fn waiting(bundle: &Bundle) -> Waiting {
-    let called = format!("Bundle {}/{}", bundle.namespace().unwrap_or_default(), bundle.name_any());
+    let called = format!(
+        "Bundle {}/{}",
+        bundle.namespace().unwrap_or_default(),
+        bundle.name_any()
+    );
     let conditions = bundle.status.conditions.iter().flatten();
     let why = conditions
         .filter(|condition| condition.type_ == "Ready")

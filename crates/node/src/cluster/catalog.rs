@@ -55,7 +55,11 @@ async fn refresh(context: &Context, pace: Pace<'_>, name: &str, reason: &str) ->
     let reason = format!("{}/{reason}", context.plan);
     let waiting = |message: String| {
         let what = "ClusterRepo";
-        Look::Wait(vec![Waiting { what, object: called.clone(), message }])
+        Look::Wait(vec![Waiting {
+            what,
+            object: called.clone(),
+            message,
+        }])
     };
     let mut wanted = None;
     repos
@@ -91,7 +95,11 @@ fn downloaded(repo: &ClusterRepo) -> Option<Timestamp> {
 /// The patch that has a repository read again, and when it may be written; nothing when it was for this reason.
 #[must_use]
 pub fn refresh_patch(repo: &ClusterRepo, reason: &str) -> Option<(Timestamp, Value)> {
-    if repo.annotations().get(REFRESHED_FOR).is_some_and(|found| found == reason) {
+    if repo
+        .annotations()
+        .get(REFRESHED_FOR)
+        .is_some_and(|found| found == reason)
+    {
         return None;
     }
     let at = downloaded(repo)?.saturating_add(SignedDuration::from_secs(1)).ok()?;
@@ -105,7 +113,11 @@ pub fn refresh_patch(repo: &ClusterRepo, reason: &str) -> Option<(Timestamp, Val
 /// Whether a repository has been read since it was asked for.
 #[must_use]
 pub fn is_refreshed(repo: &ClusterRepo) -> bool {
-    let asked = repo.spec.force_update.as_ref().and_then(|at| at.parse::<Timestamp>().ok());
+    let asked = repo
+        .spec
+        .force_update
+        .as_ref()
+        .and_then(|at| at.parse::<Timestamp>().ok());
     match (downloaded(repo), asked) {
         (Some(read), Some(asked)) => read >= asked,
         (read, None) => read.is_some(),

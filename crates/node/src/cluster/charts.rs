@@ -123,7 +123,13 @@ pub fn lacks(chart: &ManagedChart, version: &str) -> Option<String> {
 }
 
 /// Upgrades a chart and waits until it is ready.
-pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, name: &str, version: &str, values: &Value) -> Result<()> {
+pub(super) async fn upgrade(
+    context: &Context,
+    pace: Pace<'_>,
+    name: &str,
+    version: &str,
+    values: &Value,
+) -> Result<()> {
     let charts = context.namespaced::<ManagedChart>(names::FLEET_NAMESPACE);
     let chart = charts.need(name).await?;
     if let Some(patch) = upgrade_patch(&chart, &context.plan, version, values, context.clock.now()) {
@@ -145,11 +151,25 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, name: &str, versi
 }
 
 pub(super) async fn upgrade_harvester_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
-    upgrade(context, pace, HARVESTER_CRD, &context.release()?.harvester_chart, &Value::Null).await
+    upgrade(
+        context,
+        pace,
+        HARVESTER_CRD,
+        &context.release()?.harvester_chart,
+        &Value::Null,
+    )
+    .await
 }
 
 pub(super) async fn upgrade_monitoring_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
-    upgrade(context, pace, MONITORING_CRD, &context.release()?.monitoring_chart, &Value::Null).await
+    upgrade(
+        context,
+        pace,
+        MONITORING_CRD,
+        &context.release()?.monitoring_chart,
+        &Value::Null,
+    )
+    .await
 }
 
 pub(super) async fn upgrade_logging_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
@@ -217,7 +237,10 @@ mod tests {
         chart.spec.version = Some("1.8.0".into());
         chart.annotations_mut().insert(CHART_OBSERVED_BEFORE.into(), "4".into());
         chart.status.summary = Some(serde_json::from_value(json!({"ready": 1})).unwrap());
-        assert_eq!(lacks(&chart, "1.8.0").unwrap(), "Fleet has not seen its new version yet");
+        assert_eq!(
+            lacks(&chart, "1.8.0").unwrap(),
+            "Fleet has not seen its new version yet"
+        );
         chart.status.observed_generation = Some(5);
         assert_eq!(lacks(&chart, "1.8.0"), None);
         chart.status.unavailable = Some(1);

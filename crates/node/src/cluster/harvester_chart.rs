@@ -46,7 +46,9 @@ pub fn value_changes(
 ) -> Value {
     let mut patch = json!({});
     let is_default = |class: &StorageClass| class.annotations().get(IS_DEFAULT_CLASS).is_some_and(|v| v == "true");
-    let another = classes.iter().any(|class| is_default(class) && class.name_any() != OWN_STORAGE_CLASS);
+    let another = classes
+        .iter()
+        .any(|class| is_default(class) && class.name_any() != OWN_STORAGE_CLASS);
     if another && current["storageClass"]["defaultStorageClass"] != false {
         patch["storageClass"] = json!({"defaultStorageClass": false});
     }
@@ -119,7 +121,12 @@ mod tests {
             "storageClass": {"defaultStorageClass": false},
         });
         let classes = [class("mine", "true"), class(OWN_STORAGE_CLASS, "false")];
-        let patch = value_changes(&current, &classes, Some("block-if-contains-last-replica"), Some("false"));
+        let patch = value_changes(
+            &current,
+            &classes,
+            Some("block-if-contains-last-replica"),
+            Some("false"),
+        );
         assert_eq!(patch, json!({}));
     }
 
@@ -127,7 +134,12 @@ mod tests {
     fn what_is_unset_is_settled_when_the_cluster_needs_it() {
         let current = json!({"longhorn": {"defaultSettings": {"concurrentAutomaticEngineUpgradePerNodeLimit": 3}}});
         let classes = [class("mine", "true")];
-        let patch = value_changes(&current, &classes, Some("block-if-contains-last-replica"), Some("false"));
+        let patch = value_changes(
+            &current,
+            &classes,
+            Some("block-if-contains-last-replica"),
+            Some("false"),
+        );
         assert_eq!(
             patch,
             json!({
@@ -139,7 +151,12 @@ mod tests {
                 }},
             })
         );
-        let calm = value_changes(&json!({}), &[class(OWN_STORAGE_CLASS, "true")], Some("always-allow"), None);
+        let calm = value_changes(
+            &json!({}),
+            &[class(OWN_STORAGE_CLASS, "true")],
+            Some("always-allow"),
+            None,
+        );
         assert_eq!(calm, json!({}));
     }
 
@@ -147,11 +164,17 @@ mod tests {
     fn kubevirt_is_done_when_it_runs_the_version_and_says_so() {
         let mut kubevirt = KubeVirt::named("kubevirt");
         kubevirt.status.phase = Some("Deployed".into());
-        assert_eq!(kubevirt_lacks(Some(&kubevirt), "1.7.0").unwrap(), "it runs an unknown version");
+        assert_eq!(
+            kubevirt_lacks(Some(&kubevirt), "1.7.0").unwrap(),
+            "it runs an unknown version"
+        );
         kubevirt.status.observed_kube_virt_version = Some("1.7.0".into());
         assert_eq!(kubevirt_lacks(Some(&kubevirt), "1.7.0"), None);
         kubevirt.status.phase = Some("Deploying".into());
-        assert_eq!(kubevirt_lacks(Some(&kubevirt), "1.7.0").unwrap(), "its phase is Deploying");
+        assert_eq!(
+            kubevirt_lacks(Some(&kubevirt), "1.7.0").unwrap(),
+            "its phase is Deploying"
+        );
         assert!(kubevirt_lacks(None, "1.7.0").is_some());
     }
 }

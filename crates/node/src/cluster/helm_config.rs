@@ -90,7 +90,10 @@ mod tests {
         assert_eq!(multus_change(None).unwrap()["spec"], json!({"failurePolicy": "abort"}));
         let mut config = HelmChartConfig::named(MULTUS);
         config.spec.values_content = Some("a: 1".into());
-        assert_eq!(multus_change(Some(&config)), Some(json!({"spec": {"failurePolicy": "abort"}})));
+        assert_eq!(
+            multus_change(Some(&config)),
+            Some(json!({"spec": {"failurePolicy": "abort"}}))
+        );
         config.spec.failure_policy = Some("abort".into());
         assert_eq!(multus_change(Some(&config)), None);
     }

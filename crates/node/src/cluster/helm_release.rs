@@ -98,7 +98,9 @@ pub fn decode(data: &[u8]) -> Result<HelmRelease, DecodeError> {
         return Ok(serde_json::from_slice(&bytes)?);
     }
     let mut text = Vec::new();
-    let read = flate2::read::GzDecoder::new(bytes.as_slice()).take(LARGEST_RELEASE + 1).read_to_end(&mut text)?;
+    let read = flate2::read::GzDecoder::new(bytes.as_slice())
+        .take(LARGEST_RELEASE + 1)
+        .read_to_end(&mut text)?;
     if read as u64 > LARGEST_RELEASE {
         return Err(DecodeError::TooLarge);
     }
@@ -159,7 +161,10 @@ pub fn pending(history: &[HelmRelease], now: Timestamp) -> Pending {
     if now < until {
         return Pending::Until(until);
     }
-    if older.last().is_some_and(|release| release.info.description.starts_with("Rollback to ")) {
+    if older
+        .last()
+        .is_some_and(|release| release.info.description.starts_with("Rollback to "))
+    {
         return Pending::Again;
     }
     deployed(older).map_or(Pending::NothingDeployed, |release| Pending::RollBack(release.revision))
@@ -173,7 +178,10 @@ pub fn lacks(history: &[HelmRelease], name: &str, chart: &str, app: &str) -> Opt
     };
     let metadata = &newest.chart.metadata;
     if metadata.name != name || metadata.version != chart || metadata.app_version != app {
-        return Some(format!("it is {}-{} ({})", metadata.name, metadata.version, metadata.app_version));
+        return Some(format!(
+            "it is {}-{} ({})",
+            metadata.name, metadata.version, metadata.app_version
+        ));
     }
     (newest.info.status != "deployed").then(|| format!("it is {}", newest.info.status))
 }
@@ -268,7 +276,10 @@ pub(crate) mod tests {
         #[case] after: i64,
         #[case] expected: Pending,
     ) {
-        let history: Vec<HelmRelease> = revisions.iter().map(|(n, status, text)| revision(*n, status, text)).collect();
+        let history: Vec<HelmRelease> = revisions
+            .iter()
+            .map(|(n, status, text)| revision(*n, status, text))
+            .collect();
         assert_eq!(pending(&history, minutes(after)), expected);
     }
 
@@ -291,7 +302,11 @@ pub(crate) mod tests {
         };
         let history = [release];
         assert_eq!(lacks(&history, "fleet", "108.0.0+up0.14.0", "0.14.0"), None);
-        assert!(lacks(&history, "fleet", "109.0.0", "0.15.0").unwrap().contains("108.0.0"));
+        assert!(
+            lacks(&history, "fleet", "109.0.0", "0.15.0")
+                .unwrap()
+                .contains("108.0.0")
+        );
         assert!(lacks(&[], "fleet", "1", "1").is_some());
     }
 }

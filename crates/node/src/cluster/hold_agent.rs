@@ -38,7 +38,10 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let name = names::suc_plan(&context.plan, COMPONENT);
     match plans.get(&name).await? {
         Some(plan) if !is_ours(&plan, &context.plan) => {
-            return Err(Error::Lasting(format!("{} belongs to somebody else", plans.called(&name))));
+            return Err(Error::Lasting(format!(
+                "{} belongs to somebody else",
+                plans.called(&name)
+            )));
         }
         Some(_) => {}
         None => {
@@ -50,7 +53,9 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let mut hash = String::new();
     plans
         .until(pace, &name, |plan| {
-            hash = plan.and_then(|plan| plan.status.latest_hash.clone()).unwrap_or_default();
+            hash = plan
+                .and_then(|plan| plan.status.latest_hash.clone())
+                .unwrap_or_default();
             Look::of(if hash.is_empty() {
                 vec![Waiting {
                     what: "Plan",
@@ -62,32 +67,32 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
             })
         })
         .await?;
-    let selected = watcher::Config::default().labels(&format!("{}=true", labels::MANAGED));
     context
         .global::<Node>()
-        .watch(pace, selected, None, |nodes| {
-            let left = nodes.iter().filter(|node| !has_had(node, &name, &hash));
-            Look::of(left.map(|node| waiting(node)).collect())
+        .watch(pace, watcher::Config::default(), None, |nodes| {
+            let left = nodes_left(nodes.iter().map(AsRef::as_ref), &name, &hash);
+            Look::of(left.into_iter().map(waiting).collect())
         })
         .await?;
     plans.delete(&name).await
 }
 
 fn is_ours(plan: &Plan, upgrade_plan: &str) -> bool {
-    plan.labels().get(labels::UPGRADE_PLAN).is_some_and(|owner| owner == upgrade_plan)
+    plan.labels()
+        .get(labels::UPGRADE_PLAN)
+        .is_some_and(|owner| owner == upgrade_plan)
 }
 
 /// Whether system-upgrade-controller has run the Plan on a node.
-#[must_use]
-pub fn has_had(node: &Node, plan: &str, hash: &str) -> bool {
+fn has_had(node: &Node, plan: &str, hash: &str) -> bool {
     let label = format!("{}{plan}", labels::SUC_NODE_PLAN_PREFIX);
     node.labels().get(&label).is_some_and(|found| found == hash)
 }
 
 /// The nodes that the Plan selects and that have not had it, by name.
 #[must_use]
-pub fn nodes_left<'a>(nodes: &'a [Node], plan: &str, hash: &str) -> Vec<&'a Node> {
-    let selected = nodes.iter().filter(|node| is_managed(node));
+pub fn nodes_left<'a>(nodes: impl IntoIterator<Item = &'a Node>, plan: &str, hash: &str) -> Vec<&'a Node> {
+    let selected = nodes.into_iter().filter(|node| is_managed(node));
     selected.filter(|node| !has_had(node, plan, hash)).collect()
 }
 
@@ -162,7 +167,10 @@ fn systemctl(arguments: &[&str]) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    Err(Error::Lasting(format!("systemctl {} ended with {status}", arguments.join(" "))))
+    Err(Error::Lasting(format!(
+        "systemctl {} ended with {status}",
+        arguments.join(" ")
+    )))
 }
 
 /// Writes the drop-in; whether anything had to be written. The environment comes first: a drop-in without it says
@@ -207,11 +215,17 @@ mod tests {
         let nodes = [
             node("done", &[(labels::MANAGED, "true"), had]),
             node("left", &[(labels::MANAGED, "true")]),
-            node("older", &[(labels::MANAGED, "true"), ("plan.upgrade.cattle.io/up-x", "h0")]),
+            node(
+                "older",
+                &[(labels::MANAGED, "true"), ("plan.upgrade.cattle.io/up-x", "h0")],
+            ),
             node("foreign", &[]),
             node("unmanaged", &[(labels::MANAGED, "false")]),
         ];
-        let left: Vec<String> = nodes_left(&nodes, "up-x", "h1").iter().map(|node| node.name_any()).collect();
+        let left: Vec<String> = nodes_left(&nodes, "up-x", "h1")
+            .iter()
+            .map(|node| node.name_any())
+            .collect();
         assert_eq!(left, ["left", "older"]);
     }
 
@@ -219,7 +233,11 @@ mod tests {
     fn a_node_that_is_not_ready_is_named_with_its_reason() {
         let waiting = waiting(&node("n1", &[]));
         assert_eq!(waiting.object, "Node n1");
-        assert!(waiting.message.ends_with("the node is not Ready, so no Job can run there"));
+        assert!(
+            waiting
+                .message
+                .ends_with("the node is not Ready, so no Job can run there")
+        );
     }
 
     #[test]
@@ -231,7 +249,10 @@ mod tests {
         assert_eq!(first["metadata"]["name"], "up-skip-restart-rancher-system-agent");
         assert_eq!(first["spec"]["version"].as_str().unwrap().len(), 8);
         upgrade_plan.metadata.uid = Some("v".into());
-        assert_ne!(plan(&upgrade_plan, "toolkit:v1", "sa")["spec"]["version"], first["spec"]["version"]);
+        assert_ne!(
+            plan(&upgrade_plan, "toolkit:v1", "sa")["spec"]["version"],
+            first["spec"]["version"]
+        );
     }
 
     #[test]

@@ -67,7 +67,11 @@ pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
 async fn has_second_engine(context: &Context) -> Result<bool> {
     let harvester = context.global::<api::foreign::harvester::Setting>();
     if let Some(setting) = harvester.get(V2_ENGINE).await? {
-        let value = if setting.value.is_empty() { &setting.default } else { &setting.value };
+        let value = if setting.value.is_empty() {
+            &setting.default
+        } else {
+            &setting.value
+        };
         return Ok(value == "true");
     }
     let settings = context.namespaced::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
@@ -82,7 +86,11 @@ pub fn manager_image(values: &Value) -> Option<String> {
     let manager = &longhorn["image"]["longhorn"]["manager"];
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let (repository, tag) = (text(&manager["repository"])?, text(&manager["tag"])?);
-    let registries = [&values["global"]["imageRegistry"], &longhorn["global"]["imageRegistry"], &manager["registry"]];
+    let registries = [
+        &values["global"]["imageRegistry"],
+        &longhorn["global"]["imageRegistry"],
+        &manager["registry"],
+    ];
     let registry = registries.into_iter().find_map(text);
     let prefix = registry.map_or_else(String::new, |registry| format!("{registry}/"));
     Some(format!("{prefix}{repository}:{tag}"))
@@ -91,7 +99,10 @@ pub fn manager_image(values: &Value) -> Option<String> {
 /// Nodes that hold storage.
 #[must_use]
 pub fn storage_nodes(nodes: &[Node]) -> Vec<&Node> {
-    nodes.iter().filter(|node| is_managed(node) && !is_witness(node)).collect()
+    nodes
+        .iter()
+        .filter(|node| is_managed(node) && !is_witness(node))
+        .collect()
 }
 
 /// What Longhorn's managers still lack.
@@ -101,7 +112,9 @@ pub fn manager_lacks(set: Option<&DaemonSet>, image: &str, nodes: usize) -> Opti
         return Some("it does not exist".to_owned());
     };
     let pod = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    let found = pod.and_then(|pod| pod.containers.first()).and_then(|container| container.image.as_deref());
+    let found = pod
+        .and_then(|pod| pod.containers.first())
+        .and_then(|container| container.image.as_deref());
     if found != Some(image) {
         return Some(format!("it is at {}", found.unwrap_or("no image")));
     }
@@ -128,7 +141,10 @@ async fn wait_instance_managers(context: &Context, pace: Pace<'_>, engine: &str)
 async fn wait_instance_managers_of_now(context: &Context, pace: Pace<'_>, engine: &str) -> Result<()> {
     let settings = context.namespaced::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
     let image = settings.need(INSTANCE_MANAGER_IMAGE).await?.value;
-    let nodes = context.namespaced::<longhorn::Node>(names::LONGHORN_NAMESPACE).list("").await?;
+    let nodes = context
+        .namespaced::<longhorn::Node>(names::LONGHORN_NAMESPACE)
+        .list("")
+        .await?;
     let nodes: BTreeSet<String> = nodes.iter().map(ResourceExt::name_any).collect();
     let selection = format!(
         "longhorn.io/instance-manager-type=aio,longhorn.io/data-engine={engine},longhorn.io/instance-manager-image={}",
@@ -162,12 +178,12 @@ pub fn image_label(image: &str) -> String {
 
 /// What a node lacks of the new instance manager: exactly one, running.
 #[must_use]
-pub fn node_lacks<'a>(
-    managers: impl Iterator<Item = &'a longhorn::InstanceManager>,
-    node: &str,
-) -> Option<String> {
+pub fn node_lacks<'a>(managers: impl Iterator<Item = &'a longhorn::InstanceManager>, node: &str) -> Option<String> {
     let of_node = |manager: &&longhorn::InstanceManager| {
-        manager.labels().get("longhorn.io/node").is_some_and(|found| found == node)
+        manager
+            .labels()
+            .get("longhorn.io/node")
+            .is_some_and(|found| found == node)
     };
     let states: Vec<&str> = managers
         .filter(of_node)
@@ -205,7 +221,13 @@ mod tests {
         let label = image_label("longhornio/longhorn-instance-manager:v1.10.0");
         assert_eq!(label.len(), 12);
         let digest = Sha512::digest("longhornio-longhorn-instance-manager-v1.10.0");
-        assert_eq!(label, format!("imi-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]));
+        assert_eq!(
+            label,
+            format!(
+                "imi-{:02x}{:02x}{:02x}{:02x}",
+                digest[0], digest[1], digest[2], digest[3]
+            )
+        );
         // Only the first colon: a registry's port keeps its tag's.
         let with_port = Sha512::digest("r-5000-a-b:t");
         assert!(image_label("r:5000/a/b:t").starts_with(&format!("imi-{:02x}", with_port[0])));
@@ -223,8 +245,14 @@ mod tests {
             .unwrap()
         };
         assert_eq!(manager_lacks(Some(&set("m:2", 3, 3)), "m:2", 3), None);
-        assert_eq!(manager_lacks(Some(&set("m:1", 3, 3)), "m:2", 3).unwrap(), "it is at m:1");
-        assert_eq!(manager_lacks(Some(&set("m:2", 1, 3)), "m:2", 3).unwrap(), "1 of 3 nodes have it ready");
+        assert_eq!(
+            manager_lacks(Some(&set("m:1", 3, 3)), "m:2", 3).unwrap(),
+            "it is at m:1"
+        );
+        assert_eq!(
+            manager_lacks(Some(&set("m:2", 1, 3)), "m:2", 3).unwrap(),
+            "1 of 3 nodes have it ready"
+        );
     }
 
     #[test]
@@ -235,10 +263,24 @@ mod tests {
             }))
             .unwrap()
         };
-        let managers = [manager("a", "running"), manager("b", "starting"), manager("c", "running"), manager("c", "running")];
+        let managers = [
+            manager("a", "running"),
+            manager("b", "starting"),
+            manager("c", "running"),
+            manager("c", "running"),
+        ];
         assert_eq!(node_lacks(managers.iter(), "a"), None);
-        assert_eq!(node_lacks(managers.iter(), "b").unwrap(), "its new instance manager is starting");
-        assert_eq!(node_lacks(managers.iter(), "c").unwrap(), "it has 2 new instance managers");
-        assert_eq!(node_lacks(managers.iter(), "d").unwrap(), "it has no new instance manager");
+        assert_eq!(
+            node_lacks(managers.iter(), "b").unwrap(),
+            "its new instance manager is starting"
+        );
+        assert_eq!(
+            node_lacks(managers.iter(), "c").unwrap(),
+            "it has 2 new instance managers"
+        );
+        assert_eq!(
+            node_lacks(managers.iter(), "d").unwrap(),
+            "it has no new instance manager"
+        );
     }
 }

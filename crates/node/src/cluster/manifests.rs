@@ -20,7 +20,10 @@ use super::{context::Context, objects::FIELD_MANAGER};
 pub(super) async fn apply_cdi(context: &Context, _: Pace<'_>) -> Result<()> {
     let files = yaml_files(&context.cdi)?;
     if files.is_empty() {
-        return Err(Error::Lasting(format!("there are no manifests of CDI in {}", context.cdi.display())));
+        return Err(Error::Lasting(format!(
+            "there are no manifests of CDI in {}",
+            context.cdi.display()
+        )));
     }
     for file in files {
         for object in documents(&file)? {
@@ -36,7 +39,10 @@ fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| Error::file("read", folder, error))?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        {
             files.push(path);
         }
     }
@@ -56,7 +62,10 @@ pub(super) fn documents(file: &Path) -> Result<Vec<Value>> {
 async fn apply(context: &Context, object: &Value) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let (namespace, name) = (
+        text(&object["metadata"]["namespace"]),
+        text(&object["metadata"]["name"]),
+    );
     let what = format!("apply {kind} {name}");
     let (group, version) = version.split_once('/').unwrap_or(("", version.as_str()));
     let found = pinned_kind(&context.client, &GroupVersionKind::gvk(group, version, &kind)).await;

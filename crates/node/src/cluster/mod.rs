@@ -84,13 +84,43 @@ pub const STEPS: &[Step<Context>] = &[
     step!("upgrade-monitoring-crd", 20, charts::upgrade_monitoring_crd),
     step!("upgrade-logging-crd", 20, charts::upgrade_logging_crd),
     step!("wait-addon-kind", 10, addons::wait_kind),
-    step!("upgrade-vm-import-controller", 15, addons::upgrade, names::HARVESTER_NAMESPACE, "vm-import-controller"),
-    step!("upgrade-pcidevices-controller", 15, addons::upgrade, names::HARVESTER_NAMESPACE, "pcidevices-controller"),
-    step!("upgrade-harvester-seeder", 15, addons::upgrade, names::HARVESTER_NAMESPACE, "harvester-seeder"),
-    step!("upgrade-descheduler", 15, addons::upgrade, names::KUBE_SYSTEM_NAMESPACE, names::DESCHEDULER_ADDON),
+    step!(
+        "upgrade-vm-import-controller",
+        15,
+        addons::upgrade,
+        names::HARVESTER_NAMESPACE,
+        "vm-import-controller"
+    ),
+    step!(
+        "upgrade-pcidevices-controller",
+        15,
+        addons::upgrade,
+        names::HARVESTER_NAMESPACE,
+        "pcidevices-controller"
+    ),
+    step!(
+        "upgrade-harvester-seeder",
+        15,
+        addons::upgrade,
+        names::HARVESTER_NAMESPACE,
+        "harvester-seeder"
+    ),
+    step!(
+        "upgrade-descheduler",
+        15,
+        addons::upgrade,
+        names::KUBE_SYSTEM_NAMESPACE,
+        names::DESCHEDULER_ADDON
+    ),
     step!("upgrade-monitoring", 15, addons::upgrade_monitoring),
     step!("upgrade-logging", 15, addons::upgrade_logging),
-    step!("upgrade-nvidia-driver-toolkit", 15, addons::upgrade, names::HARVESTER_NAMESPACE, "nvidia-driver-toolkit"),
+    step!(
+        "upgrade-nvidia-driver-toolkit",
+        15,
+        addons::upgrade,
+        names::HARVESTER_NAMESPACE,
+        "nvidia-driver-toolkit"
+    ),
     step!("upgrade-kubeovn", 15, addons::upgrade_kubeovn),
     step!("settle-bundles", 10, bundles::settle),
     step!("configure-traefik", 10, helm_config::configure_traefik),

@@ -102,11 +102,7 @@ impl<K: Kind> Objects<K> {
     pub(crate) async fn apply(&self, name: &str, object: &Value) -> Result<K> {
         let applied = self
             .api
-            .patch(
-                name,
-                &PatchParams::apply(FIELD_MANAGER).force(),
-                &Patch::Apply(object),
-            )
+            .patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object))
             .await;
         applied.map_err(|error| Error::api(format!("apply {}", self.called(name)), error))
     }
@@ -121,7 +117,12 @@ impl<K: Kind> Objects<K> {
     }
 
     /// Watches one object until it is as wanted. Its absence is shown to `look` as `None`.
-    pub(crate) async fn until(&self, pace: Pace<'_>, name: &str, mut look: impl FnMut(Option<&K>) -> Look) -> Result<()> {
+    pub(crate) async fn until(
+        &self,
+        pace: Pace<'_>,
+        name: &str,
+        mut look: impl FnMut(Option<&K>) -> Look,
+    ) -> Result<()> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         self.watch(pace, config, None, |all| {
             let found = all.iter().find(|object| object.name_any() == name);

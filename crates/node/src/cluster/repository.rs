@@ -49,7 +49,10 @@ pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
 }
 
 fn is_available(deployment: &Deployment) -> bool {
-    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let conditions = deployment
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     conditions
         .filter(|condition| condition.type_ == "Available")
         .any(|condition| condition.status == "True")
@@ -110,15 +113,20 @@ pub fn missing(release: &release_file::ReleaseFile) -> Vec<String> {
 pub(super) async fn read_plan(context: &Context, _: Pace<'_>) -> Result<()> {
     let plan = context.global::<UpgradePlan>().need(&context.plan).await?;
     let release = context.release()?;
-    let previous = plan.status.as_ref().and_then(|status| status.previous_version.as_deref());
+    let previous = plan
+        .status
+        .as_ref()
+        .and_then(|status| status.previous_version.as_deref());
     let Some(previous) = previous else {
-        return Err(Error::Passing(format!("UpgradePlan {} has no status.previousVersion yet", plan.name_any())));
+        return Err(Error::Passing(format!(
+            "UpgradePlan {} has no status.previousVersion yet",
+            plan.name_any()
+        )));
     };
     // `spec.force` skips this, and nothing else anywhere.
     if plan.spec.force != Some(true) {
-        plan::version::check(previous, &release.harvester, &release.min_upgradable_version, true).map_err(|why| {
-            Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester))
-        })?;
+        plan::version::check(previous, &release.harvester, &release.min_upgradable_version, true)
+            .map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
     }
     tracing::info!(from = previous, to = release.harvester, "upgrading the cluster");
     context.learn_plan(plan);
@@ -131,7 +139,8 @@ mod tests {
 
     #[test]
     fn everything_a_release_lacks_is_named_at_once() {
-        let release = release_file::parse("harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\nrancher: v2\n").unwrap();
+        let release =
+            release_file::parse("harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\nrancher: v2\n").unwrap();
         assert_eq!(
             missing(&release),
             [

@@ -24,7 +24,10 @@ pub(super) async fn preserve_overcommit(context: &Context, _: Pace<'_>) -> Resul
     }
     let settings = context.global::<harvester::Setting>();
     let Some(setting) = settings.get(OVERCOMMIT).await? else {
-        context.note(format!("{} does not exist: nothing to preserve", settings.called(OVERCOMMIT)));
+        context.note(format!(
+            "{} does not exist: nothing to preserve",
+            settings.called(OVERCOMMIT)
+        ));
         return Ok(());
     };
     if let Some(value) = overcommit_to_pin(&setting) {
@@ -47,7 +50,11 @@ pub(super) async fn allow_internal_names(context: &Context, _: Pace<'_>) -> Resu
     let settings = context.global::<management::Setting>();
     match settings.get(INTERNAL_NAMES).await? {
         Some(setting) if setting.value == INTERNAL_NAMES_VALUE => {}
-        Some(_) => drop(settings.merge(INTERNAL_NAMES, &json!({"value": INTERNAL_NAMES_VALUE})).await?),
+        Some(_) => drop(
+            settings
+                .merge(INTERNAL_NAMES, &json!({"value": INTERNAL_NAMES_VALUE}))
+                .await?,
+        ),
         None => {
             let setting = json!({
                 "apiVersion": "management.cattle.io/v3", "kind": "Setting",
@@ -66,7 +73,11 @@ pub(super) async fn mark_administrated(context: &Context, _: Pace<'_>) -> Result
     }
     let clusters = context.global::<management::Cluster>();
     let cluster = clusters.need(names::LOCAL_CLUSTER).await?;
-    if cluster.annotations().get(ADMINISTRATED).is_none_or(|value| value != "true") {
+    if cluster
+        .annotations()
+        .get(ADMINISTRATED)
+        .is_none_or(|value| value != "true")
+    {
         let patch = json!({"metadata": {"annotations": {ADMINISTRATED: "true"}}});
         clusters.merge(names::LOCAL_CLUSTER, &patch).await?;
     }

@@ -43,7 +43,11 @@ pub(super) async fn wait_kind(context: &Context, pace: Pace<'_>) -> Result<()> {
             Some(_) => Look::Done,
             None => {
                 let message = format!("{called} does not exist, so addons cannot be upgraded");
-                Look::Wait(vec![Waiting { what: "AddonKind", object: called.clone(), message }])
+                Look::Wait(vec![Waiting {
+                    what: "AddonKind",
+                    object: called.clone(),
+                    message,
+                }])
             }
         })
         .await
@@ -53,13 +57,21 @@ pub(super) async fn wait_kind(context: &Context, pace: Pace<'_>) -> Result<()> {
 fn manifest(context: &Context, name: &str) -> Result<Option<Value>> {
     let file: PathBuf = context.addons.join(format!("{name}.yaml"));
     if !file.exists() {
-        context.note(format!("addon {name} is not upgraded: its manifest {} does not exist", file.display()));
+        context.note(format!(
+            "addon {name} is not upgraded: its manifest {} does not exist",
+            file.display()
+        ));
         return Ok(None);
     }
     let found = manifests::documents(&file)?;
-    let found = found.into_iter().find(|object| object["kind"] == "Addon" && object["metadata"]["name"] == name);
+    let found = found
+        .into_iter()
+        .find(|object| object["kind"] == "Addon" && object["metadata"]["name"] == name);
     if found.is_none() {
-        context.note(format!("addon {name} is not upgraded: {} does not hold it", file.display()));
+        context.note(format!(
+            "addon {name} is not upgraded: {} does not hold it",
+            file.display()
+        ));
     }
     Ok(found)
 }
@@ -78,11 +90,21 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, 
     let base = current.annotations().get(ADDON_DEFAULTS).map(String::as_str);
     let present = current.spec.values_content.as_deref().unwrap_or_default();
     let change = match merged(base, present, defaults) {
-        Ok(values) => Change { version, values: values.filter(|values| values != present), defaults: Some(defaults) },
+        Ok(values) => Change {
+            version,
+            values: values.filter(|values| values != present),
+            defaults: Some(defaults),
+        },
         Err(error) => {
             // Values that cannot be read are the user's: the version moves, they stay.
-            context.note(format!("the values of addon {namespace}/{name} are kept as they are: {error}"));
-            Change { version, values: None, defaults: None }
+            context.note(format!(
+                "the values of addon {namespace}/{name} are kept as they are: {error}"
+            ));
+            Change {
+                version,
+                values: None,
+                defaults: None,
+            }
         }
     };
     write::change(context, pace, namespace, name, &current, &change).await
@@ -99,7 +121,10 @@ pub(super) async fn upgrade_logging(context: &Context, pace: Pace<'_>) -> Result
     let release = context.release()?;
     let router = release.logging_chart_harvester_event_router.clone().unwrap_or_default();
     let version = release.logging_chart.clone().unwrap_or_default();
-    edit(context, pace, LOGGING, &version, |values| logging_values(values, &router)).await
+    edit(context, pace, LOGGING, &version, |values| {
+        logging_values(values, &router)
+    })
+    .await
 }
 
 /// Brings an addon that exists to a version, with some of its values edited.
@@ -122,11 +147,17 @@ async fn edit(
             yaml.text()
         }
         Err(error) => {
-            context.note(format!("the values of addon {namespace}/{name} are kept as they are: {error}"));
+            context.note(format!(
+                "the values of addon {namespace}/{name} are kept as they are: {error}"
+            ));
             None
         }
     };
-    let change = Change { version, values, defaults: None };
+    let change = Change {
+        version,
+        values,
+        defaults: None,
+    };
     write::change(context, pace, namespace, name, &current, &change).await
 }
 
@@ -149,7 +180,11 @@ pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result
             return Look::Done;
         }
         let message = format!("{called} is not ready");
-        Look::Wait(vec![Waiting { what: "ManagedChart", object: called.clone(), message }])
+        Look::Wait(vec![Waiting {
+            what: "ManagedChart",
+            object: called.clone(),
+            message,
+        }])
     });
     if !context.at_most(KUBEOVN_CRD_PATIENCE, ready).await? {
         context.note(format!("{called} is not ready"));
@@ -158,7 +193,11 @@ pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result
     let Some(current) = addons.get(name).await? else {
         return write::install(context, &manifest, namespace, name).await;
     };
-    let change = Change { version, values: None, defaults: None };
+    let change = Change {
+        version,
+        values: None,
+        defaults: None,
+    };
     write::change(context, pace, namespace, name, &current, &change).await
 }
 

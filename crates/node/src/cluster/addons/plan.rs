@@ -33,7 +33,10 @@ impl Change<'_> {
         if let Some(defaults) = self.defaults.filter(|defaults| known != Some(*defaults)) {
             patch["metadata"]["annotations"][ADDON_DEFAULTS] = json!(defaults);
         }
-        patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+        patch
+            .as_object()
+            .is_some_and(|patch| !patch.is_empty())
+            .then_some(patch)
     }
 }
 
@@ -104,7 +107,11 @@ mod tests {
     #[test]
     fn an_addon_that_is_as_wanted_is_not_written() {
         let current = addon(true, DEPLOYED);
-        let mut change = Change { version: "1.0.0", values: None, defaults: None };
+        let mut change = Change {
+            version: "1.0.0",
+            values: None,
+            defaults: None,
+        };
         assert_eq!(change.patch(&current), None);
         change.version = "1.1.0";
         assert_eq!(change.patch(&current), Some(json!({"spec": {"version": "1.1.0"}})));
@@ -115,7 +122,10 @@ mod tests {
         let mut values = json!({"rancherMonitoring": {"enabled": true}, "prometheus": {"retention": "9d"}});
         monitoring_values(&mut values);
         assert_eq!(values["rancherMonitoring"]["enabled"], true);
-        assert_eq!(values["kube-state-metrics"]["metricLabelsAllowlist"], json!(["nodes=[*]"]));
+        assert_eq!(
+            values["kube-state-metrics"]["metricLabelsAllowlist"],
+            json!(["nodes=[*]"])
+        );
         assert_eq!(values["prometheus"]["retention"], "9d");
         let mut empty = Value::Null;
         monitoring_values(&mut empty);
@@ -126,7 +136,10 @@ mod tests {
     fn the_event_router_is_replaced_only_where_it_stands() {
         let mut values = json!({"eventTailer": {"workloadOverrides": {"containers": [{"image": "old", "name": "n"}]}}});
         logging_values(&mut values, "new");
-        assert_eq!(values["eventTailer"]["workloadOverrides"]["containers"][0], json!({"image": "new", "name": "n"}));
+        assert_eq!(
+            values["eventTailer"]["workloadOverrides"]["containers"][0],
+            json!({"image": "new", "name": "n"})
+        );
         let mut other = json!({"eventTailer": {}});
         logging_values(&mut other, "new");
         assert_eq!(other, json!({"eventTailer": {}}));

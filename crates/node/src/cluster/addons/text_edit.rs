@@ -37,7 +37,11 @@ fn differences<'a>(old: &'a Value, new: &'a Value, path: &mut Vec<&'a str>, edit
                 path.push(key);
                 match before.get(key) {
                     Some(old) => differences(old, new, path, edits)?,
-                    None => edits.push(Edit { path: path.clone(), old: None, new }),
+                    None => edits.push(Edit {
+                        path: path.clone(),
+                        old: None,
+                        new,
+                    }),
                 }
                 path.pop();
             }
@@ -48,7 +52,11 @@ fn differences<'a>(old: &'a Value, new: &'a Value, path: &mut Vec<&'a str>, edit
             }
         }
         (old, new) if is_scalar(old) && is_scalar(new) => {
-            edits.push(Edit { path: path.clone(), old: Some(old), new });
+            edits.push(Edit {
+                path: path.clone(),
+                old: Some(old),
+                new,
+            });
         }
         _ => return None,
     }
@@ -79,7 +87,10 @@ fn replaced(text: &str, key: &str, old: &Value, new: &Value) -> Option<String> {
                 Some(value) if value.contains(&old) => {
                     hits += 1;
                     let quoted = [format!("\"{old}\""), format!("'{old}'")];
-                    let found = quoted.iter().find(|quoted| value.contains(quoted.as_str())).unwrap_or(&old);
+                    let found = quoted
+                        .iter()
+                        .find(|quoted| value.contains(quoted.as_str()))
+                        .unwrap_or(&old);
                     format!("{head}{label}{}", value.replacen(found.as_str(), new, 1))
                 }
                 _ => line.to_owned(),
@@ -99,16 +110,20 @@ fn added(text: &str, path: &[&str], new: &Value) -> Option<String> {
     for parent in parents {
         let label = format!("{parent}:");
         let of_parent = |line: &&str| {
-            indent_of(line) == indent && line.trim_start().strip_prefix(&label).is_some_and(|rest| {
-                let rest = rest.trim_start();
-                rest.is_empty() || rest.starts_with('#')
-            })
+            indent_of(line) == indent
+                && line.trim_start().strip_prefix(&label).is_some_and(|rest| {
+                    let rest = rest.trim_start();
+                    rest.is_empty() || rest.starts_with('#')
+                })
         };
         let at = range.start + lines[range.clone()].iter().position(|line| of_parent(line))?;
         let inside = |line: &&&str| line.trim().is_empty() || indent_of(line) > indent;
         let end = at + 1 + lines[at + 1..range.end].iter().take_while(inside).count();
         range = at + 1..end;
-        indent = lines[range.clone()].iter().find(|line| !line.trim().is_empty()).map(|line| indent_of(line))?;
+        indent = lines[range.clone()]
+            .iter()
+            .find(|line| !line.trim().is_empty())
+            .map(|line| indent_of(line))?;
     }
     let at = if parents.is_empty() { lines.len() } else { range.start };
     let margin = " ".repeat(indent);

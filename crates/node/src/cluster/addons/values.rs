@@ -106,7 +106,8 @@ mod tests {
 
     use super::*;
 
-    const DEFAULTS: &str = "image:\n  repository: rancher/harvester-seeder\n  tag: v1.8.0\nloglevel: info\nfullnameOverride: seeder\n";
+    const DEFAULTS: &str =
+        "image:\n  repository: rancher/harvester-seeder\n  tag: v1.8.0\nloglevel: info\nfullnameOverride: seeder\n";
 
     fn value(text: &str) -> Value {
         Yaml::parse(text).unwrap().value
@@ -132,10 +133,17 @@ mod tests {
     fn with_the_defaults_of_before_only_what_users_changed_stays() {
         let base = "loglevel: warn\nworkers: 2\nold: 1\n";
         let present = "loglevel: warn\nworkers: 5\nold: 1\nmine: yes\n";
-        let text = merged(Some(base), present, "loglevel: info\nworkers: 3\nnew: 1\n").unwrap().unwrap();
-        assert_eq!(value(&text), json!({"loglevel": "info", "workers": 5, "new": 1, "mine": value("a: yes")["a"]}));
+        let text = merged(Some(base), present, "loglevel: info\nworkers: 3\nnew: 1\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            value(&text),
+            json!({"loglevel": "info", "workers": 5, "new": 1, "mine": value("a: yes")["a"]})
+        );
         // What users removed stays removed.
-        let text = merged(Some(base), "workers: 2\n", "loglevel: info\nworkers: 3\n").unwrap().unwrap();
+        let text = merged(Some(base), "workers: 2\n", "loglevel: info\nworkers: 3\n")
+            .unwrap()
+            .unwrap();
         assert_eq!(value(&text), json!({"workers": 3}));
     }
 

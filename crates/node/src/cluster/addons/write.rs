@@ -26,7 +26,11 @@ pub(super) async fn install(context: &Context, manifest: &Value, namespace: &str
     if let Some(defaults) = manifest["spec"]["valuesContent"].as_str() {
         object["metadata"]["annotations"][ADDON_DEFAULTS] = json!(defaults);
     }
-    context.namespaced::<Addon>(namespace).apply(name, &object).await.map(drop)
+    context
+        .namespaced::<Addon>(namespace)
+        .apply(name, &object)
+        .await
+        .map(drop)
 }
 
 /// Changes an addon, and waits when it ran before.
@@ -58,10 +62,17 @@ pub(super) async fn change(
         }
         let status = addon.and_then(|addon| addon.status.status.clone()).unwrap_or_default();
         let message = format!("{called} is not deployed yet; it says {status}");
-        Look::Wait(vec![Waiting { what: "Addon", object: called.clone(), message }])
+        Look::Wait(vec![Waiting {
+            what: "Addon",
+            object: called.clone(),
+            message,
+        }])
     });
     if !context.at_most(PATIENCE, deployed).await? {
-        context.note(format!("{called} is not deployed {} seconds after its upgrade", PATIENCE.as_secs()));
+        context.note(format!(
+            "{called} is not deployed {} seconds after its upgrade",
+            PATIENCE.as_secs()
+        ));
     }
     Ok(())
 }

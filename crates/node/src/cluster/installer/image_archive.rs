@@ -80,9 +80,15 @@ struct Manifest {
 /// # Errors
 /// When the archive is damaged or is none, or the files cannot be written.
 pub fn extract(archive: &Path, image: &str, wanted: Wanted, into: &Path) -> Result<Option<Vec<PathBuf>>, ArchiveError> {
-    let read = |source| ArchiveError::Read { path: archive.to_owned(), source };
+    let read = |source| ArchiveError::Read {
+        path: archive.to_owned(),
+        source,
+    };
     let catalog = Catalog::read(archive).map_err(read)?;
-    let Some(layers) = catalog.layers(image).map_err(|why| ArchiveError::NoImages { path: archive.to_owned(), why })?
+    let Some(layers) = catalog.layers(image).map_err(|why| ArchiveError::NoImages {
+        path: archive.to_owned(),
+        why,
+    })?
     else {
         return Ok(None);
     };
@@ -104,7 +110,10 @@ pub fn extract(archive: &Path, image: &str, wanted: Wanted, into: &Path) -> Resu
     }
     if let Some(missing) = found.iter().position(Option::is_none) {
         let why = format!("layer {} of {image} is missing", layers[missing]);
-        return Err(ArchiveError::NoImages { path: archive.to_owned(), why });
+        return Err(ArchiveError::NoImages {
+            path: archive.to_owned(),
+            why,
+        });
     }
     let written = assemble(found.into_iter().flatten(), into).map_err(read)?;
     for number in 0..layers.len() {
@@ -141,7 +150,9 @@ impl Catalog {
             let mut entry = entry?;
             let name = path_of(&entry);
             if let Some(target) = entry.link_name()? {
-                catalog.links.insert(name.clone(), resolved(&name, &target.to_string_lossy()));
+                catalog
+                    .links
+                    .insert(name.clone(), resolved(&name, &target.to_string_lossy()));
                 continue;
             }
             let is_json = name.ends_with(".json") || name.starts_with("blobs/");
@@ -176,7 +187,12 @@ impl Catalog {
         let index: Index = serde_json::from_slice(bytes).map_err(|error| format!("index.json: {error}"))?;
         let names = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
         let is_it = |descriptor: &&Descriptor| {
-            names.iter().any(|name| descriptor.annotations.get(*name).is_some_and(|found| same_image(found, image)))
+            names.iter().any(|name| {
+                descriptor
+                    .annotations
+                    .get(*name)
+                    .is_some_and(|found| same_image(found, image))
+            })
         };
         let Some(descriptor) = index.manifests.iter().find(is_it) else {
             return Ok(None);
@@ -191,17 +207,28 @@ impl Catalog {
                 "aarch64" => "arm64",
                 other => other,
             };
-            let of_ours = |one: &&Descriptor| one.platform.as_ref().is_some_and(|platform| platform.architecture == ours);
-            let one = manifests.iter().find(of_ours).ok_or_else(|| format!("{image} is not for {ours}"))?;
+            let of_ours = |one: &&Descriptor| {
+                one.platform
+                    .as_ref()
+                    .is_some_and(|platform| platform.architecture == ours)
+            };
+            let one = manifests
+                .iter()
+                .find(of_ours)
+                .ok_or_else(|| format!("{image} is not for {ours}"))?;
             bytes = self.blob(&one.digest)?;
         }
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| format!("{image}: {error}"))?;
-        Ok(Some(manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect()))
+        Ok(Some(
+            manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect(),
+        ))
     }
 
     fn blob(&self, digest: &str) -> Result<&[u8], String> {
         let found = self.small.get(&blob_path(digest));
-        found.map(Vec::as_slice).ok_or_else(|| format!("blob {digest} is missing"))
+        found
+            .map(Vec::as_slice)
+            .ok_or_else(|| format!("blob {digest} is missing"))
     }
 }
 
@@ -268,7 +295,11 @@ impl Layer {
             let path = path_of(&entry);
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
             if let Some(hidden) = name.strip_prefix(WHITEOUT) {
-                let gone = if hidden == ".wh..opq" { folder.to_owned() } else { join(folder, hidden) };
+                let gone = if hidden == ".wh..opq" {
+                    folder.to_owned()
+                } else {
+                    join(folder, hidden)
+                };
                 layer.removed.insert(gone);
             } else if entry.header().entry_type().is_file() && wanted(name) {
                 // Names of our own: what stands in an archive never becomes a path.
@@ -283,7 +314,11 @@ impl Layer {
 }
 
 fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+    if folder.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    }
 }
 
 /// Puts the layers on top of each other and gives what is left its place.
@@ -308,4 +343,4 @@ fn assemble(layers: impl Iterator<Item = Layer>, into: &Path) -> io::Result<Vec<
 
 #[cfg(test)]
 #[path = "image_archive_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -9,7 +9,7 @@ use super::*;
 
 const IMAGE: &str = "rancher/system-agent-installer-rancher:v2.14.0";
 
-fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
@@ -47,8 +47,16 @@ fn content(folder: &Path, name: &str) -> Option<String> {
 fn the_files_of_one_image_come_out_and_no_others(#[case] tag: &str) {
     let folder = tempfile::tempdir().unwrap();
     let other = tar_of(&[("helm", b"of another image")]);
-    let below = tar_of(&[("helm", b"old"), ("run.sh", b"sh"), ("charts/rancher-2.13.0.tgz", b"old chart")]);
-    let above = tar_of(&[("helm", b"new"), ("charts/.wh.rancher-2.13.0.tgz", b""), ("rancher-2.14.0.tgz", b"chart")]);
+    let below = tar_of(&[
+        ("helm", b"old"),
+        ("run.sh", b"sh"),
+        ("charts/rancher-2.13.0.tgz", b"old chart"),
+    ]);
+    let above = tar_of(&[
+        ("helm", b"new"),
+        ("charts/.wh.rancher-2.13.0.tgz", b""),
+        ("rancher-2.14.0.tgz", b"chart"),
+    ]);
     let manifest = json!([
         {"Config": "c0.json", "RepoTags": ["docker.io/a/b:1"], "Layers": ["l0/layer.tar"]},
         {"Config": "c1.json", "RepoTags": [tag], "Layers": ["l1/layer.tar", "l2/layer.tar"]},
@@ -134,7 +142,10 @@ fn names_in_an_archive_never_lead_out_of_the_folder() {
     builder.append(&header, &b"evil"[..]).unwrap();
     let layer = builder.into_inner().unwrap();
     let manifest = json!([{"RepoTags": [IMAGE], "Layers": ["l"]}]).to_string();
-    let archive = saved(folder.path(), &tar_of(&[("manifest.json", manifest.as_bytes()), ("l", &layer)]));
+    let archive = saved(
+        folder.path(),
+        &tar_of(&[("manifest.json", manifest.as_bytes()), ("l", &layer)]),
+    );
     let into = folder.path().join("a/b");
     std::fs::create_dir_all(&into).unwrap();
     let written = extract(&archive, IMAGE, wanted, &into).unwrap().unwrap();

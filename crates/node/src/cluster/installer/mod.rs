@@ -17,7 +17,12 @@ pub trait RancherInstaller: Send + Sync {
     /// Gets ready what the other two need. What is ready stays so.
     fn prepare<'a>(&'a self, pace: Pace<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>>;
     /// Upgrades a release to Rancher's chart and waits until it runs.
-    fn upgrade_rancher<'a>(&'a self, namespace: &'a str, release: &'a str, values: &'a Value) -> BoxFuture<'a, Result<()>>;
+    fn upgrade_rancher<'a>(
+        &'a self,
+        namespace: &'a str,
+        release: &'a str,
+        values: &'a Value,
+    ) -> BoxFuture<'a, Result<()>>;
     /// Takes a release back to a revision and waits until it runs.
     fn roll_back<'a>(&'a self, namespace: &'a str, release: &'a str, revision: i64) -> BoxFuture<'a, Result<()>>;
 }

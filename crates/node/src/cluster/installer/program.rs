@@ -69,7 +69,9 @@ impl InstallerImage {
             let saved = self.files.save(pace, archive, &self.folder).await?;
             let (from, to, of) = (saved.clone(), draft.clone(), image.clone());
             let extracting = tokio::task::spawn_blocking(move || image_archive::extract(&from, &of, is_wanted, &to));
-            let extracted = extracting.await.map_err(|error| Error::Passing(format!("failed to unpack: {error}")))?;
+            let extracted = extracting
+                .await
+                .map_err(|error| Error::Passing(format!("failed to unpack: {error}")))?;
             // Gigabytes that nobody needs any more.
             let _ = std::fs::remove_file(&saved);
             let extracted = extracted.map_err(|error| Error::Lasting(error.to_string()))?;
@@ -77,7 +79,9 @@ impl InstallerImage {
                 return self.keep(&draft, &image);
             }
         }
-        Err(Error::Lasting(format!("no archive of the release holds the image {image}")))
+        Err(Error::Lasting(format!(
+            "no archive of the release holds the image {image}"
+        )))
     }
 
     /// Takes the unpacked files into use, when all are there.
@@ -93,7 +97,9 @@ impl InstallerImage {
         }
         std::fs::rename(draft, &unpacked).map_err(|error| Error::file("replace", &unpacked, error))?;
         let chart = self.chart();
-        chart.map(drop).ok_or_else(|| Error::Lasting(format!("the image {image} has no chart of Rancher")))
+        chart
+            .map(drop)
+            .ok_or_else(|| Error::Lasting(format!("the image {image} has no chart of Rancher")))
     }
 
     async fn helm(&self, arguments: &[&str]) -> Result<()> {
@@ -132,7 +138,10 @@ impl InstallerImage {
         let last: Vec<char> = said.trim().chars().rev().take(LAST_WORDS).collect();
         let last: String = last.into_iter().rev().collect();
         // Helm does not say which failures last. The step looks at the release again, until its deadline.
-        Err(Error::Passing(format!("helm {} ended with {ended}: {last}", arguments[..2.min(arguments.len())].join(" "))))
+        Err(Error::Passing(format!(
+            "helm {} ended with {ended}: {last}",
+            arguments[..2.min(arguments.len())].join(" ")
+        )))
     }
 }
 
@@ -161,15 +170,31 @@ impl RancherInstaller for InstallerImage {
         })
     }
 
-    fn upgrade_rancher<'a>(&'a self, namespace: &'a str, release: &'a str, values: &'a Value) -> BoxFuture<'a, Result<()>> {
+    fn upgrade_rancher<'a>(
+        &'a self,
+        namespace: &'a str,
+        release: &'a str,
+        values: &'a Value,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let chart = self.chart().ok_or_else(|| Error::Lasting("Rancher's chart is not unpacked".to_owned()))?;
+            let chart = self
+                .chart()
+                .ok_or_else(|| Error::Lasting("Rancher's chart is not unpacked".to_owned()))?;
             let file = self.folder.join("rancher-values.json");
             // JSON is YAML.
             std::fs::write(&file, values.to_string()).map_err(|error| Error::file("write", &file, error))?;
             let (chart, file) = (chart.to_string_lossy(), file.to_string_lossy());
             self.helm(&[
-                "upgrade", release, &chart, "--namespace", namespace, "--values", &file, "--wait", "--timeout", HELM_WAIT,
+                "upgrade",
+                release,
+                &chart,
+                "--namespace",
+                namespace,
+                "--values",
+                &file,
+                "--wait",
+                "--timeout",
+                HELM_WAIT,
             ])
             .await
         })
@@ -178,7 +203,17 @@ impl RancherInstaller for InstallerImage {
     fn roll_back<'a>(&'a self, namespace: &'a str, release: &'a str, revision: i64) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let revision = revision.to_string();
-            self.helm(&["rollback", release, &revision, "--namespace", namespace, "--wait", "--timeout", HELM_WAIT]).await
+            self.helm(&[
+                "rollback",
+                release,
+                &revision,
+                "--namespace",
+                namespace,
+                "--wait",
+                "--timeout",
+                HELM_WAIT,
+            ])
+            .await
         })
     }
 }
@@ -191,7 +226,7 @@ mod tests {
     use release::bundle::Archive;
     use serde_json::json;
 
-    use crate::{board::NoBoard, report::Reporter};
+    use crate::{board::NoBoard, cluster::installer::image_archive::tests::tar_of, report::Reporter};
 
     use super::*;
 
@@ -206,23 +241,19 @@ mod tests {
         fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
             let to = folder.join(archive.archive.file_name());
             let copied = std::fs::copy(&self.0, &to).map(|_| to.clone());
-            Box::pin(std::future::ready(copied.map_err(|error| Error::file("write", to, error))))
+            Box::pin(std::future::ready(
+                copied.map_err(|error| Error::file("write", to, error)),
+            ))
         }
-    }
-
-    fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut builder = tar::Builder::new(Vec::new());
-        for (path, content) in files {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(content.len() as u64);
-            builder.append_data(&mut header, path, *content).unwrap();
-        }
-        builder.into_inner().unwrap()
     }
 
     /// An installer whose Helm writes down its arguments and ends as told.
     fn installer(folder: &Path, script: &str) -> InstallerImage {
-        let layer = tar_of(&[("helm", script.as_bytes()), ("rancher-2.14.0.tgz", b"chart"), ("run.sh", b"")]);
+        let layer = tar_of(&[
+            ("helm", script.as_bytes()),
+            ("rancher-2.14.0.tgz", b"chart"),
+            ("run.sh", b""),
+        ]);
         let manifest = json!([{"RepoTags": [format!("{IMAGE}:v2.14.0")], "Layers": ["l"]}]).to_string();
         let archive = tar_of(&[("l", &layer), ("manifest.json", manifest.as_bytes())]);
         let file = folder.join("release.tar.zst");
@@ -241,7 +272,10 @@ mod tests {
         let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display());
         let installer = installer(folder.path(), &script);
         let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-        let pace = Pace { report: &report, deadline: Timestamp::MAX };
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
         installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
         // What is unpacked is not unpacked again.
         let helm = folder.path().join("work/rancher/helm");
@@ -249,7 +283,10 @@ mod tests {
         installer.prepare(pace, "v2.14.0", &Bundle::default()).await.unwrap();
 
         let values = json!({"image": {"tag": "v2.14.0"}});
-        installer.upgrade_rancher("cattle-system", "rancher", &values).await.unwrap();
+        installer
+            .upgrade_rancher("cattle-system", "rancher", &values)
+            .await
+            .unwrap();
         installer.roll_back("cattle-fleet-system", "fleet", 3).await.unwrap();
         let work = folder.path().join("work");
         let work = work.display();
@@ -269,13 +306,22 @@ mod tests {
     #[tokio::test]
     async fn what_helm_said_last_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let installer = installer(folder.path(), "#!/bin/sh\necho 'another operation is in progress' >&2\nexit 1\n");
+        let installer = installer(
+            folder.path(),
+            "#!/bin/sh\necho 'another operation is in progress' >&2\nexit 1\n",
+        );
         let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-        let pace = Pace { report: &report, deadline: Timestamp::MAX };
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
         installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
         let error = installer.roll_back("cattle-system", "rancher", 1).await.unwrap_err();
         assert!(error.passes());
-        assert!(error.to_string().ends_with("another operation is in progress"), "{error}");
+        assert!(
+            error.to_string().ends_with("another operation is in progress"),
+            "{error}"
+        );
     }
 
     #[tokio::test]
@@ -283,8 +329,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let installer = installer(folder.path(), "");
         let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-        let pace = Pace { report: &report, deadline: Timestamp::MAX };
-        let error = installer.prepare(pace, "v2.15.0", &bundle_of_one()).await.unwrap_err().to_string();
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
+        let error = installer
+            .prepare(pace, "v2.15.0", &bundle_of_one())
+            .await
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "no archive of the release holds the image rancher/system-agent-installer-rancher:v2.15.0"

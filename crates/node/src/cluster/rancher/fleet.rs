@@ -51,7 +51,14 @@ pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<
         None => {
             let agent = journal::Agent {
                 generation: next_generation(&cluster),
-                created_before: created(deployments.need(AGENT).await?.metadata.creation_timestamp.map(|at| at.0)),
+                created_before: created(
+                    deployments
+                        .need(AGENT)
+                        .await?
+                        .metadata
+                        .creation_timestamp
+                        .map(|at| at.0),
+                ),
             };
             journal.agent = Some(agent.clone());
             journal::write(context, &journal).await?;
@@ -69,7 +76,11 @@ pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<
             if at.is_none_or(|at| at.0.to_string() <= agent.created_before) {
                 let message = format!("Fleet has not deployed {called} anew");
                 let what = "FleetAgent";
-                return Look::Wait(vec![Waiting { what, object: called.clone(), message }]);
+                return Look::Wait(vec![Waiting {
+                    what,
+                    object: called.clone(),
+                    message,
+                }]);
             }
             rollout::look(&called, deployment)
         })
@@ -95,10 +106,26 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
         return Ok(());
     };
     let definitions = context.global::<CustomResourceDefinition>();
-    wait_for(pace, &definitions, CLUSTERS_CRD, "FleetVersion", "is not that of the new Fleet", knows_new_field).await?;
+    wait_for(
+        pace,
+        &definitions,
+        CLUSTERS_CRD,
+        "FleetVersion",
+        "is not that of the new Fleet",
+        knows_new_field,
+    )
+    .await?;
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     let has_field = |map: &ConfigMap| config_of(map).is_ok_and(|config| !config[NEW_FIELD].is_null());
-    wait_for(pace, &maps, CONTROLLER, "FleetConfig", "is not that of the new Fleet", has_field).await?;
+    wait_for(
+        pace,
+        &maps,
+        CONTROLLER,
+        "FleetConfig",
+        "is not that of the new Fleet",
+        has_field,
+    )
+    .await?;
     let map = maps.need(CONTROLLER).await?;
     if let Some(patch) = restored(&map, &journal.server_url, &journal.server_ca)? {
         maps.merge(CONTROLLER, &patch).await?;
@@ -107,9 +134,19 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     wait_import(context, pace).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let is_ready = |cluster: &Cluster| condition_is(conditions(cluster), "Ready") == Some(true);
-    let ready = wait_for(pace, &clusters, names::LOCAL_CLUSTER, "FleetCluster", "is not Ready", is_ready);
+    let ready = wait_for(
+        pace,
+        &clusters,
+        names::LOCAL_CLUSTER,
+        "FleetCluster",
+        "is not Ready",
+        is_ready,
+    );
     if !context.at_most(READY_PATIENCE, ready).await? {
-        context.note(format!("Fleet's {} is not Ready", clusters.called(names::LOCAL_CLUSTER)));
+        context.note(format!(
+            "Fleet's {} is not Ready",
+            clusters.called(names::LOCAL_CLUSTER)
+        ));
     }
     journal.settled = true;
     journal::write(context, &journal).await
@@ -122,12 +159,20 @@ async fn wait_import(context: &Context, pace: Pace<'_>) -> Result<()> {
     let pods = context.namespaced::<Pod>(FLEET_SYSTEM);
     pods.watch(pace, controllers, None, |pods| {
         let ready = pods.iter().filter(|pod| is_ready(pod));
-        match ready.filter_map(|pod| pod.metadata.creation_timestamp.as_ref()).map(|at| at.0).min() {
+        match ready
+            .filter_map(|pod| pod.metadata.creation_timestamp.as_ref())
+            .map(|at| at.0)
+            .min()
+        {
             Some(at) => {
                 since = at;
                 Look::Done
             }
-            None => waiting("FleetController", format!("Pod {FLEET_SYSTEM}/fleet-controller"), "no pod is Ready"),
+            None => waiting(
+                "FleetController",
+                format!("Pod {FLEET_SYSTEM}/fleet-controller"),
+                "no pod is Ready",
+            ),
         }
     })
     .await?;
@@ -135,12 +180,18 @@ async fn wait_import(context: &Context, pace: Pace<'_>) -> Result<()> {
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let called = clusters.called(names::LOCAL_CLUSTER);
     clusters
-        .until(pace, names::LOCAL_CLUSTER, |cluster| match cluster.and_then(imported_at) {
-            Some(at) if at >= since => {
-                imported = at;
-                Look::Done
+        .until(pace, names::LOCAL_CLUSTER, |cluster| {
+            match cluster.and_then(imported_at) {
+                Some(at) if at >= since => {
+                    imported = at;
+                    Look::Done
+                }
+                _ => waiting(
+                    "FleetCluster",
+                    called.clone(),
+                    "it has not been imported by the new Fleet",
+                ),
             }
-            _ => waiting("FleetCluster", called.clone(), "it has not been imported by the new Fleet"),
         })
         .await?;
     let agents = watcher::Config::default().labels("app=fleet-agent");
@@ -176,14 +227,20 @@ async fn wait_for<K: crate::cluster::objects::Kind>(
                 return Look::Done;
             }
             let message = format!("{called} {lacks}");
-            Look::Wait(vec![Waiting { what, object: called.clone(), message }])
+            Look::Wait(vec![Waiting {
+                what,
+                object: called.clone(),
+                message,
+            }])
         })
         .await
 }
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True")
+    conditions
+        .filter(|condition| condition.type_ == "Ready")
+        .any(|condition| condition.status == "True")
 }
 
 fn conditions(cluster: &Cluster) -> &[ForeignCondition] {
@@ -191,13 +248,18 @@ fn conditions(cluster: &Cluster) -> &[ForeignCondition] {
 }
 
 fn imported_at(cluster: &Cluster) -> Option<Timestamp> {
-    let imported = conditions(cluster).iter().find(|condition| condition.type_ == "Imported")?;
+    let imported = conditions(cluster)
+        .iter()
+        .find(|condition| condition.type_ == "Imported")?;
     imported.other.get("lastUpdateTime")?.as_str()?.parse().ok()
 }
 
 fn knows_new_field(definition: &CustomResourceDefinition) -> bool {
     definition.spec.versions.iter().any(|version| {
-        let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+        let schema = version
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api_v3_schema.as_ref());
         let status = schema.and_then(|schema| schema.properties.as_ref()?.get("status"));
         let fields = status.and_then(|status| status.properties.as_ref());
         fields.is_some_and(|fields| fields.contains_key(NEW_FIELD))
@@ -205,7 +267,11 @@ fn knows_new_field(definition: &CustomResourceDefinition) -> bool {
 }
 
 fn config_of(map: &ConfigMap) -> Result<Value> {
-    let text = map.data.as_ref().and_then(|data| data.get("config")).map_or("", String::as_str);
+    let text = map
+        .data
+        .as_ref()
+        .and_then(|data| data.get("config"))
+        .map_or("", String::as_str);
     let odd = |error| Error::Passing(format!("the configuration of {CONTROLLER} is not JSON: {error}"));
     serde_json::from_str(text).map_err(odd)
 }

@@ -77,7 +77,9 @@ impl Journal {
 pub(super) async fn read(context: &Context, target: &str) -> Result<Option<Journal>> {
     let maps = context.namespaced::<ConfigMap>(names::HARVESTER_NAMESPACE);
     let found = maps.get(NAME).await?.and_then(|map| map.data);
-    Ok(found.map(|data| Journal::from_data(&data)).filter(|journal| journal.target == target))
+    Ok(found
+        .map(|data| Journal::from_data(&data))
+        .filter(|journal| journal.target == target))
 }
 
 /// The journal of an upgrade that was begun and has not settled. Others have nothing left to do.

@@ -40,7 +40,11 @@ pub(crate) async fn wait_version(context: &Context, pace: Pace<'_>) -> Result<()
             }
             let message = format!("Rancher does not run {target} yet; it says {found:?}");
             let what = "RancherVersion";
-            Look::Wait(vec![Waiting { what, object: called.clone(), message }])
+            Look::Wait(vec![Waiting {
+                what,
+                object: called.clone(),
+                message,
+            }])
         })
         .await
 }
@@ -66,7 +70,11 @@ pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()>
             FLEET_SYSTEM
         };
         while let Some(revision) = wait_chart(context, pace, namespace, name).await? {
-            tracing::warn!(release = name, revision, "the upgrade of a chart was abandoned; rolling back");
+            tracing::warn!(
+                release = name,
+                revision,
+                "the upgrade of a chart was abandoned; rolling back"
+            );
             let target = &context.release()?.rancher;
             context.installer.prepare(pace, target, context.bundle()?).await?;
             context.installer.roll_back(namespace, name, revision).await?;
@@ -77,7 +85,12 @@ pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()>
 
 /// Waits for one chart; a revision to go back to ends the wait.
 async fn wait_chart(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<Option<i64>> {
-    let versions = context.release()?.rancher_dependencies.get(name).cloned().unwrap_or_default();
+    let versions = context
+        .release()?
+        .rancher_dependencies
+        .get(name)
+        .cloned()
+        .unwrap_or_default();
     let secrets = context.namespaced::<Secret>(namespace);
     let of_release = watcher::Config::default().labels(&selector(name));
     let mut revision = None;
@@ -98,7 +111,10 @@ async fn wait_chart(context: &Context, pace: Pace<'_>, namespace: &str, name: &s
                 Pending::NothingDeployed => "; there is no revision to go back to".to_owned(),
             };
             let object = format!("Helm release {namespace}/{name}");
-            let message = format!("{object} is not {name}-{} ({}): {lacks}{note}", versions.chart, versions.app);
+            let message = format!(
+                "{object} is not {name}-{} ({}): {lacks}{note}",
+                versions.chart, versions.app
+            );
             let what = "HelmRelease";
             Look::Wait(vec![Waiting { what, object, message }])
         })
@@ -129,5 +145,7 @@ pub(crate) async fn wait_rollouts(context: &Context, pace: Pace<'_>) -> Result<(
 async fn wait_rollout(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
     let deployments = context.namespaced::<Deployment>(namespace);
     let called = deployments.called(name);
-    deployments.until(pace, name, |deployment| rollout::look(&called, deployment)).await
+    deployments
+        .until(pace, name, |deployment| rollout::look(&called, deployment))
+        .await
 }

@@ -49,7 +49,10 @@ pub(crate) async fn prepare(context: &Context, pace: Pace<'_>) -> Result<()> {
     if is_deployed(&history, &context.release()?.rancher) {
         return Ok(());
     }
-    context.installer.prepare(pace, &context.release()?.rancher, context.bundle()?).await
+    context
+        .installer
+        .prepare(pace, &context.release()?.rancher, context.bundle()?)
+        .await
 }
 
 /// Upgrades Rancher.
@@ -76,7 +79,10 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     context.global::<management::Setting>().delete(STALE_SETTING).await?;
     let upgraded = values::upgraded(&current, target, &context.nodes().await?);
     context.installer.prepare(pace, target, context.bundle()?).await?;
-    context.installer.upgrade_rancher(names::CATTLE_NAMESPACE, RELEASE, &upgraded).await
+    context
+        .installer
+        .upgrade_rancher(names::CATTLE_NAMESPACE, RELEASE, &upgraded)
+        .await
 }
 
 async fn history(context: &Context) -> Result<Vec<HelmRelease>> {
@@ -125,9 +131,15 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
         }
         Pending::RollBack(revision) => return Ok(Standing::RollBack(revision)),
         // Helm refuses to upgrade a pending release, and there is none to go back to, or going back did not help.
-        Pending::Again => return Err(Look::Fail(format!("Helm release {release} is pending again after a rollback"))),
+        Pending::Again => {
+            return Err(Look::Fail(format!(
+                "Helm release {release} is pending again after a rollback"
+            )));
+        }
         Pending::NothingDeployed => {
-            return Err(Look::Fail(format!("Helm release {release} is pending and was never deployed")));
+            return Err(Look::Fail(format!(
+                "Helm release {release} is pending and was never deployed"
+            )));
         }
         Pending::No => {}
     }
@@ -138,14 +150,19 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
         return Err(Look::Fail(format!("there is no Helm release {release}")));
     };
     if values::version(&newest.config).is_none() {
-        return Err(Look::Fail(format!("the values of Helm release {release} name no version")));
+        return Err(Look::Fail(format!(
+            "the values of Helm release {release} name no version"
+        )));
     }
     Ok(Standing::Ready(newest.config.clone()))
 }
 
 /// Records what is about to happen, and what Fleet's configuration was before. Another attempt keeps the first record.
 async fn begin_journal(context: &Context, target: &str) -> Result<()> {
-    if journal::read(context, target).await?.is_some_and(|journal| !journal.settled) {
+    if journal::read(context, target)
+        .await?
+        .is_some_and(|journal| !journal.settled)
+    {
         return Ok(());
     }
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
@@ -170,7 +187,6 @@ async fn remove_legacy_webhooks(context: &Context) -> Result<()> {
     validating.delete("validating-webhook-configuration").await
 }
 
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -192,7 +208,10 @@ mod tests {
     #[test]
     fn a_revision_that_was_never_deployed_is_no_upgrade() {
         // The existing script reads the newest values, whatever became of them, and takes Rancher for upgraded.
-        let history = [revision(1, "deployed", "v2.13.0"), revision(2, "pending-upgrade", "v2.14.0")];
+        let history = [
+            revision(1, "deployed", "v2.13.0"),
+            revision(2, "pending-upgrade", "v2.14.0"),
+        ];
         assert_eq!(decide(&history, "v2.14.0", later()), Ok(Standing::RollBack(1)));
         let history = [revision(1, "deployed", "v2.13.0"), revision(2, "failed", "v2.14.0")];
         assert!(matches!(decide(&history, "v2.14.0", later()), Ok(Standing::Ready(_))));

@@ -12,7 +12,9 @@ const LEGACY: [&str; 3] = ["rancherImage", "rancherImageTag", "rancherImagePullP
 #[must_use]
 pub(super) fn version(values: &Value) -> Option<&str> {
     let texts = [&values["rancherImageTag"], &values["image"]["tag"]];
-    texts.into_iter().find_map(|text| text.as_str().filter(|text| !text.is_empty()))
+    texts
+        .into_iter()
+        .find_map(|text| text.as_str().filter(|text| !text.is_empty()))
 }
 
 /// Whether the values ask for that version.
@@ -24,7 +26,11 @@ pub fn is_at(values: &Value, target: &str) -> bool {
 /// The values for the new version. What they do not name stays as users have set it.
 #[must_use]
 pub fn upgraded(current: &Value, target: &str, nodes: &[Node]) -> Value {
-    let mut values = if current.is_object() { current.clone() } else { json!({}) };
+    let mut values = if current.is_object() {
+        current.clone()
+    } else {
+        json!({})
+    };
     let legacy = LEGACY.iter().any(|key| !current[*key].is_null());
     if let Some(values) = values.as_object_mut() {
         LEGACY.iter().for_each(|key| drop(values.remove(*key)));
@@ -59,9 +65,13 @@ fn features(current: &str, target: &str) -> String {
         ours.push(("crt-token-ttl-rotation", "false"));
     }
     let theirs = current.split(',').filter_map(|feature| feature.trim().split_once('='));
-    let theirs: Vec<_> = theirs.filter(|(name, _)| !ours.iter().any(|(known, _)| known == name)).collect();
+    let theirs: Vec<_> = theirs
+        .filter(|(name, _)| !ours.iter().any(|(known, _)| known == name))
+        .collect();
     let all = ours.into_iter().chain(theirs);
-    all.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    all.map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]
@@ -78,7 +88,8 @@ mod tests {
 
     #[test]
     fn legacy_keys_become_new_ones_and_the_rest_stays() {
-        let current = json!({"rancherImageTag": "v2.13.0", "rancherImagePullPolicy": "Always", "hostname": "h", "replicas": -1});
+        let current =
+            json!({"rancherImageTag": "v2.13.0", "rancherImagePullPolicy": "Always", "hostname": "h", "replicas": -1});
         let values = upgraded(&current, "v2.14.0", &nodes(3, false));
         assert_eq!(
             values,
@@ -108,8 +119,14 @@ mod tests {
     #[test]
     fn two_nodes_and_a_witness_run_two_pods() {
         assert_eq!(upgraded(&json!({}), "v2", &nodes(3, true))["replicas"], -2);
-        assert_eq!(upgraded(&json!({"replicas": -1}), "v2", &nodes(4, true))["replicas"], -1);
-        assert_eq!(upgraded(&json!({"replicas": -1}), "v2", &nodes(3, false))["replicas"], -1);
+        assert_eq!(
+            upgraded(&json!({"replicas": -1}), "v2", &nodes(4, true))["replicas"],
+            -1
+        );
+        assert_eq!(
+            upgraded(&json!({"replicas": -1}), "v2", &nodes(3, false))["replicas"],
+            -1
+        );
     }
 
     #[test]

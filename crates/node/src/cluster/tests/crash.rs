@@ -38,7 +38,14 @@ fn picture(lab: &Lab) -> BTreeMap<String, Value> {
 fn timeless(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            for key in ["resourceVersion", "uid", "managedFields", "generation", "observedGeneration", "seen"] {
+            for key in [
+                "resourceVersion",
+                "uid",
+                "managedFields",
+                "generation",
+                "observedGeneration",
+                "seen",
+            ] {
                 map.remove(key);
             }
             map.remove(api::annotations::CHART_OBSERVED_BEFORE);
@@ -69,19 +76,36 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
     for number in 1..=writes {
         let lab = Lab::new().await;
         let crash = Arc::new(Notify::new());
-        lab.server.set_faults(FaultPlan::at_write_of(PROGRAM, number, Fault::CrashAfter(crash.clone())));
+        lab.server.set_faults(FaultPlan::at_write_of(
+            PROGRAM,
+            number,
+            Fault::CrashAfter(crash.clone()),
+        ));
         tokio::select! {
             biased;
             () = crash.notified() => {}
             done = lab.attempt() => panic!("write {number} was never made: {done:?}"),
         }
-        let written = lab.server.store().history().iter().rev().find(|write| write.user == PROGRAM).cloned();
+        let written = lab
+            .server
+            .store()
+            .history()
+            .iter()
+            .rev()
+            .find(|write| write.user == PROGRAM)
+            .cloned();
         let written = written.map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name));
         lab.server.set_faults(FaultPlan::none());
-        lab.attempt().await.unwrap_or_else(|error| panic!("after write {number} ({written:?}): {error}"));
+        lab.attempt()
+            .await
+            .unwrap_or_else(|error| panic!("after write {number} ({written:?}): {error}"));
         let found = picture(&lab);
         for name in end.keys().chain(found.keys()) {
-            assert_eq!(found.get(name), end.get(name), "{name}, after write {number} ({written:?})");
+            assert_eq!(
+                found.get(name),
+                end.get(name),
+                "{name}, after write {number} ({written:?})"
+            );
         }
         let upgrades = lab.calls().iter().filter(|call| call.starts_with("upgrade ")).count();
         assert_eq!(upgrades, 1, "after write {number} ({written:?})");
@@ -92,10 +116,12 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
 async fn fragility_18_an_api_server_that_refuses_for_a_while_stops_nothing() {
     let lab = Lab::new().await;
     // Every third write fails in some way that says nothing about it.
-    lab.server.set_faults(FaultPlan::writes(|write| match (write.who.user.as_str(), write.of_user % 6) {
-        (PROGRAM, 0) => Fault::Reject(503),
-        (PROGRAM, 3) => Fault::LoseReply,
-        _ => Fault::None,
+    lab.server.set_faults(FaultPlan::writes(|write| {
+        match (write.who.user.as_str(), write.of_user % 6) {
+            (PROGRAM, 0) => Fault::Reject(503),
+            (PROGRAM, 3) => Fault::LoseReply,
+            _ => Fault::None,
+        }
     }));
     lab.attempt().await.unwrap();
     let chart = lab.get("management.cattle.io", "managedcharts", "fleet-local", "harvester");

@@ -26,7 +26,12 @@ pub(super) async fn tick(world: &World) {
         }
         let summary = json!({"ready": 1, "desiredReady": 1});
         let generation = &chart["metadata"]["generation"];
-        world.patch_status(&chart, json!({"observedGeneration": generation, "summary": summary, "unavailable": 0})).await;
+        world
+            .patch_status(
+                &chart,
+                json!({"observedGeneration": generation, "summary": summary, "unavailable": 0}),
+            )
+            .await;
     }
     for addon in world.list("harvesterhci.io", "addons") {
         let on = addon["spec"]["enabled"] == true;
@@ -38,7 +43,9 @@ pub(super) async fn tick(world: &World) {
         } else {
             "AddonDeploySuccessful"
         };
-        world.patch_status(&addon, json!({"status": status, "seen": generation})).await;
+        world
+            .patch_status(&addon, json!({"status": status, "seen": generation}))
+            .await;
     }
 }
 
@@ -50,23 +57,47 @@ async fn harvester(world: &World) {
     }
     let kubevirt = world.get("kubevirt.io", "kubevirts", "harvester-system", "kubevirt");
     if kubevirt["status"]["observedKubeVirtVersion"] != "1.7.0-150700.3" {
-        world.patch_status(&kubevirt, json!({"observedKubeVirtVersion": "1.7.0-150700.3", "phase": "Deployed"})).await;
+        world
+            .patch_status(
+                &kubevirt,
+                json!({"observedKubeVirtVersion": "1.7.0-150700.3", "phase": "Deployed"}),
+            )
+            .await;
         let metadata = json!({"name": "harvester", "version": "1.8.0", "appVersion": "v1.8.0"});
         let values = harvester_values("v1.10");
-        rancher_world::release(world, "harvester-system", "harvester", &metadata, &values, "deployed", "").await;
+        rancher_world::release(
+            world,
+            "harvester-system",
+            "harvester",
+            &metadata,
+            &values,
+            "deployed",
+            "",
+        )
+        .await;
         return;
     }
     let set = world.get("apps", "daemonsets", "longhorn-system", "longhorn-manager");
     let image = &set["spec"]["template"]["spec"]["containers"][0]["image"];
     if image != "longhornio/longhorn-manager:v1.10" {
         let containers = json!([{"name": "m", "image": "longhornio/longhorn-manager:v1.10"}]);
-        world.patch(&set, json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
+        world
+            .patch(
+                &set,
+                json!({"spec": {"template": {"spec": {"containers": containers}}}}),
+            )
+            .await;
         return;
     }
     let counts = json!({"observedGeneration": set["metadata"]["generation"], "numberReady": 3, "updatedNumberScheduled": 3,
         "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberMisscheduled": 0});
     world.patch_status(&set, counts).await;
-    let setting = world.get("longhorn.io", "settings", "longhorn-system", "default-instance-manager-image");
+    let setting = world.get(
+        "longhorn.io",
+        "settings",
+        "longhorn-system",
+        "default-instance-manager-image",
+    );
     if setting["value"] != INSTANCE_MANAGER {
         world.patch(&setting, json!({"value": INSTANCE_MANAGER})).await;
         for node in ["node-1", "node-2", "node-3"] {

@@ -67,13 +67,18 @@ pub(super) async fn create(client: &Client, object: &Value) {
     let api = address(client, &version, &kind, &text(&object["metadata"]["namespace"]));
     let dynamic: DynamicObject = serde_json::from_value(object.clone()).unwrap();
     if let Err(error) = api.create(&PostParams::default(), &dynamic).await {
-        assert!(matches!(&error, kube::Error::Api(status) if status.code == 409), "{object}: {error}");
+        assert!(
+            matches!(&error, kube::Error::Api(status) if status.code == 409),
+            "{object}: {error}"
+        );
         return;
     }
     if let Some(status) = object.get("status") {
         let name = text(&object["metadata"]["name"]);
         let patch = json!({ "status": status });
-        let done = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let done = api
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
         done.unwrap_or_else(|error| panic!("{object}: {error}"));
     }
 }
@@ -96,7 +101,11 @@ impl Lab {
             create(&client, &definition).await;
         }
         for namespace in objects::NAMESPACES {
-            create(&client, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+            create(
+                &client,
+                &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            )
+            .await;
         }
         for object in &objects {
             create(&client, object).await;
@@ -104,7 +113,11 @@ impl Lab {
         create(&client, &objects::upgrade_plan(from)).await;
         let folder = tempfile::tempdir().unwrap();
         objects::write_manifests(folder.path());
-        let world = World { server: server.clone(), client: server.client(), clock: clock.clone() };
+        let world = World {
+            server: server.clone(),
+            client: server.client(),
+            clock: clock.clone(),
+        };
         let actors = tokio::spawn(async move {
             loop {
                 world.clock.sleep(TICK).await;
@@ -139,7 +152,10 @@ impl Lab {
             image: "rancher/harvester-upgrade-toolkit:v1.8.0".to_owned(),
             plan_service_account: "system-upgrade-controller".to_owned(),
             repository: Arc::new(Files(self.release.clone())),
-            installer: Arc::new(RecordingHelm { world: self.world(), calls: self.calls.clone() }),
+            installer: Arc::new(RecordingHelm {
+                world: self.world(),
+                calls: self.calls.clone(),
+            }),
             addons: self.folder.path().join("addons"),
             cdi: self.folder.path().join("cdi"),
             found: Found::default(),
@@ -149,7 +165,11 @@ impl Lab {
     }
 
     pub(super) fn world(&self) -> World {
-        World { server: self.server.clone(), client: self.client.clone(), clock: self.clock.clone() }
+        World {
+            server: self.server.clone(),
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+        }
     }
 
     pub(super) fn calls(&self) -> Vec<String> {
@@ -192,7 +212,12 @@ impl World {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
         let namespace = text(&metadata["namespace"]);
-        let api = address(&self.client, &text(&object["apiVersion"]), &text(&object["kind"]), &namespace);
+        let api = address(
+            &self.client,
+            &text(&object["apiVersion"]),
+            &text(&object["kind"]),
+            &namespace,
+        );
         (api, text(&metadata["name"]))
     }
 
@@ -210,7 +235,13 @@ impl World {
             return;
         }
         let (api, name) = self.api_of(object);
-        let _ = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({ "status": status }))).await;
+        let _ = api
+            .patch_status(
+                &name,
+                &PatchParams::default(),
+                &Patch::Merge(json!({ "status": status })),
+            )
+            .await;
     }
 
     pub(super) async fn create(&self, object: &Value) {
@@ -248,7 +279,10 @@ impl ReleaseFiles for Files {
     }
 
     fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
-        Box::pin(std::future::ready(Err(Error::Lasting(format!("{} is not for saving", archive.archive)))))
+        Box::pin(std::future::ready(Err(Error::Lasting(format!(
+            "{} is not for saving",
+            archive.archive
+        )))))
     }
 }
 
@@ -270,12 +304,26 @@ impl RancherInstaller for RecordingHelm {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn upgrade_rancher<'a>(&'a self, namespace: &'a str, release: &'a str, values: &'a Value) -> BoxFuture<'a, Result<()>> {
+    fn upgrade_rancher<'a>(
+        &'a self,
+        namespace: &'a str,
+        release: &'a str,
+        values: &'a Value,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.record(format!("upgrade {namespace}/{release} to {}", values["image"]["tag"]));
             let tag = values["image"]["tag"].as_str().unwrap_or_default().to_owned();
             let metadata = json!({"name": "rancher", "version": tag.trim_start_matches('v'), "appVersion": tag});
-            rancher_world::release(&self.world, namespace, release, &metadata, values, "deployed", "Upgrade complete").await;
+            rancher_world::release(
+                &self.world,
+                namespace,
+                release,
+                &metadata,
+                values,
+                "deployed",
+                "Upgrade complete",
+            )
+            .await;
             Ok(())
         })
     }

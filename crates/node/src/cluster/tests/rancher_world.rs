@@ -42,7 +42,9 @@ pub(super) fn history(world: &World, namespace: &str, name: &str) -> Vec<HelmRel
         let metadata = &secret["metadata"];
         metadata["namespace"] == namespace && metadata["labels"]["name"] == name
     });
-    let typed: Vec<_> = of_release.map(|secret| serde_json::from_value(secret).unwrap()).collect();
+    let typed: Vec<_> = of_release
+        .map(|secret| serde_json::from_value(secret).unwrap())
+        .collect();
     helm_release::history(&typed)
 }
 
@@ -62,8 +64,22 @@ pub(super) async fn release(
         for old in history.iter().filter(|old| old.info.status == "deployed") {
             let metadata = json!({"name": old.chart.metadata.name, "version": old.chart.metadata.version, "appVersion": old.chart.metadata.app_version});
             let at = old.info.last_deployed.unwrap_or_default().to_string();
-            let superseded = secret(namespace, name, old.revision, &metadata, &old.config, "superseded", &old.info.description, &at);
-            world.patch(&superseded, json!({"data": superseded["data"], "metadata": superseded["metadata"]})).await;
+            let superseded = secret(
+                namespace,
+                name,
+                old.revision,
+                &metadata,
+                &old.config,
+                "superseded",
+                &old.info.description,
+                &at,
+            );
+            world
+                .patch(
+                    &superseded,
+                    json!({"data": superseded["data"], "metadata": superseded["metadata"]}),
+                )
+                .await;
         }
     }
     let secret = secret(namespace, name, next, chart, config, status, description, &world.now());
@@ -75,7 +91,16 @@ pub(super) async fn roll_back(world: &World, namespace: &str, name: &str, revisi
     let to = history.iter().find(|release| release.revision == revision).unwrap();
     let metadata = &to.chart.metadata;
     let chart = json!({"name": metadata.name, "version": metadata.version, "appVersion": metadata.app_version});
-    release(world, namespace, name, &chart, &to.config, "deployed", &format!("Rollback to {revision}")).await;
+    release(
+        world,
+        namespace,
+        name,
+        &chart,
+        &to.config,
+        "deployed",
+        &format!("Rollback to {revision}"),
+    )
+    .await;
 }
 
 pub(super) async fn tick(world: &World) {
@@ -120,7 +145,12 @@ async fn new_rancher(world: &World, version: &str) {
             release(world, namespace, name, &metadata, &json!({}), "deployed", "").await;
         }
     }
-    let definition = world.get("apiextensions.k8s.io", "customresourcedefinitions", "", "clusters.fleet.cattle.io");
+    let definition = world.get(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "clusters.fleet.cattle.io",
+    );
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     if schema["properties"]["status"].is_null() {
         let mut versions = definition["spec"]["versions"].clone();
@@ -150,7 +180,12 @@ async fn redeploy_agent(world: &World) {
     }
     let imported = json!({"type": "Imported", "status": "True", "lastUpdateTime": world.now()});
     let conditions = json!([imported, {"type": "Ready", "status": "True"}]);
-    world.patch_status(&cluster, json!({"agentDeployedGeneration": asked, "conditions": conditions})).await;
+    world
+        .patch_status(
+            &cluster,
+            json!({"agentDeployedGeneration": asked, "conditions": conditions}),
+        )
+        .await;
 }
 
 /// Labels every ready node that a Plan selects.
@@ -158,13 +193,17 @@ async fn upgrade_controller(world: &World) {
     for plan in world.list("upgrade.cattle.io", "plans") {
         let version = plan["spec"]["version"].as_str().unwrap_or_default().to_owned();
         let hash = format!("hash-of-{version}");
-        world.patch_status(&plan, json!({"latestVersion": version, "latestHash": hash})).await;
+        world
+            .patch_status(&plan, json!({"latestVersion": version, "latestHash": hash}))
+            .await;
         let label = format!("plan.upgrade.cattle.io/{}", plan["metadata"]["name"].as_str().unwrap());
         for node in world.list("", "nodes") {
             let labels = &node["metadata"]["labels"];
             let is_ready = node["status"]["conditions"][0]["status"] == "True";
             if is_ready && labels["harvesterhci.io/managed"] == "true" && labels[&label] != hash.as_str() {
-                world.patch(&node, json!({"metadata": {"labels": {&label: hash}}})).await;
+                world
+                    .patch(&node, json!({"metadata": {"labels": {&label: hash}}}))
+                    .await;
             }
         }
     }

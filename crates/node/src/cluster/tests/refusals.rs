@@ -9,7 +9,10 @@ use super::{
 
 fn writes(lab: &Lab) -> usize {
     let history = lab.server.store().history();
-    history.iter().filter(|write| write.user == PROGRAM && write.changed).count()
+    history
+        .iter()
+        .filter(|write| write.user == PROGRAM && write.changed)
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -17,7 +20,10 @@ async fn a_release_that_lacks_something_changes_nothing() {
     let mut lab = Lab::new().await;
     lab.release = objects::RELEASE.replace("kubevirt: 1.7.0-150700.3\n", "");
     let error = lab.attempt().await.unwrap_err().to_string();
-    assert_eq!(error, "harvester-release.yaml has no kubevirt: a cluster cannot be upgraded to this release");
+    assert_eq!(
+        error,
+        "harvester-release.yaml has no kubevirt: a cluster cannot be upgraded to this release"
+    );
     assert_eq!(writes(&lab), 0);
 }
 
@@ -37,13 +43,19 @@ async fn force_skips_the_check_of_versions_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
     let mut objects = objects::cluster();
-    let mut lost = objects::node("lost", json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": ""}));
+    let mut lost = objects::node(
+        "lost",
+        json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": ""}),
+    );
     lost["status"]["conditions"][0]["status"] = json!("Unknown");
     objects.push(lost);
     let lab = Lab::of(objects, "v1.7.1").await;
     let started = lab.clock.now();
     let error = lab.attempt().await.unwrap_err().to_string();
-    assert!(error.starts_with("step hold-agents did not end within 1200s"), "{error}");
+    assert!(
+        error.starts_with("step hold-agents did not end within 1200s"),
+        "{error}"
+    );
     assert!(error.contains("node lost") && error.contains("not Ready"), "{error}");
     assert!(!error.contains("node-1") && !error.contains("stranger"), "{error}");
     assert!(lab.clock.now().duration_since(started).as_secs() < 1300);

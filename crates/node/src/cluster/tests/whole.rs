@@ -50,7 +50,11 @@ async fn a_cluster_is_upgraded() {
     // Rancher, once, with its values carried over.
     assert_eq!(
         lab.calls(),
-        ["prepare v2.14.0", "prepare v2.14.0", "upgrade cattle-system/rancher to \"v2.14.0\""]
+        [
+            "prepare v2.14.0",
+            "prepare v2.14.0",
+            "upgrade cattle-system/rancher to \"v2.14.0\""
+        ]
     );
     let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
     assert_eq!(history.len(), 2);
@@ -61,7 +65,10 @@ async fn a_cluster_is_upgraded() {
     // Fleet: agents call the address they called before.
     let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     let config: Value = serde_json::from_str(map["data"]["config"].as_str().unwrap()).unwrap();
-    assert_eq!(config, json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "agentTLSMode": "system-store"}));
+    assert_eq!(
+        config,
+        json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "agentTLSMode": "system-store"})
+    );
     let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
 
@@ -70,33 +77,73 @@ async fn a_cluster_is_upgraded() {
     assert_eq!(multus["spec"]["failurePolicy"], "abort");
     let overcommit = lab.get("harvesterhci.io", "settings", "", "overcommit-config");
     assert_eq!(overcommit["value"], "{\"cpu\":1600}");
-    assert_eq!(lab.get("upgrade.cattle.io", "plans", "cattle-system", "up-skip-restart-rancher-system-agent"), Value::Null);
+    assert_eq!(
+        lab.get(
+            "upgrade.cattle.io",
+            "plans",
+            "cattle-system",
+            "up-skip-restart-rancher-system-agent"
+        ),
+        Value::Null
+    );
     let local = lab.get("provisioning.cattle.io", "clusters", "fleet-local", "local");
-    assert_eq!(local["metadata"]["labels"]["provisioning.cattle.io/management-cluster-name"], "local");
+    assert_eq!(
+        local["metadata"]["labels"]["provisioning.cattle.io/management-cluster-name"],
+        "local"
+    );
     assert_eq!(local["status"]["fleetWorkspaceName"], "fleet-local");
     assert_eq!(local["spec"]["rkeConfig"]["kept"], true);
     let repo = lab.get("apps", "deployments", "cattle-system", "harvester-cluster-repo");
     let image = &repo["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, "rancher/harvester-cluster-repo:v1.8.0");
     let charts = lab.get("catalog.cattle.io", "clusterrepos", "", "harvester-charts");
-    assert_eq!(charts["metadata"]["annotations"][REFRESHED_FOR], "up/rancher/harvester-cluster-repo:v1.8.0");
+    assert_eq!(
+        charts["metadata"]["annotations"][REFRESHED_FOR],
+        "up/rancher/harvester-cluster-repo:v1.8.0"
+    );
     assert_eq!(lab.get("", "configmaps", "cdi", "cdi-operator")["data"]["a"], "b");
     assert!(!lab.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
 
     // Of another line of versions, and not ours to write.
     assert_eq!(rancher_setting(&lab, "tls-internal-cn-allowed-services"), Value::Null);
-    assert_eq!(lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik"), Value::Null);
-    assert_eq!(lab.get("harvesterhci.io", "settings", "", "server-version")["value"], "v1.7.1");
+    assert_eq!(
+        lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik"),
+        Value::Null
+    );
+    assert_eq!(
+        lab.get("harvesterhci.io", "settings", "", "server-version")["value"],
+        "v1.7.1"
+    );
 
     // Kube-OVN's manifest is not there: named, and nothing else.
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("addon kubeovn-operator is not upgraded: its manifest"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("addon kubeovn-operator is not upgraded: its manifest"),
+        "{notes:?}"
+    );
 
     let shown = lab.shown.lock().unwrap().clone();
-    for what in ["Repository", "Plan", "NodeAgent", "CAPICluster", "RancherVersion", "ClusterRepo", "FleetAgent", "ManagedChart", "KubeVirtVersion", "LonghornManager", "Addon"] {
+    for what in [
+        "Repository",
+        "Plan",
+        "NodeAgent",
+        "CAPICluster",
+        "RancherVersion",
+        "ClusterRepo",
+        "FleetAgent",
+        "ManagedChart",
+        "KubeVirtVersion",
+        "LonghornManager",
+        "Addon",
+    ] {
         assert!(shown.contains(what), "{what} was never waited for: {shown:?}");
     }
-    assert!(shown.iter().any(|word| word.starts_with("last word: done; addon kubeovn-operator")), "{shown:?}");
+    assert!(
+        shown
+            .iter()
+            .any(|word| word.starts_with("last word: done; addon kubeovn-operator")),
+        "{shown:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,8 +152,14 @@ async fn addons_follow_and_users_keep_their_values() {
     lab.attempt().await.unwrap();
     let seeder = addon(&lab, "harvester-system", "harvester-seeder");
     assert_eq!(seeder["spec"]["version"], "1.8.0");
-    assert_eq!(seeder["spec"]["valuesContent"], SEEDER_VALUES.replace("v1.7.1", "v1.8.0"));
-    assert_eq!(seeder["metadata"]["annotations"][ADDON_DEFAULTS], "image:\n  tag: v1.8.0\nloglevel: info\n");
+    assert_eq!(
+        seeder["spec"]["valuesContent"],
+        SEEDER_VALUES.replace("v1.7.1", "v1.8.0")
+    );
+    assert_eq!(
+        seeder["metadata"]["annotations"][ADDON_DEFAULTS],
+        "image:\n  tag: v1.8.0\nloglevel: info\n"
+    );
     assert_eq!(seeder["spec"]["enabled"], false);
     let descheduler = addon(&lab, "kube-system", "descheduler");
     assert_eq!(descheduler["spec"]["valuesContent"], "loglevel: debug # mine\n");
@@ -116,7 +169,12 @@ async fn addons_follow_and_users_keep_their_values() {
     assert!(values.starts_with("prometheus:\n  retention: 9d # ours\n"), "{values}");
     assert!(values.contains("rancherMonitoring:\n  enabled: false\n"), "{values}");
     let logging = addon(&lab, "cattle-logging-system", "rancher-logging");
-    assert!(logging["spec"]["valuesContent"].as_str().unwrap().contains("image: rancher/harvester-eventrouter:v0.4.0"));
+    assert!(
+        logging["spec"]["valuesContent"]
+            .as_str()
+            .unwrap()
+            .contains("image: rancher/harvester-eventrouter:v0.4.0")
+    );
     assert_eq!(logging["spec"]["version"], "108.0.1+up4.10.0");
 }
 
@@ -133,11 +191,21 @@ async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
     let nvidia = addon(&lab, "harvester-system", "nvidia-driver-toolkit");
     assert_eq!(nvidia["spec"]["enabled"], false);
     assert_eq!(nvidia["spec"]["valuesContent"], "driverLocation: https://placeholder\n");
-    assert_eq!(addon(&lab, "kube-system", "kubeovn-operator")["spec"]["version"], "1.15.0");
+    assert_eq!(
+        addon(&lab, "kube-system", "kubeovn-operator")["spec"]["version"],
+        "1.15.0"
+    );
     let definitions = chart(&lab, "kubeovn-operator-crd");
     assert_eq!(definitions["spec"]["version"], "1.15.0");
-    assert_eq!(definitions["spec"]["targets"][0]["clusterSelector"]["matchExpressions"][0]["operator"], "DoesNotExist");
-    for missing in ["rancher-monitoring does not exist", "rancher-logging does not exist", "addon descheduler is not upgraded"] {
+    assert_eq!(
+        definitions["spec"]["targets"][0]["clusterSelector"]["matchExpressions"][0]["operator"],
+        "DoesNotExist"
+    );
+    for missing in [
+        "rancher-monitoring does not exist",
+        "rancher-logging does not exist",
+        "addon descheduler is not upgraded",
+    ] {
         assert!(notes.iter().any(|note| note.contains(missing)), "{missing}: {notes:?}");
     }
 }
@@ -149,10 +217,18 @@ async fn a_second_run_changes_nothing() {
     let before = lab.server.store().history().len();
     lab.attempt().await.unwrap();
     let history = lab.server.store().history();
-    let ours = history[before..].iter().filter(|write| write.user == PROGRAM && write.changed);
-    let ours: Vec<String> = ours.map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name)).collect();
+    let ours = history[before..]
+        .iter()
+        .filter(|write| write.user == PROGRAM && write.changed);
+    let ours: Vec<String> = ours
+        .map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name))
+        .collect();
     // Only the Plan that tells the nodes' agents: it is made and deleted again, and every node has it already.
-    assert!(ours.iter().all(|write| write.contains("up-skip-restart-rancher-system-agent")), "{ours:?}");
+    assert!(
+        ours.iter()
+            .all(|write| write.contains("up-skip-restart-rancher-system-agent")),
+        "{ours:?}"
+    );
     assert_eq!(lab.calls().len(), 3);
 }
 
@@ -164,10 +240,21 @@ async fn v1_8_sources_get_their_own_steps() {
     let names = rancher_setting(&lab, "tls-internal-cn-allowed-services");
     assert_eq!(names["value"], "kube-system/ingress-expose,kube-system/rke2-traefik");
     let local = lab.get("management.cattle.io", "clusters", "", "local");
-    assert_eq!(local["metadata"]["annotations"]["provisioning.cattle.io/administrated"], "true");
+    assert_eq!(
+        local["metadata"]["annotations"]["provisioning.cattle.io/administrated"],
+        "true"
+    );
     let traefik = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik");
-    assert!(traefik["spec"]["valuesContent"].as_str().unwrap().contains("readTimeout: 30m"));
-    assert_eq!(lab.get("harvesterhci.io", "settings", "", "overcommit-config")["value"], "");
+    assert!(
+        traefik["spec"]["valuesContent"]
+            .as_str()
+            .unwrap()
+            .contains("readTimeout: 30m")
+    );
+    assert_eq!(
+        lab.get("harvesterhci.io", "settings", "", "overcommit-config")["value"],
+        ""
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,17 +292,26 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     let mut lab = Lab::new().await;
     lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
     let webhooks = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-    for (kind, name) in webhooks.iter().zip(["mutating-webhook-configuration", "validating-webhook-configuration"]) {
+    for (kind, name) in webhooks
+        .iter()
+        .zip(["mutating-webhook-configuration", "validating-webhook-configuration"])
+    {
         let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": []});
         super::lab::create(&lab.client, &object).await;
     }
     lab.attempt().await.unwrap();
     assert!(lab.calls().is_empty(), "{:?}", lab.calls());
-    assert_eq!(lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher"), Value::Null);
+    assert_eq!(
+        lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher"),
+        Value::Null
+    );
     let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], Value::Null);
     for plural in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
-        assert!(lab.world().list("admissionregistration.k8s.io", plural).is_empty(), "{plural}");
+        assert!(
+            lab.world().list("admissionregistration.k8s.io", plural).is_empty(),
+            "{plural}"
+        );
     }
 }
 
@@ -225,11 +321,30 @@ async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
     let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
     let values = json!({"image": {"tag": "v2.14.0"}});
     // Helm was killed a moment ago: in five minutes it counts as abandoned.
-    rancher_world::release(&lab.world(), "cattle-system", "rancher", &metadata, &values, "pending-upgrade", "Preparing upgrade").await;
+    rancher_world::release(
+        &lab.world(),
+        "cattle-system",
+        "rancher",
+        &metadata,
+        &values,
+        "pending-upgrade",
+        "Preparing upgrade",
+    )
+    .await;
     let started = lab.clock.now();
     lab.attempt().await.unwrap();
-    let calls: Vec<String> = lab.calls().into_iter().filter(|call| !call.starts_with("prepare")).collect();
-    assert_eq!(calls, ["roll back cattle-system/rancher to 1", "upgrade cattle-system/rancher to \"v2.14.0\""]);
+    let calls: Vec<String> = lab
+        .calls()
+        .into_iter()
+        .filter(|call| !call.starts_with("prepare"))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            "roll back cattle-system/rancher to 1",
+            "upgrade cattle-system/rancher to \"v2.14.0\""
+        ]
+    );
     assert!(lab.clock.now().duration_since(started).as_secs() >= 300);
     let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
     let statuses: Vec<&str> = history.iter().map(|release| release.info.status.as_str()).collect();
@@ -240,9 +355,22 @@ async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
 async fn an_abandoned_chart_of_rancher_is_rolled_back_once() {
     let lab = Lab::new().await;
     let metadata = json!({"name": "fleet", "version": "108.0.0+up0.14.0", "appVersion": "0.14.0"});
-    rancher_world::release(&lab.world(), "cattle-fleet-system", "fleet", &metadata, &json!({}), "pending-upgrade", "").await;
+    rancher_world::release(
+        &lab.world(),
+        "cattle-fleet-system",
+        "fleet",
+        &metadata,
+        &json!({}),
+        "pending-upgrade",
+        "",
+    )
+    .await;
     lab.attempt().await.unwrap();
-    let calls: Vec<String> = lab.calls().into_iter().filter(|call| call.starts_with("roll")).collect();
+    let calls: Vec<String> = lab
+        .calls()
+        .into_iter()
+        .filter(|call| call.starts_with("roll"))
+        .collect();
     assert_eq!(calls, ["roll back cattle-fleet-system/fleet to 1"]);
     assert!(lab.shown.lock().unwrap().contains("HelmRelease"));
     let history = rancher_world::history(&lab.world(), "cattle-fleet-system", "fleet");
@@ -259,7 +387,10 @@ async fn a_multus_config_of_users_keeps_its_values() {
     let lab = Lab::of(objects, "v1.7.1").await;
     lab.attempt().await.unwrap();
     let multus = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
-    assert_eq!(multus["spec"], json!({"valuesContent": "a: 1", "failurePolicy": "abort"}));
+    assert_eq!(
+        multus["spec"],
+        json!({"valuesContent": "a: 1", "failurePolicy": "abort"})
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +398,13 @@ async fn what_does_not_settle_in_time_and_need_not_is_only_named() {
     let lab = Lab::new().await;
     let bundles = address(&lab.client, "fleet.cattle.io/v1alpha1", "Bundle", "fleet-local");
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "Modified(1)"}]}});
-    bundles.patch_status("mcc-harvester", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    bundles
+        .patch_status("mcc-harvester", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
     let notes = lab.attempt().await.unwrap();
-    assert!(notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Modified(1)".to_owned()), "{notes:?}");
+    assert!(
+        notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Modified(1)".to_owned()),
+        "{notes:?}"
+    );
 }
