@@ -4,6 +4,7 @@ mod crash;
 mod harvester_world;
 mod lab;
 mod objects;
+mod rancher;
 mod rancher_world;
 mod refusals;
 mod whole;
