@@ -14,6 +14,7 @@ mod plain_file;
 pub mod prepare;
 pub mod presence;
 mod progress;
+mod release_files;
 pub mod repository;
 pub mod store;
 
