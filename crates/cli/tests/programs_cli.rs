@@ -25,7 +25,12 @@ fn binary() -> std::path::PathBuf {
 
 fn call(program: &Path, arguments: &[&str]) -> Output {
     // No cluster but the one that is named, and no pod.
-    let unset = ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HARVESTER_UPGRADE_POD_NAME"];
+    let unset = [
+        "KUBECONFIG",
+        "KUBERNETES_SERVICE_HOST",
+        "HARVESTER_UPGRADE_POD_NAME",
+        "HARVESTER_UPGRADEPLAN_NAME",
+    ];
     let mut command = Command::new(program);
     command.args(arguments).env("HOME", "/nonexistent");
     for name in unset {
@@ -77,6 +82,46 @@ fn exit_codes_are_those_that_callers_know() {
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(text(&help.stdout).contains("Exit code: 0"), "{command}");
     }
+}
+
+#[test]
+fn the_names_of_the_old_scripts_are_names_of_this_binary() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = |name: &str| {
+        let link = directory.path().join(name);
+        std::os::unix::fs::symlink(binary(), &link).unwrap();
+        link
+    };
+    let (node, manifests) = (link("upgrade_node.sh"), link("upgrade_manifests.sh"));
+    for verb in [
+        "prepare",
+        "pre-drain",
+        "post-drain",
+        "single-node-upgrade",
+        "skip-manifests",
+        "clean-images",
+    ] {
+        let help = call(&node, &[verb, "--help"]);
+        assert_eq!(help.status.code(), Some(0), "{verb}");
+        let shown = text(&help.stdout);
+        assert!(
+            shown.contains(&format!("Usage: upgrade-toolkit node {verb}")),
+            "{shown}"
+        );
+    }
+    for (arguments, code) in [(&[] as &[&str], 1), (&["nonsense"], 1), (&["pre-drain", "--nope"], 2)] {
+        let output = call(&node, arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    let help = call(&manifests, &["--help"]);
+    assert!(text(&help.stdout).contains("Usage: upgrade-toolkit cluster-upgrade"));
+    // Without a plan there is nothing to do, and that is wrong usage.
+    assert_eq!(call(&manifests, &[]).status.code(), Some(2));
 }
 
 #[test]

@@ -4,18 +4,14 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use api::names;
-use clock::Clock;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use node::{
-    board::{Board, NoBoard, PodBoard},
     cluster::{self, Context, Found, hold_agent, installer::InstallerImage},
     images::{Patience, Repository},
-    report::Reporter,
 };
 
-/// The file whose content the kubelet reports when a container ends.
-const TERMINATION_LOG: &str = "/dev/termination-log";
+use super::program::{self, ProgramArgs};
 
 /// What to upgrade, and with what.
 #[derive(Debug, clap::Args)]
@@ -50,6 +46,8 @@ pub(crate) struct Args {
     /// Account of the Jobs of system-upgrade-controller
     #[arg(long, value_name = "NAME", default_value = "system-upgrade-controller")]
     plan_service_account: String,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -68,12 +66,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         return Ok(hold_agent::hold_on_this_node(host_root)?);
     }
     let plan = args.plan.context("--plan is missing")?;
-    let client = Client::try_default().await.context("failed to find the cluster")?;
+    let client = args.program.client().await?;
+    let report = program::reporter(&client);
     let image = match args.image {
         Some(image) => image,
         None => own_image(&client).await?,
     };
-    let clock = Clock::system();
+    let clock = report.clock.clone();
     let url = args.repo_url.unwrap_or_else(|| names::repo_url(&plan));
     let repository = Arc::new(Repository::new(&url, clock.clone(), Patience::default()));
     let context = Context {
@@ -88,28 +87,22 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         cdi: args.cdi,
         found: Found::default(),
     };
-    let board: Arc<dyn Board> = match own_pod() {
-        Some(pod) => Arc::new(PodBoard::new(client, names::HARVESTER_NAMESPACE, &pod, TERMINATION_LOG)),
-        None => Arc::new(NoBoard),
-    };
-    Ok(cluster::run(&context, &Reporter::new(clock, board)).await?)
-}
-
-/// The pod this runs in, if it runs in one.
-fn own_pod() -> Option<String> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    // Every shell has a HOSTNAME; only in a cluster is it that of a pod.
-    let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
-    variable("HARVESTER_UPGRADE_POD_NAME").or(host)
+    Ok(cluster::run(&context, &report).await?)
 }
 
 /// The image of the pod this runs in: the nodes have it, since images were preloaded.
 async fn own_image(client: &Client) -> anyhow::Result<String> {
-    let name = own_pod().context("this is not a pod: --image is missing")?;
+    let name = program::own_pod().context("this is not a pod: --image is missing")?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
-    let pod = pods.get(&name).await.with_context(|| format!("failed to read Pod {name}"))?;
+    let pod = pods
+        .get(&name)
+        .await
+        .with_context(|| format!("failed to read Pod {name}"))?;
     let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
-    let own = containers.iter().find(|container| container.name == "apply").or(containers.first());
+    let own = containers
+        .iter()
+        .find(|container| container.name == "apply")
+        .or(containers.first());
     own.and_then(|container| container.image.clone())
         .with_context(|| format!("Pod {name} has no image"))
 }

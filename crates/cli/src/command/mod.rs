@@ -4,9 +4,13 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
+mod cluster_upgrade;
 mod detector;
 mod manager;
 mod manifests;
+mod node;
+mod node_host;
+mod node_images;
 mod program;
 mod rehearse;
 mod release;
@@ -34,6 +38,11 @@ enum Command {
     Release(release::Release),
     /// Serve the files of an ISO over HTTP, straight from the image
     Repo(repo::Args),
+    /// What Jobs do on a node
+    #[command(subcommand)]
+    Node(node::Verb),
+    /// Upgrade the components of the cluster, from the repository of an UpgradePlan
+    ClusterUpgrade(cluster_upgrade::Args),
     /// Find the VMs of a node that cannot be live-migrated, and stop them for its upgrade
     VmLiveMigrateDetector(detector::Args),
     /// Start the VMs of a node again that were stopped for its upgrade
@@ -60,6 +69,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Manager(args) => manager::run(args),
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => repo::run(&args),
+        Command::Node(verb) => node::run(verb),
+        Command::ClusterUpgrade(args) => program::run(&args.program.clone(), cluster_upgrade::run(args)),
         Command::VmLiveMigrateDetector(args) => detector::run(args),
         Command::RestoreVm(args) => restore_vm::run(args),
         Command::VersionGuard(args) => version_guard::run(args),

@@ -2,12 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anyhow::Context;
 use api::names;
 use clock::Clock;
-use kube::{Api, Client};
+use kube::Api;
 use node::{
-    board::{Board, NoBoard, PodBoard},
+    board::NoBoard,
     images::{
         Patience, Prepare, Repository,
         cleanup::{self, CleanImages},
@@ -18,8 +17,7 @@ use node::{
     skip_manifests, step,
 };
 
-/// The file whose content the kubelet reports when a container ends.
-const TERMINATION_LOG: &str = "/dev/termination-log";
+use super::program::{self, ProgramArgs};
 
 /// Where the host is.
 #[derive(Debug, clap::Args)]
@@ -34,8 +32,10 @@ pub(crate) struct HostArgs {
 
 /// What to bring onto the node.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Brings the images of the plan's release onto this node: into containerd, and as archives for \
-    the next start of RKE2. Can be repeated; a second run brings nothing.")]
+#[command(
+    after_help = "Brings the images of the plan's release onto this node: into containerd, and as archives for \
+    the next start of RKE2. Can be repeated; a second run brings nothing."
+)]
 pub(crate) struct PrepareArgs {
     /// Name of the UpgradePlan
     #[arg(long, value_name = "NAME", env = "HARVESTER_UPGRADEPLAN_NAME")]
@@ -48,19 +48,25 @@ pub(crate) struct PrepareArgs {
     ctr: Option<PathBuf>,
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 /// Which images to remove.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Removes images with these names, from whatever registry they came, and images without a name. \
+#[command(
+    after_help = "Removes images with these names, from whatever registry they came, and images without a name. \
     Images that are pinned, in use or retained stay. Exit code 0 also when single images could not be removed, or when \
-    the host has neither crictl nor ctr; the log says so.")]
+    the host has neither crictl nor ctr; the log says so."
+)]
 pub(crate) struct CleanImagesArgs {
     /// Names of images; in the environment separated by blanks
     #[arg(value_name = "IMAGE", env = "IMAGES", value_delimiter = ' ')]
     images: Vec<String>,
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 /// Which manifests RKE2 shall pass over.
@@ -76,17 +82,20 @@ pub(crate) struct SkipManifestsArgs {
     /// Where the root of the host is mounted
     #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
     host_root: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 /// `node prepare`.
 pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
-    let client = Client::try_default().await.context("failed to find the cluster")?;
+    let client = args.program.client().await?;
     let HostArgs { host_root, containerd } = args.host;
     let ctr = match args.ctr {
         Some(program) => Ctr::new(program, host_root.join(node::images::ctr::SOCKET)),
         None => Ctr::of_host(&host_root)?,
     };
-    let clock = Clock::system();
+    let report = program::reporter(&client);
+    let clock = report.clock.clone();
     let url = args.repo_url.unwrap_or_else(|| names::repo_url(&args.plan));
     let program = Prepare::new(
         Repository::new(&url, clock.clone(), Patience::default()),
@@ -97,7 +106,6 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
             name: args.plan,
         },
     );
-    let report = Reporter::new(clock, board(client));
     Ok(step::run_all(&program, prepare::STEPS, &report).await?)
 }
 
@@ -109,8 +117,10 @@ pub(crate) async fn clean_images(args: CleanImagesArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     // Cleaning up needs no cluster: without one nothing is shown but the log.
-    let board = Client::try_default().await.map_or_else(|_| Arc::new(NoBoard) as Arc<dyn Board>, board);
-    let report = Reporter::new(Clock::system(), board);
+    let report = match args.program.client().await {
+        Ok(client) => program::reporter(&client),
+        Err(_) => Reporter::new(Clock::system(), Arc::new(NoBoard)),
+    };
     Ok(step::run_all(&CleanImages::new(runtime, images), cleanup::STEPS, &report).await?)
 }
 
@@ -120,20 +130,4 @@ pub(crate) fn skip_manifests(args: &SkipManifestsArgs) -> anyhow::Result<()> {
     let manifests: Vec<String> = args.manifests.iter().filter(|name| !name.is_empty()).cloned().collect();
     skip_manifests::run(&args.host_root, &manifests, action)?;
     Ok(())
-}
-
-/// The pod this runs in, if it runs in one. Pods of system-upgrade-controller are in another namespace than ours.
-fn board(client: Client) -> Arc<dyn Board> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let suc = variable("SYSTEM_UPGRADE_POD_NAME");
-    let namespace = if suc.is_some() {
-        names::CATTLE_NAMESPACE
-    } else {
-        names::HARVESTER_NAMESPACE
-    };
-    let pod = variable("HARVESTER_UPGRADE_POD_NAME").or(suc).or_else(|| variable("HOSTNAME"));
-    match pod {
-        Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, TERMINATION_LOG)),
-        None => Arc::new(NoBoard),
-    }
 }

@@ -87,7 +87,10 @@ impl ProgramArgs {
 /// Runs a program until it ends or is told to.
 pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     start_log_at(&args.log_format, args.level());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         tokio::select! {
             biased;
@@ -103,21 +106,29 @@ pub(super) fn reporter(client: &Client) -> Reporter {
     Reporter::new(Clock::system(), board(client.clone()))
 }
 
-/// The pod this runs in, if it runs in one. Pods of system-upgrade-controller are in another namespace than ours.
+/// The pod this runs in, if it runs in one.
 fn board(client: Client) -> Arc<dyn Board> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let suc = variable("SYSTEM_UPGRADE_POD_NAME");
-    let namespace = if suc.is_some() {
-        names::CATTLE_NAMESPACE
-    } else {
-        names::HARVESTER_NAMESPACE
+    // Pods of system-upgrade-controller are in another namespace than ours.
+    let namespace = match variable("SYSTEM_UPGRADE_POD_NAME") {
+        Some(_) => names::CATTLE_NAMESPACE,
+        None => names::HARVESTER_NAMESPACE,
     };
-    // Every shell has a HOSTNAME; only in a cluster is it that of a pod.
-    let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
-    match variable("HARVESTER_UPGRADE_POD_NAME").or(suc).or(host) {
+    match own_pod() {
         Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, TERMINATION_LOG)),
         None => Arc::new(NoBoard),
     }
+}
+
+/// The name of the pod this runs in, if it runs in one.
+pub(super) fn own_pod() -> Option<String> {
+    // Every shell has a HOSTNAME; only in a cluster is it that of a pod.
+    let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
+    let told = variable("HARVESTER_UPGRADE_POD_NAME").or_else(|| variable("SYSTEM_UPGRADE_POD_NAME"));
+    told.or(host)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// A truth value as Go reads it.
