@@ -1,8 +1,8 @@
-//! What [`super::decide`] and [`super::budgets`] make of what KubeVirt reports.
+//! What [`super::decide`] and [`super::budgets()`] make of what KubeVirt reports.
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{budgets::MIGRATION_NAME_LABEL, *};
 
 const NOW: &str = "2026-03-13T04:30:00Z";
 
