@@ -3,7 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use api::{
-    OnMigrationFailure, UpgradePlan, annotations,
+    UpgradePlan, annotations,
     foreign::{
         kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
         longhorn::{Engine, Replica, Volume},
@@ -29,7 +29,7 @@ use crate::{
     longhorn_health::{self, Storage},
     node_run::NodeRun,
     report::{Look, Waiting},
-    step::Pace,
+    step::{Pace, after},
     vm::{VmName, detector, power, restore_list},
     watches::{Bell, Watches},
 };
@@ -223,7 +223,7 @@ async fn attend(run: &NodeRun, pace: Pace<'_>, bell: &Bell, look: impl Fn() -> D
     let mut done: Vec<Done> = Vec::new();
     loop {
         let rung = bell.rings.notified();
-        let mut look_again = None;
+        let (mut look_again, mut show_later) = (None, None);
         if bell.is_synced() {
             let mut decision = look();
             if decision.waiting.is_empty() {
@@ -245,7 +245,7 @@ async fn attend(run: &NodeRun, pace: Pace<'_>, bell: &Bell, look: impl Fn() -> D
                     message: failure.clone(),
                 });
             }
-            pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
+            show_later = pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
         let due = async {
@@ -258,6 +258,7 @@ async fn attend(run: &NodeRun, pace: Pace<'_>, bell: &Bell, look: impl Fn() -> D
             biased;
             () = rung => {}
             () = due => {}
+            () = after(pace.report, show_later) => {}
         }
     }
 }
@@ -350,17 +351,7 @@ pub(crate) async fn wait_until_empty(run: &NodeRun, pace: Pace<'_>) -> Result<()
                 if !bell.is_synced() {
                     return Look::Wait(Vec::new());
                 }
-                let decision = evacuation::decide(&Evacuation {
-                    now: pace.report.clock.now(),
-                    plan: &run.plan,
-                    node: &run.node,
-                    policy: OnMigrationFailure::Block,
-                    began: None,
-                    instances: &instances.list(),
-                    migrations: &[],
-                    target_pods: &[],
-                });
-                Look::of(decision.waiting)
+                Look::of(evacuation::remaining(&run.node, &instances.list()))
             };
             pace.until(&bell.rings, look).await
         })

@@ -19,12 +19,13 @@ use api::{
 };
 use checks::migration::has_ended;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
-    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
-};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use crate::{report::Waiting, vm::detector};
+
+mod budgets;
+
+pub use budgets::budgets;
 
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
@@ -37,10 +38,6 @@ pub const RETRY_PAUSE: Duration = Duration::from_secs(30);
 const EVACUATION_ANNOTATION: &str = "kubevirt.io/evacuationMigration";
 /// Names of migrations that KubeVirt starts by itself begin with this.
 const EVACUATION_PREFIX: &str = "kubevirt-evacuation-";
-/// Names of disruption budgets of such migrations begin with this.
-const BUDGET_PREFIX: &str = "kubevirt-migration-pdb-kubevirt-evacuation-";
-/// On a disruption budget: the migration that it guards.
-const MIGRATION_NAME_LABEL: &str = "kubevirt.io/migrationName";
 
 /// What KubeVirt reports, and what is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +113,24 @@ pub fn decide(seen: &Evacuation<'_>) -> Decision {
         decision.look_again = [decision.look_again, found.look_again].into_iter().flatten().min();
     }
     decision
+}
+
+/// The VMs that still run in a cluster of one node, where there is nothing to be moved, only stopped.
+#[must_use]
+pub fn remaining(node: &str, instances: &[Arc<VirtualMachineInstance>]) -> Vec<Waiting> {
+    let here = instances.iter().filter(|instance| is_on(instance, node));
+    here.map(|instance| {
+        let what = match instance.metadata.deletion_timestamp {
+            Some(_) => "is shutting down",
+            None => "still runs, and there is no other node for it: stop it",
+        };
+        Waiting {
+            what: "VMShutdown",
+            object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
+            message: format!("VM {} {what}", full_name(&instance.metadata)),
+        }
+    })
+    .collect()
 }
 
 /// What was found about one VM.
@@ -238,71 +253,6 @@ pub fn retries(instance: &ObjectMeta, plan: &str) -> u32 {
     } else {
         0
     }
-}
-
-/// The disruption budgets that still guard migrations of VMs off this node. KubeVirt takes them away soon after; while
-/// they are there, pods of those VMs cannot be evicted. Budgets of other nodes' VMs are none of its business.
-#[must_use]
-pub fn budgets(
-    node: &str,
-    budgets: &[Arc<PodDisruptionBudget>],
-    migrations: &[Arc<VirtualMachineInstanceMigration>],
-    instances: &[Arc<VirtualMachineInstance>],
-) -> Vec<Waiting> {
-    let concerns = |budget: &PodDisruptionBudget| {
-        let Some(name) = guarded_migration(budget) else {
-            return false;
-        };
-        let namespace = budget.metadata.namespace.as_deref();
-        let migration = migrations.iter().find(|migration| {
-            migration.metadata.namespace.as_deref() == namespace && migration.metadata.name.as_deref() == Some(name)
-        });
-        let owners = budget.metadata.owner_references.iter().flatten();
-        let owner = owners
-            .filter(|owner| owner.kind == "VirtualMachineInstance")
-            .find_map(|owner| {
-                let is_it = |instance: &&Arc<VirtualMachineInstance>| {
-                    instance.metadata.namespace.as_deref() == namespace
-                        && instance.metadata.name.as_deref() == Some(&owner.name)
-                };
-                instances.iter().find(is_it)
-            });
-        let leaves = |source: Option<&str>| source == Some(node);
-        migration.is_some_and(|migration| {
-            let state = migration.status.migration_state.as_ref();
-            leaves(annotation(&migration.metadata, EVACUATION_ANNOTATION))
-                || leaves(state.and_then(|state| state.source_node.as_deref()))
-        }) || owner.is_some_and(|instance| {
-            let state = instance.status.migration_state.as_ref();
-            is_on(instance, node) || leaves(state.and_then(|state| state.source_node.as_deref()))
-        })
-    };
-    let concerning = budgets.iter().filter(|budget| concerns(budget));
-    concerning
-        .map(|budget| Waiting {
-            what: "EvacuationBudget",
-            object: format!("PodDisruptionBudget {}", full_name(&budget.metadata)),
-            message: format!(
-                "disruption budget {} still guards the migration of a VM off {node}",
-                full_name(&budget.metadata)
-            ),
-        })
-        .collect()
-}
-
-/// The evacuation that a budget guards. Older KubeVirt makes a budget for it; newer raises and labels the VM's own.
-fn guarded_migration(budget: &PodDisruptionBudget) -> Option<&str> {
-    let name = budget.metadata.name.as_deref().unwrap_or_default();
-    if name.starts_with(BUDGET_PREFIX) {
-        return Some(&name[BUDGET_PREFIX.len() - EVACUATION_PREFIX.len()..]);
-    }
-    let labels = budget.metadata.labels.as_ref();
-    let label = labels.and_then(|labels| labels.get(MIGRATION_NAME_LABEL))?;
-    let raised = matches!(
-        budget.spec.as_ref().and_then(|spec| spec.min_available.as_ref()),
-        Some(IntOrString::Int(least)) if *least > 1
-    );
-    (raised && label.starts_with(EVACUATION_PREFIX)).then_some(label.as_str())
 }
 
 /// An instance that runs on a node, or is about to.
@@ -435,5 +385,4 @@ fn full_name(metadata: &ObjectMeta) -> String {
 }
 
 #[cfg(test)]
-#[path = "evacuation_tests.rs"]
 mod tests;

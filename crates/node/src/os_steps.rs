@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     host::{
-        grub, oem, os_image,
+        UPGRADE_DIR, grub, oem, os_image,
         os_image::Progress,
         os_install::Installation,
         reboot::{self, Guard},
@@ -128,10 +128,12 @@ async fn shrink_passive(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
 }
 
 async fn install(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let installation = installation(run, pace.report)?;
     if is_missing(run)? {
-        installation(run, pace.report)?.install().await
+        installation.install().await
     } else {
-        Ok(())
+        // A try that was killed after the installation has not cleaned up behind itself.
+        installation.clean_up().await
     }
 }
 
@@ -168,7 +170,18 @@ async fn sftp(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
 }
 
 async fn remove_image(run: &NodeRun) -> Result<()> {
-    run.root.remove(os_image::IMAGE).map(drop)
+    run.root.remove(os_image::IMAGE)?;
+    // What a download keeps beside its file.
+    let beside = format!(".{}.", os_image::IMAGE_IN_REPOSITORY);
+    for name in run
+        .root
+        .names_in(UPGRADE_DIR)?
+        .iter()
+        .filter(|name| name.starts_with(&beside))
+    {
+        run.root.remove(&format!("{UPGRADE_DIR}/{name}"))?;
+    }
+    Ok(())
 }
 
 async fn arm_reboot(run: &NodeRun) -> Result<()> {

@@ -183,7 +183,10 @@ impl Installation<'_> {
     }
 
     /// Takes away what a try leaves behind: mounts first, since what is in them is not ours to remove.
-    async fn clean_up(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When something stays mounted or cannot be removed.
+    pub async fn clean_up(&self) -> Result<()> {
         let rootfs = format!("{WORK_DIR}/rootfs");
         for path in LIBRARIES.into_iter().chain([STATE_MOUNT, &rootfs]) {
             let at = self.root.resolve(path)?;

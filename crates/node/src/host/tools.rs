@@ -174,3 +174,46 @@ impl HostTools for Chroot {
         mounts::read()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_is_run_without_a_shell_and_its_end_is_told() {
+        let tools = Chroot::new("/");
+        let ended = tools
+            .run(&Call::container("printf", &["%s", "a b; $(c)"]))
+            .await
+            .unwrap();
+        assert_eq!(ended, Ended::well("a b; $(c)"));
+        let ended = tools.run(&Call::container("ls", &["/no/such/file"])).await.unwrap();
+        assert!(ended.code != 0 && ended.stderr.contains("/no/such/file"), "{ended:?}");
+        let error = tools.run(&Call::container("/no/such/program", &[])).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("failed to run /no/such/program"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_program_of_the_host_runs_in_its_root() {
+        let directory = tempfile::tempdir().unwrap();
+        // An empty root has no programs, whatever the container has. Without the right to change the root, neither.
+        let ended = Chroot::new(directory.path())
+            .run(&Call::host("true", &[]))
+            .await
+            .unwrap();
+        assert_ne!(ended.code, 0);
+        let error = must(&Chroot::new(directory.path()), Call::host("true", &["x"]))
+            .await
+            .unwrap_err();
+        assert!(
+            error.passes() && error.to_string().starts_with("true x ended with code "),
+            "{error}"
+        );
+        let ended = Chroot::new("/").run(&Call::host("nproc", &[])).await.unwrap();
+        let number: Result<u32, _> = ended.stdout.trim().parse();
+        assert!(number.is_ok() || ended.stderr.contains("chroot"), "{ended:?}");
+    }
+}

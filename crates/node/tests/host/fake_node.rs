@@ -358,6 +358,7 @@ impl Repository for FakeRepository {
             if !to.exists() {
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
                 fs::write(to, "squashed system\n").unwrap();
+                fs::write(to.with_file_name(".rootfs.squashfs.version"), "1").unwrap();
                 *self.saved.lock().unwrap() += 1;
             }
             Ok(())

@@ -18,5 +18,6 @@ mod guard;
 mod lab;
 mod post_drain;
 mod pre_drain;
+mod pre_drain_again;
 mod programs;
 mod single_node;

@@ -52,7 +52,9 @@ async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
     cluster.lab.answer("stop default/web", 403, "somebody forbids it");
     let (ended, ()) = cluster
         .run_while(steps, async {
-            cluster.until_waiting_for("VM default/web has not begun to move").await;
+            cluster
+                .until_waiting_for("VM default/web still runs, and there is no other node for it")
+                .await;
             assert!(cluster.node.read("usr/local/upgrade_tmp/rootfs.squashfs").is_some());
             assert_eq!(cluster.rancher_version().await.as_deref(), Some("v1.34.1+rke2r1"));
             let instances: Api<api::foreign::kubevirt::VirtualMachineInstance> =

@@ -1,8 +1,8 @@
-//! What [`super::decide`] and [`super::budgets`] make of what KubeVirt reports.
+//! What [`super::decide`] and [`super::budgets()`] make of what KubeVirt reports.
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{budgets::MIGRATION_NAME_LABEL, *};
 
 const NOW: &str = "2026-03-13T04:30:00Z";
 
@@ -227,7 +227,7 @@ fn stop_asks_to_stop_the_vm_unless_it_is_being_copied_right_now() {
         restore: true,
         why: "migration kubevirt-evacuation-1 failed: guest does not converge".into(),
     };
-    assert_eq!(seen.decide().acts, [act.clone()]);
+    assert_eq!(seen.decide().acts, std::slice::from_ref(&act));
     // KubeVirt queues the next try at once; a try that only waits does not keep the VM.
     seen.migrations.push(migration(2, "Pending"));
     assert_eq!(seen.decide().acts, [act]);
