@@ -7,7 +7,9 @@
 
 pub mod board;
 pub mod error;
+pub mod images;
 pub mod report;
+pub mod skip_manifests;
 pub mod step;
 
 pub use error::{Error, Result};
