@@ -46,6 +46,19 @@ pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
 /// Ours, on a pod of a plan: what its program waits for, as a JSON list of `waitingFor` entries.
 pub const WAITING_FOR: &str = "management.harvesterhci.io/waiting-for";
 
+/// On a ManagedChart: the plan that upgraded it last.
+pub const CHART_UPGRADED_BY: &str = "upgrade.harvesterhci.io/last-upgrade-name";
+/// On a ManagedChart: the version it was upgraded to last.
+pub const CHART_UPGRADED_TO: &str = "upgrade.harvesterhci.io/last-upgrade-target-version";
+/// On a ManagedChart: when it was upgraded last.
+pub const CHART_UPGRADED_AT: &str = "upgrade.harvesterhci.io/last-upgrade-time";
+/// Ours, on a ManagedChart: its observedGeneration before it was upgraded last. A newer one has seen the upgrade.
+pub const CHART_OBSERVED_BEFORE: &str = "management.harvesterhci.io/observed-generation-before";
+/// Ours, on a ClusterRepo: what it was last read again for.
+pub const REFRESHED_FOR: &str = "management.harvesterhci.io/refreshed-for";
+/// Ours, on an Addon: the values it was upgraded with last, before the user's own were merged in.
+pub const ADDON_DEFAULTS: &str = "management.harvesterhci.io/addon-defaults";
+
 /// Ours, on a Node: the osImage expected after its reboot.
 pub const PENDING_OS_IMAGE: &str = "management.harvesterhci.io/pendingOSImage";
 /// Ours, on a Node: its bootID before the Job that reboots it was created. A reboot is a bootID that differs.

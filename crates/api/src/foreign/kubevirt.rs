@@ -38,6 +38,8 @@ foreign_part! {
     KubeVirtStatus {
         /// Deployed when all is well.
         phase: String,
+        /// The version that runs.
+        observed_kube_virt_version: String,
         /// Conditions.
         conditions: Vec<ForeignCondition>,
     }
