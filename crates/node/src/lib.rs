@@ -6,6 +6,7 @@
 //! termination message and in an annotation of its pod that the manager shows as `waitingFor`.
 
 pub mod board;
+pub mod cluster;
 pub mod error;
 pub mod images;
 pub mod report;

@@ -13,6 +13,7 @@ mod pipe;
 pub mod prepare;
 pub mod presence;
 mod progress;
+mod release_files;
 pub mod repository;
 pub mod store;
 
