@@ -62,6 +62,10 @@ async fn everything_is_brought_once_and_a_second_run_brings_nothing() {
     assert!(bench.repository.sent() - sent < 10_000);
 }
 
+#[rstest]
+#[case::not_there(None, "404")]
+#[case::empty(Some(""), "is empty")]
+#[case::a_page(Some("<html>Welcome</html>"), "is not a list of images")]
 #[tokio::test]
 async fn f02_a_list_that_says_nothing_ends_the_preload_with_its_name(#[case] content: Option<&str>, #[case] why: &str) {
     let bench = Bench::new().await;
@@ -204,7 +208,7 @@ async fn the_plan_in_the_cluster_says_whether_its_release_may_be_brought() {
     for (status, answer, why) in cases {
         let clock = Clock::system();
         let plans = PlanSource::Cluster {
-            plans: kube::Api::all(cluster(status, &answer)),
+            plans: Box::new(kube::Api::all(cluster(status, &answer))),
             name: "up".to_owned(),
         };
         let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);

@@ -107,8 +107,11 @@ impl<K: Kind> Objects<K> {
         applied.map_err(|error| Error::api(format!("apply {}", self.called(name)), error))
     }
 
-    /// Removes an object; one that is gone is removed.
+    /// Removes an object; one that is gone is removed, without a write.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        if self.get(name).await?.is_none() {
+            return Ok(());
+        }
         match self.api.delete(name, &DeleteParams::default()).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

@@ -188,7 +188,7 @@ impl<R: Read> WholeTar<R> {
     fn refill(&mut self) -> io::Result<()> {
         let length = self.inner.read(&mut self.buffer)?;
         if length == 0 {
-            if self.length % BLOCK != 0 || self.zeros < 2 * BLOCK {
+            if !self.length.is_multiple_of(BLOCK) || self.zeros < 2 * BLOCK {
                 let why = format!("the tar breaks off after {} bytes", self.length);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }

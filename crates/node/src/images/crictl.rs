@@ -160,30 +160,18 @@ impl Runtime for Crictl {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::fs;
 
     use super::*;
+    use crate::images::ctr::PROGRAMS;
 
     /// A host whose `crictl` answers as the real one does, and notes what it is asked.
     fn host() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let programs = root.path().join("var/lib/rancher/rke2/bin");
+        let programs = root.path().join(PROGRAMS);
         fs::create_dir_all(&programs).unwrap();
-        let notes = root.path().join("asked");
-        let script = format!(
-            r#"#!/bin/sh
-echo "$@" >>{notes}
-case "$*" in
-*images*) echo '{{"images":[{{"id":"sha256:aa","repoTags":["docker.io/a/x:1"],"repoDigests":[],"size":"9","uid":null,"username":"","spec":null,"pinned":false}},{{"id":"sha256:bb","repoTags":null,"pinned":true}}]}}' ;;
-*ps*) echo '{{"containers":[{{"id":"1","image":{{"image":"sha256:aa","annotations":{{}}}},"imageRef":"docker.io/a/x@sha256:00"}}]}}' ;;
-*sha256:bad*) echo 'no such image' >&2; exit 1 ;;
-esac
-"#,
-            notes = notes.display()
-        );
-        let program = programs.join("crictl");
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stubs/crictl");
+        std::os::unix::fs::symlink(stub, programs.join("crictl")).unwrap();
         root
     }
 
@@ -216,7 +204,7 @@ esac
         )
         .unwrap();
         Crictl::of_host(root.path()).unwrap().images().await.unwrap();
-        let asked = fs::read_to_string(root.path().join("asked")).unwrap();
+        let asked = fs::read_to_string(root.path().join(PROGRAMS).join("asked")).unwrap();
         let lines: Vec<&str> = asked.lines().collect();
         let endpoint = format!("--runtime-endpoint unix://{}/{SOCKET}", root.path().display());
         assert!(

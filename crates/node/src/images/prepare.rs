@@ -97,7 +97,7 @@ pub enum PlanSource {
     /// The cluster.
     Cluster {
         /// The plans.
-        plans: Api<UpgradePlan>,
+        plans: Box<Api<UpgradePlan>>,
         /// This one's name.
         name: String,
     },

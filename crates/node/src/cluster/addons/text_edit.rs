@@ -116,7 +116,7 @@ fn added(text: &str, path: &[&str], new: &Value) -> Option<String> {
                     rest.is_empty() || rest.starts_with('#')
                 })
         };
-        let at = range.start + lines[range.clone()].iter().position(|line| of_parent(line))?;
+        let at = range.start + lines[range.clone()].iter().position(of_parent)?;
         let inside = |line: &&&str| line.trim().is_empty() || indent_of(line) > indent;
         let end = at + 1 + lines[at + 1..range.end].iter().take_while(inside).count();
         range = at + 1..end;

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use apiserver::{Fault, FaultPlan};
@@ -16,7 +17,9 @@ use tokio::sync::Notify;
 use super::lab::{Lab, PROGRAM};
 
 /// The cluster as it is, without what differs from run to run: times, versions, who wrote what.
-fn picture(lab: &Lab) -> BTreeMap<String, Value> {
+async fn picture(lab: &Lab) -> BTreeMap<String, Value> {
+    // The last that was written has its consequences too.
+    lab.clock.sleep(Duration::from_secs(30)).await;
     let store = lab.server.store();
     let mut picture = BTreeMap::new();
     for resource in store.resources() {
@@ -71,7 +74,7 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
     clean.attempt().await.unwrap();
     let writes = counted.load(Ordering::Relaxed);
     assert!(writes > 30, "{writes}");
-    let end = picture(&clean);
+    let end = picture(&clean).await;
 
     for number in 1..=writes {
         let lab = Lab::new().await;
@@ -99,7 +102,7 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
         lab.attempt()
             .await
             .unwrap_or_else(|error| panic!("after write {number} ({written:?}): {error}"));
-        let found = picture(&lab);
+        let found = picture(&lab).await;
         for name in end.keys().chain(found.keys()) {
             assert_eq!(
                 found.get(name),

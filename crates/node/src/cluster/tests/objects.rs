@@ -48,7 +48,7 @@ pub(super) fn upgrade_plan(from: &str) -> Value {
     )
 }
 
-pub(super) fn node(name: &str, labels: Value) -> Value {
+pub(super) fn node(name: &str, labels: &Value) -> Value {
     let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     object(
         "v1",
@@ -125,11 +125,11 @@ pub(super) fn cluster() -> Vec<Value> {
     let chart_of = |name: &str| json!({"name": name, "version": "107.0.0", "appVersion": "0.13.0"});
     let fleet_config = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="}).to_string();
     let mut objects = vec![
-        node("node-1", managed.clone()),
-        node("node-2", managed.clone()),
-        node("node-3", managed),
+        node("node-1", &managed),
+        node("node-2", &managed),
+        node("node-3", &managed),
         // Neither managed nor reachable: nobody may wait for it.
-        node("stranger", json!({})),
+        node("stranger", &json!({})),
         deployment("harvester-system", "up-repo", "repo", "toolkit"),
         deployment("cattle-system", "rancher", "rancher", "rancher/rancher:v2.13.0"),
         deployment("cattle-system", "rancher-webhook", "webhook", "w"),

@@ -196,6 +196,9 @@ async fn upgrade_controller(world: &World) {
         world
             .patch_status(&plan, json!({"latestVersion": version, "latestHash": hash}))
             .await;
+        if plan["status"]["latestHash"] != hash.as_str() {
+            continue;
+        }
         let label = format!("plan.upgrade.cattle.io/{}", plan["metadata"]["name"].as_str().unwrap());
         for node in world.list("", "nodes") {
             let labels = &node["metadata"]["labels"];

@@ -45,7 +45,7 @@ async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
     let mut objects = objects::cluster();
     let mut lost = objects::node(
         "lost",
-        json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": ""}),
+        &json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": ""}),
     );
     lost["status"]["conditions"][0]["status"] = json!("Unknown");
     objects.push(lost);
@@ -79,4 +79,7 @@ async fn without_manifests_of_cdi_the_step_says_where_it_looked() {
     std::fs::remove_dir_all(lab.folder.path().join("cdi")).unwrap();
     let error = lab.attempt().await.unwrap_err().to_string();
     assert!(error.starts_with("failed to read") && error.contains("cdi"), "{error}");
+    std::fs::create_dir(lab.folder.path().join("cdi")).unwrap();
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(error.starts_with("there are no manifests of CDI in"), "{error}");
 }
