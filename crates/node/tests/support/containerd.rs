@@ -1,5 +1,7 @@
 //! A real containerd with a root, a state and a socket of its own, and a host tree as RKE2 lays it out.
 
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt, symlink},
