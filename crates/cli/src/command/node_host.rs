@@ -22,8 +22,10 @@ use super::program::{self, ProgramArgs};
 
 /// Which node, and where its host is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Runs in a privileged pod on the node, with the host's root mounted. Can be run again: what is done \
-    is not done twice. Exit code: 0 done; 1 it failed, the termination message says at which step and why; 2 wrong usage.")]
+#[command(
+    after_help = "Runs in a privileged pod on the node, with the host's root mounted. Can be run again: what is done \
+    is not done twice. Exit code: 0 done; 1 it failed, the termination message says at which step and why; 2 wrong usage."
+)]
 pub(crate) struct Args {
     /// Name of the UpgradePlan
     #[arg(long, value_name = "NAME", env = "HARVESTER_UPGRADEPLAN_NAME")]
@@ -58,13 +60,16 @@ pub(crate) struct Args {
 
 /// `NAME=DURATION`, both checked.
 fn deadline(text: &str) -> Result<(String, Duration), String> {
-    let (name, limit) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=DURATION, as in vms=24h"))?;
+    let (name, limit) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not NAME=DURATION, as in vms=24h"))?;
     if !Limits::default().set(name, Duration::ZERO) {
         let known: Vec<&str> = Limits::TABLE.iter().map(|row| row.0).collect();
         return Err(format!("there is no deadline {name:?}; known are {}", known.join(", ")));
     }
-    let limit: jiff::SignedDuration =
-        limit.parse().map_err(|_| format!("{limit:?} is not a duration, as in 45m or 1h30m"))?;
+    let limit: jiff::SignedDuration = limit
+        .parse()
+        .map_err(|_| format!("{limit:?} is not a duration, as in 45m or 1h30m"))?;
     match Duration::try_from(limit) {
         Ok(limit) if !limit.is_zero() => Ok((name.to_owned(), limit)),
         _ => Err(format!("the deadline {name:?} must be longer than nothing")),
