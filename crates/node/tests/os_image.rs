@@ -7,7 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[allow(dead_code, reason = "shared with the tests of images")]
 mod support;
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};

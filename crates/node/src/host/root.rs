@@ -85,6 +85,15 @@ impl HostRoot {
         Ok(self.at(&real))
     }
 
+    /// Where the name itself is, which may be a link: what is removed is the link.
+    fn entry(&self, path: &str) -> Result<PathBuf> {
+        let (folder, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
+        if matches!(name, "" | "." | "..") {
+            return Err(Error::file("remove", path, io::Error::other("not a name")));
+        }
+        Ok(self.resolve(folder)?.join(name))
+    }
+
     fn at(&self, real: &[OsString]) -> PathBuf {
         let mut path = self.root.clone();
         path.extend(real);
@@ -184,7 +193,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove(&self, path: &str) -> Result<Change> {
-        self.removed(path, fs::remove_file(self.resolve(path)?))
+        self.removed(path, fs::remove_file(self.entry(path)?))
     }
 
     /// Makes sure that there is no such directory.
@@ -192,7 +201,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove_dir(&self, path: &str) -> Result<Change> {
-        self.removed(path, fs::remove_dir_all(self.resolve(path)?))
+        self.removed(path, fs::remove_dir_all(self.entry(path)?))
     }
 
     fn removed(&self, path: &str, outcome: io::Result<()>) -> Result<Change> {
@@ -321,6 +330,20 @@ mod tests {
         assert_ne!(now.ino(), inode);
         assert_eq!(now.permissions().mode() & MODE_BITS, 0o640);
         assert_eq!(root.names_in("/etc").unwrap(), ["x"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_link_is_removed_and_not_what_it_leads_to() {
+        let (_keep, root) = host();
+        root.write("/data/file", b"x", 0o644).unwrap();
+        symlink("/data/file", root.mounted_at().join("link")).unwrap();
+        symlink("/data", root.mounted_at().join("folder")).unwrap();
+        assert_eq!(root.remove("/link").unwrap(), Change::Written);
+        assert_eq!(root.remove_dir("/folder").unwrap(), Change::Written);
+        assert_eq!(root.read("/data/file").unwrap().unwrap(), b"x");
+        for none in ["/", "/data/..", "."] {
+            assert!(root.remove_dir(none).is_err(), "{none}");
+        }
     }
 
     #[test]

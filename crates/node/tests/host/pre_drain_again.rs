@@ -1,5 +1,8 @@
 //! `pre-drain`, run again: after it was killed, and after it was done.
 
+use std::time::Duration;
+
+use apiserver::{Fault, FaultPlan};
 use node::{limits::Limits, pre_drain::steps};
 use serde_json::json;
 
@@ -75,4 +78,30 @@ async fn a_second_run_touches_no_file_and_writes_nothing_new_to_the_cluster() {
         ),
         before
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_the_api_server_refuses_for_a_while_are_tried_again() {
+    let undisturbed = with_pinned().await;
+    undisturbed.run(steps).await.unwrap();
+    for code in [503, 500, 429, 409] {
+        let cluster = with_pinned().await;
+        let (clock, back) = (
+            cluster.lab.clock.clone(),
+            cluster.lab.clock.now() + Duration::from_mins(3),
+        );
+        cluster.lab.server.set_faults(FaultPlan::writes(move |_| {
+            if clock.now() < back {
+                Fault::Reject(code)
+            } else {
+                Fault::None
+            }
+        }));
+        cluster.run(steps).await.unwrap();
+        assert_eq!(
+            state(&cluster).await,
+            state(&undisturbed).await,
+            "while writes were refused with {code}"
+        );
+    }
 }
