@@ -4,6 +4,7 @@
 //! rehearsal and the tests run the very same code on a simulated cluster.
 
 pub mod act;
+mod decision_log;
 pub mod events;
 pub mod facts;
 pub mod health;

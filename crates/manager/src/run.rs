@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use api::{UpgradePlan, annotations, labels, names};
+use api::{UpgradePlan, labels, names};
 use clock::Clock;
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     act::{ActError, Actor, Versions},
+    decision_log,
     facts::{self, Answering, Known},
     health,
     lease::{self, Leadership, LeaseTiming},
@@ -246,7 +247,7 @@ impl Manager {
                 trouble,
             );
             let decision = decide(now, &seen);
-            log(plan, &decision);
+            decision_log::log(plan, &decision);
             self.actor
                 .carry_out(plan, &self.watched, &decision, now, &mut self.written)
                 .await?;
@@ -311,20 +312,5 @@ impl Manager {
         let doubling = 2u32.saturating_pow(self.errors.saturating_sub(1).min(10));
         let pause = SHORTEST_PAUSE.saturating_mul(doubling).min(LONGEST_PAUSE);
         self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX)
-    }
-}
-
-/// One line per decision that changes anything.
-fn log(plan: &UpgradePlan, decision: &plan::Decision) {
-    let changes_status = plan.status.as_ref() != Some(&decision.status);
-    let finalizer = plan.finalizers().iter().any(|one| one == annotations::FINALIZER) != decision.finalizer;
-    if changes_status || finalizer || !decision.actions.is_empty() || !decision.annotations.is_empty() {
-        tracing::info!(
-            plan = %plan.name_any(),
-            phase = decision.status.current_phase.as_deref().unwrap_or_default(),
-            waiting = decision.status.waiting_for.first().and_then(|wait| wait.message.as_deref()).unwrap_or_default(),
-            actions = decision.actions.len(),
-            "decided"
-        );
     }
 }
