@@ -11,7 +11,9 @@ pub(crate) fn shows(shown: &[&str], printed: &str) -> Result<(), String> {
     for wanted in shown.iter().filter(|line| !is_gap(line)) {
         let wanted = plain(wanted);
         if !lines.any(|line| line == wanted) {
-            return Err(format!("the page shows a line that is not printed (there):\n{wanted}\nprinted was\n{printed}"));
+            return Err(format!(
+                "the page shows a line that is not printed (there):\n{wanted}\nprinted was\n{printed}"
+            ));
         }
     }
     Ok(())
@@ -41,7 +43,10 @@ fn plain(line: &str) -> String {
 #[test]
 fn a_line_that_is_not_printed_or_in_another_order_is_found() {
     let printed = "03:57:09  phase A\n04:00:00  phase B\nhvst-upgrade-abcde done\n";
-    assert_eq!(shows(&["01:02:03  phase A", "  …", "hvst-upgrade-k8222 done"], printed), Ok(()));
+    assert_eq!(
+        shows(&["01:02:03  phase A", "  …", "hvst-upgrade-k8222 done"], printed),
+        Ok(())
+    );
     assert!(shows(&["03:57:09  phase C"], printed).is_err());
     assert!(shows(&["04:00:00  phase B", "03:57:09  phase A"], printed).is_err());
 }

@@ -101,7 +101,10 @@ fn broken_links_are_found() {
         text: "# A\n[a](install.md#values) [b](nowhere.md) [c](install.md#nothing) `[d](code.md)` [e](#a)".to_owned(),
     };
     let install = Page::read("docs/install.md");
-    let known = BTreeMap::from([("docs/README.md", anchors(&page)), ("docs/install.md", anchors(&install))]);
+    let known = BTreeMap::from([
+        ("docs/README.md", anchors(&page)),
+        ("docs/install.md", anchors(&install)),
+    ]);
     let faults: Vec<String> = links(&page)
         .iter()
         .filter_map(|(_, target)| fault(&page, target, &known))

@@ -54,7 +54,11 @@ fn leaves(schema: &Value, prefix: &str, found: &mut Vec<String>) {
 
 #[test]
 fn every_annotation_is_documented() {
-    let is_ours = |text: &str| ["/// User", "/// Set by users", "/// Ours", "/// Finalizer"].iter().any(|s| text.starts_with(s));
+    let is_ours = |text: &str| {
+        ["/// User", "/// Set by users", "/// Ours", "/// Finalizer"]
+            .iter()
+            .any(|s| text.starts_with(s))
+    };
     is_listed(
         "options.md",
         "annotation",
@@ -77,7 +81,11 @@ fn every_flag_variable_and_deadline_of_the_manager_is_documented() {
     let flags = manager.get_arguments().filter_map(clap::Arg::get_long).filter(known);
     is_listed("options.md", "flag", flags.map(|flag| format!("--{flag}")));
     let variables = manager.get_arguments().filter_map(clap::Arg::get_env);
-    is_listed("options.md", "variable", variables.map(|name| name.display().to_string()));
+    is_listed(
+        "options.md",
+        "variable",
+        variables.map(|name| name.display().to_string()),
+    );
     for page in ["docs/options.md", "docs/zh/options.md"] {
         let text = Page::read(page).text;
         for (name, _, minutes) in Deadlines::TABLE {
@@ -102,7 +110,8 @@ fn every_phase_node_state_and_wait_is_documented() {
 
 /// The words that pure decisions put into `waitingFor`.
 fn waits() -> Vec<String> {
-    let place = Regex::new(r#"(?s)(?:\bwait\(|\bchanging\(|let waiting = \(|\bwhat: |=> \(|^\s*\()\s*"([A-Z]\w+)""#).unwrap();
+    let place =
+        Regex::new(r#"(?s)(?:\bwait\(|\bchanging\(|let waiting = \(|\bwhat: |=> \(|;\s*\()\s*"([A-Z]\w+)""#).unwrap();
     let mut found = Vec::new();
     let mut folders = vec![page::root().join("crates/plan/src")];
     while let Some(folder) = folders.pop() {

@@ -111,14 +111,19 @@ fn pages_in_chinese_have_the_commands_of_their_originals() {
     for (original, translation) in page::translated() {
         let visible = |page: &Page| -> Vec<(Vec<String>, String)> {
             let blocks = page.blocks().into_iter().filter(|block| block.kind != Kind::Hidden);
-            blocks.map(|block| (block.words.clone(), without_comments(&block))).collect()
+            blocks
+                .map(|block| (block.words.clone(), without_comments(&block)))
+                .collect()
         };
         assert_eq!(visible(&original), visible(&translation), "{}", translation.name);
     }
 }
 
 fn without_comments(block: &Block) -> String {
-    let lines = block.lines.iter().map(|line| line.split(" # ").next().unwrap_or_default());
+    let lines = block
+        .lines
+        .iter()
+        .map(|line| line.split(" # ").next().unwrap_or_default());
     let lines = lines.filter(|line| !line.starts_with('#')).map(str::trim_end);
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -168,7 +173,10 @@ fn run(session: &Session) -> Result<(), String> {
         .env("HOME", home.path())
         .env("TMPDIR", home.path())
         .env("PATH", path);
-    let sample = session.blocks.iter().any(|block| block.commands().contains("SAMPLE_ISO"));
+    let sample = session
+        .blocks
+        .iter()
+        .any(|block| block.commands().contains("SAMPLE_ISO"));
     let sample = sample.then(Sources::sample);
     if let Some(sample) = &sample {
         command.env("SAMPLE_ISO", sample.iso());
