@@ -139,24 +139,3 @@ foreign_part! {
         current_state: String,
     }
 }
-
-foreign_kind! {
-    /// A node that holds replicas.
-    Node: "longhorn.io" / "v1beta2" / "nodes", NamespaceResourceScope, status: true {}
-}
-
-foreign_kind! {
-    /// What runs the engines and replicas of a node.
-    InstanceManager: "longhorn.io" / "v1beta2" / "instancemanagers", NamespaceResourceScope, status: true {
-        /// What is.
-        status: InstanceManagerStatus,
-    }
-}
-
-foreign_part! {
-    /// What an instance manager is.
-    InstanceManagerStatus {
-        /// running, starting, error, …
-        current_state: String,
-    }
-}
