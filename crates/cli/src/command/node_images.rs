@@ -102,7 +102,7 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
         Box::new(ctr.at(containerd)),
         &host_root,
         PlanSource::Cluster {
-            plans: Api::all(client.clone()),
+            plans: Box::new(Api::all(client.clone())),
             name: args.plan,
         },
     );

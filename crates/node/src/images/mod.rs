@@ -10,9 +10,11 @@ mod download;
 pub mod eligibility;
 mod file;
 mod pipe;
+mod plain_file;
 pub mod prepare;
 pub mod presence;
 mod progress;
+mod release_files;
 pub mod repository;
 pub mod store;
 
