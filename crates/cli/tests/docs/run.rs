@@ -44,21 +44,41 @@ const PATIENCE: &str = "300";
 /// Clusters at a time.
 const TOGETHER: usize = 3;
 
-/// What commands find around them. A watch is ended when it has shown something; a served rehearsal when it serves.
+/// What commands find around them. Commands without an end are ended as soon as they have shown what they are for: a
+/// watch a plan, a served rehearsal its address.
 const AROUND: &str = r#"
 set -euo pipefail
 KUBECTL=${KUBECTL:-$(command -v kubectl)}
+until_shown() {
+    local wanted=$1 line pid
+    shift
+    exec 3< <(exec timeout 60 "$@")
+    pid=$!
+    while read -r line <&3; do
+        printf '%s\n' "$line"
+        if [[ $line == *"$wanted"* ]]; then
+            kill "$pid"
+            exec 3<&-
+            return
+        fi
+    done
+    return 1
+}
 kubectl() {
     case " $* " in
-    *" -w "*) { timeout 20 "$KUBECTL" "$@" || true; } | sed 2q | grep . ;;
+    *" -w "*) until_shown hvst-upgrade- "$KUBECTL" "$@" ;;
     *) "$KUBECTL" "$@" ;;
     esac
 }
 cargo() {
+    if [ "${*:1:3}" != "run --release --" ]; then
+        echo "cargo $*: not in a test" >&2
+        return 1
+    fi
+    set -- "${@:4}"
     case "$*" in
-    "run --release -- "*--serve*) { timeout 60 upgrade-toolkit "${@:4}" || true; } | sed '/serving on/q' | grep 'serving on' ;;
-    "run --release -- "*) upgrade-toolkit "${@:4}" ;;
-    *) echo "cargo $*: not in a test" >&2; return 1 ;;
+    *--serve*) until_shown "serving on" upgrade-toolkit "${@/127.0.0.1:8001/127.0.0.1:0}" ;;
+    *) upgrade-toolkit "$@" ;;
     esac
 }
 "#;
