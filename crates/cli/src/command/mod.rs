@@ -4,15 +4,30 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod completion;
+mod man;
 mod manager;
 mod manifests;
 mod rehearse;
 mod release;
 mod repo;
 
+const EXAMPLES: &str = "Examples:
+  upgrade-toolkit rehearse                                    see a whole upgrade on a simulated cluster
+  upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso  see what an ISO brings, and whether it is whole
+  kubectl upgrade-toolkit rehearse --nodes 1                  the same as a plugin of kubectl
+
+As a plugin it is a link to the binary, named kubectl-upgrade_toolkit, in a folder of PATH.";
+
 /// Upgrades a live Harvester cluster from one release to the next, and rehearses doing so.
 #[derive(Debug, Parser)]
-#[command(name = "upgrade-toolkit", version, propagate_version = true, max_term_width = 110)]
+#[command(
+    name = "upgrade-toolkit",
+    version,
+    propagate_version = true,
+    max_term_width = 110,
+    after_help = EXAMPLES
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,6 +44,11 @@ enum Command {
     Release(release::Release),
     /// Serve the files of an ISO over HTTP, straight from the image
     Repo(repo::Args),
+    /// Print a script that lets a shell complete commands and flags
+    Completion(completion::Args),
+    /// Write a manual page per command
+    #[command(hide = true)]
+    Man(man::Args),
     /// Write the manifests that are generated from the code
     #[command(hide = true)]
     Manifests(manifests::Args),
@@ -42,6 +62,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Manager(args) => manager::run(args),
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => repo::run(&args),
+        Command::Completion(args) => completion::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Manifests(args) => manifests::run(args),
     };
     result.unwrap_or_else(|error| {
@@ -53,4 +75,42 @@ pub fn run(cli: Cli) -> ExitCode {
 #[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
 fn report(error: &anyhow::Error) {
     eprintln!("Error: {error:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// All commands that people see and give arguments to, with the words that call them.
+    fn commands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            let words = format!("{words} {}", one.get_name());
+            let takes_arguments = one
+                .get_arguments()
+                .any(|a| !matches!(a.get_id().as_str(), "help" | "version"));
+            if takes_arguments && !one.has_subcommands() {
+                found.push((words.clone(), one.clone()));
+            }
+            commands(one, &words, found);
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_examples_that_call_it() {
+        let mut found = Vec::new();
+        commands(&Cli::command(), "upgrade-toolkit", &mut found);
+        assert!(found.len() >= 5, "{found:?}");
+        for (words, mut command) in found {
+            let help = command.render_long_help().to_string();
+            let examples = help.split("Example").nth(1).unwrap_or_default();
+            assert!(examples.contains(&words), "{words} --help has no example:\n{help}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
 }
