@@ -1,8 +1,11 @@
 //! The generated templates of the chart: the same objects as in `config/`, with Helm's names, labels and conditions.
 
+use anyhow::Context;
 use manager::{rbac, webhook::configurations};
 use serde_json::{Value, json};
 
+/// Alerts are written by hand, once.
+const ALERTS: &str = include_str!("../../../../config/prometheus/rules.yaml");
 /// Stands for what names begin with until the YAML is written: Helm's own braces would be quoted.
 const PREFIX: &str = "chart-prefix-";
 const NAMESPACE: &str = "chart-namespace";
@@ -30,8 +33,12 @@ const ACTIONS: &[(&str, &str)] = &[
 /// # Errors
 /// A value could not be written as YAML.
 pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
-    let roles = rbac::objects(PREFIX, NAMESPACE, ACCOUNT);
-    let (webhook_roles, manager_roles): (Vec<Value>, Vec<Value>) = roles.into_iter().partition(is_for_webhooks);
+    let mut roles = rbac::objects(PREFIX, NAMESPACE, ACCOUNT);
+    roles.push(rbac::metrics_reader(PREFIX));
+    let (webhook_roles, roles) = split(roles, "webhook-");
+    let (metrics_roles, manager_roles) = split(roles, "metrics-");
+    let mut alerts: Value = serde_saphyr::from_str(ALERTS).context("failed to read the alerts")?;
+    alerts["metadata"] = json!({"name": format!("{PREFIX}upgrade-rules"), "namespace": NAMESPACE});
     let mut crd = api::crd::upgrade_plan();
     crd["metadata"]["annotations"] = json!(KEEP);
     Ok(vec![
@@ -49,7 +56,7 @@ pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
         ),
         (
             "charts/harvester-upgrade-manager/templates/rbac/metrics-roles.yaml",
-            template(Some("metrics"), rbac::metrics(PREFIX, NAMESPACE, ACCOUNT))?,
+            template(Some("metrics"), metrics_roles)?,
         ),
         (
             "charts/harvester-upgrade-manager/templates/rbac/upgradeplan-roles.yaml",
@@ -59,14 +66,19 @@ pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
             "charts/harvester-upgrade-manager/templates/webhook/webhook.yaml",
             template(Some("webhook"), configurations(PREFIX, NAMESPACE, None).into())?,
         ),
+        (
+            "charts/harvester-upgrade-manager/templates/monitoring/prometheusrule.yaml",
+            template(Some("prometheus"), vec![alerts])?,
+        ),
     ])
 }
 
-/// Whether a role or binding is of no use without webhooks.
-fn is_for_webhooks(object: &Value) -> bool {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    name.strip_prefix(PREFIX)
-        .is_some_and(|name| name.starts_with("webhook-"))
+/// Roles and bindings whose names begin so, and the others: what is of no use without the one thing is not installed
+/// without it.
+fn split(roles: Vec<Value>, beginning: &str) -> (Vec<Value>, Vec<Value>) {
+    let beginning = format!("{PREFIX}{beginning}");
+    let name = |role: &Value| role["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    roles.into_iter().partition(|role| name(role).starts_with(&beginning))
 }
 
 /// A template that renders if the value `<switch>.enable` says so.

@@ -14,15 +14,14 @@ pub const SERVICE_ACCOUNT: &str = "upgrade-toolkit-controller-manager";
 /// # Errors
 /// A value could not be written as YAML.
 pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
-    let manager = rbac::objects(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
-    let metrics = rbac::metrics(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
+    let mut roles = rbac::objects(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
+    roles.push(rbac::metrics_reader(PREFIX));
     Ok(vec![
         (
             "config/crd/bases/management.harvesterhci.io_upgradeplans.yaml",
             file(&[api::crd::upgrade_plan()])?,
         ),
-        ("config/rbac/role.yaml", file(&manager)?),
-        ("config/rbac/metrics_roles.yaml", file(&metrics)?),
+        ("config/rbac/role.yaml", file(&roles)?),
         ("config/rbac/upgradeplan_roles.yaml", file(&rbac::people(PREFIX))?),
         (
             "config/webhook/manifests.yaml",

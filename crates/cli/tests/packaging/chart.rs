@@ -97,7 +97,7 @@ fn roles_crd_and_webhooks_are_those_of_the_code() {
         return;
     };
     chart.assert_has(&rbac::objects(PREFIX, NAMESPACE, ACCOUNT));
-    chart.assert_has(&rbac::metrics(PREFIX, NAMESPACE, ACCOUNT));
+    chart.assert_has(&[rbac::metrics_reader(PREFIX)]);
     chart.assert_has(&rbac::people(PREFIX));
     chart.assert_has(&configurations(PREFIX, NAMESPACE, None));
     chart.assert_has(&[api::crd::upgrade_plan()]);
@@ -159,9 +159,11 @@ fn the_binary_knows_every_argument_that_the_chart_gives_it() {
             .args(["manager", argument, "--help"])
             .output()
             .unwrap();
-        // Metrics are not served yet.
-        let known = output.status.success() || argument.starts_with("--metrics-bind-address=");
-        assert!(known, "{argument}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{argument}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -171,7 +173,6 @@ fn without_webhooks_nothing_of_them_is_left() {
         return;
     };
     assert_eq!(chart.variable("ENABLE_WEBHOOKS"), Some("false"));
-    assert_eq!(chart.variable("WEBHOOK_NAME_PREFIX"), None);
     let left: Vec<String> = chart
         .names()
         .into_iter()
@@ -249,6 +250,9 @@ fn metrics_come_and_go_as_a_whole() {
     for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
         assert_eq!(&service["metadata"]["labels"][label], value);
     }
+    let alerts = on.one("PrometheusRule harvester-upgrade-manager-upgrade-rules");
+    let written = std::fs::read_to_string(root().join("config/prometheus/rules.yaml")).unwrap();
+    assert_eq!(alerts["spec"], Documents::read(&written).0[0]["spec"]);
     let refused = template(RELEASE, &["metrics.enable=false", "prometheus.enable=true"]).unwrap();
     assert!(!refused.status.success());
 }
