@@ -48,7 +48,7 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 .PHONY: test
-test: prepare control-plane tools ## Run all tests
+test: prepare control-plane crictl tools ## Run all tests
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
 
@@ -66,6 +66,11 @@ test-cluster: prepare ## Run the tests on a real control plane; fail where there
 .PHONY: control-plane
 control-plane:
 	@if command -v go >/dev/null; then hack/control-plane build || true; fi
+
+# Without it the tests of image clean-up on a real containerd use ctr alone.
+.PHONY: crictl
+crictl:
+	@if command -v go >/dev/null; then hack/crictl build || true; fi
 
 # The same for the programs that tests of the chart and of the installer call.
 .PHONY: tools
