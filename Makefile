@@ -147,7 +147,7 @@ sbom: ## Write the bill of materials of the binary into dist/
 	@mkdir -p dist
 	hack/sbom >dist/upgrade-toolkit.cdx.json
 
-# DENY=advisories needs the network; the other checks do not.
+# Advisories come from the network; without it: make deny DENY="licenses bans sources".
 .PHONY: deny
 deny: ## Check licences, sources and bans of dependencies, and advisories about them
 	@command -v cargo-deny >/dev/null || [ -x $(CACHE)/tools/bin/cargo-deny ] || \
