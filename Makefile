@@ -7,6 +7,26 @@ ARGS ?= --log-format console --health-probe-bind-address 127.0.0.1:8081
 # Arguments of `cargo test` for `make test`, e.g. TEST_ARGS='-p plan'.
 TEST_ARGS ?= --workspace
 
+CARGO_DENY_VERSION ?= 0.20.2
+# Which checks `make deny` runs.
+DENY ?= licenses bans sources advisories
+
+# The image, as REPOSITORY[:TAG]. Without it, commands that build one tag it by REPO and the branch; those that install
+# take the released one.
+IMG ?=
+REPO ?= rancher
+CONTAINER_TOOL ?= docker
+PLATFORMS ?= linux/amd64,linux/arm64
+BRANCH = $(subst /,-,$(shell git rev-parse --abbrev-ref HEAD))
+OUR_IMAGE = $(or $(IMG),$(REPO)/harvester-upgrade-toolkit:$(BRANCH)-head)
+# A colon behind the last slash begins the tag; one before it, the port of a registry.
+IMAGE_TAG = $(or $(word 2,$(subst :, ,$(notdir $(IMG)))),latest)
+IMAGE_NAME = $(patsubst %:$(IMAGE_TAG),%,$(IMG))
+# The same source gives the same image: time and version come from the commit.
+IMAGE_ARGS = --build-arg SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) \
+	--build-arg VERSION=$(shell git describe --tags --always) --build-arg GIT_COMMIT=$(shell git rev-parse HEAD) \
+	--build-arg GIT_TREE_STATE=$(if $(shell git status --porcelain),dirty,clean)
+
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
 # Tests that drive the embedded API with the Python client run this interpreter.
 export PYTHON ?= $(CACHE)/python/bin/python3
@@ -15,7 +35,7 @@ export PYTHON ?= $(CACHE)/python/bin/python3
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the binary into bin/
@@ -28,7 +48,7 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 .PHONY: test
-test: prepare control-plane crictl ## Run all tests
+test: prepare control-plane crictl tools ## Run all tests
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
 
@@ -39,6 +59,7 @@ sweep: ## Perturb every write of simulated upgrades, thousands of times
 .PHONY: test-cluster
 test-cluster: prepare ## Run the tests on a real control plane; fail where there is none
 	@hack/control-plane build
+	@hack/tool build helm
 	CLUSTER_TESTS=required $(CARGO) test -p testbed
 
 # What these tests need is built once. Where that is impossible they are skipped and say why.
@@ -51,6 +72,11 @@ control-plane:
 crictl:
 	@if command -v go >/dev/null; then hack/crictl build || true; fi
 
+# The same for the programs that tests of the chart and of the installer call.
+.PHONY: tools
+tools:
+	@if command -v go >/dev/null; then hack/tool build helm || true; hack/installer >/dev/null || true; fi
+
 .PHONY: lint
 lint: ## Check format and lints
 	$(CARGO) fmt --all --check
@@ -61,8 +87,8 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: manifests
-manifests: ## Generate the CRD and the roles into config/
-	$(CARGO) run -p cli -- manifests config
+manifests: ## Generate the CRD, roles and webhook configurations into config/ and charts/
+	$(CARGO) run -p cli -- manifests .
 
 .PHONY: install
 install: ## Install the CRD into the cluster of KUBECONFIG
@@ -71,6 +97,63 @@ install: ## Install the CRD into the cluster of KUBECONFIG
 .PHONY: uninstall
 uninstall: ## Remove the CRD, and with it all UpgradePlans
 	$(KUBECTL) delete --ignore-not-found -f config/crd/bases
+
+.PHONY: deploy
+deploy: ## Install CRD, roles, webhooks and manager with the image IMG
+	hack/installer $(IMG) | $(KUBECTL) apply -f -
+
+.PHONY: undeploy
+undeploy: ## Remove what `make deploy` installed, and with it all UpgradePlans
+	hack/installer | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: build-installer
+build-installer: ## Write all that `make deploy` applies into dist/installer.yaml and dist/install.yaml
+	@mkdir -p dist
+	hack/installer $(IMG) >dist/installer.yaml
+	cp dist/installer.yaml dist/install.yaml
+
+.PHONY: chart
+chart: ## Check the chart, bring its README up to date and pack it into dist/
+	hack/chart-readme
+	hack/tool run helm lint charts/harvester-upgrade-manager
+	hack/tool run helm package --destination dist charts/harvester-upgrade-manager
+
+.PHONY: helm-deploy
+helm-deploy: ## Install or upgrade the chart of this tree with the image IMG
+	hack/tool run helm upgrade --install harvester-upgrade-manager charts/harvester-upgrade-manager \
+		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG))
+
+.PHONY: docker-build
+docker-build: ## Build the image for this machine, tagged IMG
+	$(CONTAINER_TOOL) build $(IMAGE_ARGS) --tag $(OUR_IMAGE) .
+
+.PHONY: docker-push
+docker-push: ## Push the image IMG
+	$(CONTAINER_TOOL) push $(OUR_IMAGE)
+
+.PHONY: docker-buildx
+docker-buildx: ## Build the image for all PLATFORMS and push it
+	$(CONTAINER_TOOL) buildx build $(IMAGE_ARGS) --platform $(PLATFORMS) --tag $(OUR_IMAGE) \
+		--output type=image,push=true,rewrite-timestamp=true .
+
+.PHONY: man
+man: ## Write manual pages and shell completions into dist/
+	$(CARGO) run -p cli -- man dist/man
+	mkdir -p dist/completions
+	for shell in bash zsh fish; do $(CARGO) run --quiet -p cli -- completion $$shell >dist/completions/upgrade-toolkit.$$shell; done
+
+.PHONY: sbom
+sbom: ## Write the bill of materials of the binary into dist/
+	@mkdir -p dist
+	hack/sbom >dist/upgrade-toolkit.cdx.json
+
+# Advisories come from the network; without it: make deny DENY="licenses bans sources".
+.PHONY: deny
+deny: ## Check licences, sources and bans of dependencies, and advisories about them
+	@command -v cargo-deny >/dev/null || [ -x $(CACHE)/tools/bin/cargo-deny ] || \
+		$(CARGO) install --locked --root $(CACHE)/tools cargo-deny@$(CARGO_DENY_VERSION)
+	PATH="$$PATH:$(CACHE)/tools/bin" cargo-deny --all-features check $(DENY)
+	hack/unused-dependencies
 
 .PHONY: run
 run: ## Run the manager on this machine against the cluster of KUBECONFIG

@@ -1,6 +1,10 @@
 //! What the manager may do in a cluster: the one source of the roles that ship and of those the tests enforce.
 
+mod people;
+
 use serde_json::{Value, json};
+
+pub use people::people;
 
 use crate::{
     tls::managed,

@@ -35,7 +35,7 @@ impl Board for NoBoard {
 pub struct PodBoard {
     pods: Api<Pod>,
     name: String,
-    termination_log: PathBuf,
+    termination_log: Option<PathBuf>,
 }
 
 impl PodBoard {
@@ -45,7 +45,17 @@ impl PodBoard {
         Self {
             pods: Api::namespaced(client, namespace),
             name: name.to_owned(),
-            termination_log: termination_log.into(),
+            termination_log: Some(termination_log.into()),
+        }
+    }
+
+    /// The board of a pod of a simulated cluster, whose containers have no files.
+    #[must_use]
+    pub fn of_simulated(client: Client, namespace: &str, name: &str) -> Self {
+        Self {
+            pods: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            termination_log: None,
         }
     }
 }
@@ -66,14 +76,15 @@ impl Board for PodBoard {
     }
 
     fn last_word(&self, text: &str) {
+        let Some(file) = &self.termination_log else { return };
         // The kubelet reads the first 4096 bytes.
         let end = text
             .char_indices()
             .map(|(at, c)| at + c.len_utf8())
             .take_while(|end| *end <= 4096)
             .last();
-        if let Err(error) = std::fs::write(&self.termination_log, &text[..end.unwrap_or(0)]) {
-            tracing::debug!(%error, path = %self.termination_log.display(), "failed to leave a termination message");
+        if let Err(error) = std::fs::write(file, &text[..end.unwrap_or(0)]) {
+            tracing::debug!(%error, path = %file.display(), "failed to leave a termination message");
         }
     }
 }

@@ -20,7 +20,10 @@ use super::program::{self, ProgramArgs};
     args_conflicts_with_subcommands = true,
     after_help = "Upgrades Rancher, the charts, Longhorn, KubeVirt and the addons of a cluster, from the repository of the \
     plan. Can be repeated: whatever is done already is left alone. Nodes are not touched but for a note to \
-    rancher-system-agent.\n\nExit code: 0 done, 1 failed; the termination message says why."
+    rancher-system-agent.\n\nExit code: 0 done, 1 failed; the termination message says why.\n\n\
+    Examples:\n  \
+    upgrade-toolkit cluster-upgrade --plan my-upgrade\n  \
+    upgrade-toolkit cluster-upgrade hold-agent           in a pod of a node"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -8,9 +8,10 @@ use crate::manifests;
 
 /// Where to.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  upgrade-toolkit manifests .")]
 pub(super) struct Args {
-    /// The folder of the Kustomize tree
-    #[arg(default_value = "config")]
+    /// The root of the source tree
+    #[arg(default_value = ".")]
     directory: PathBuf,
 }
 

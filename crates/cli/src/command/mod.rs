@@ -5,7 +5,9 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 mod cluster_upgrade;
+mod completion;
 mod detector;
+mod man;
 mod manager;
 mod manifests;
 mod node;
@@ -19,9 +21,22 @@ mod restore_vm;
 mod version;
 mod version_guard;
 
+const EXAMPLES: &str = "Examples:
+  upgrade-toolkit rehearse                                    see a whole upgrade on a simulated cluster
+  upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso  see what an ISO brings, and whether it is whole
+  kubectl upgrade-toolkit rehearse --nodes 1                  the same as a plugin of kubectl
+
+As a plugin it is a link to the binary, named kubectl-upgrade_toolkit, in a folder of PATH.";
+
 /// Upgrades a live Harvester cluster from one release to the next, and rehearses doing so.
 #[derive(Debug, Parser)]
-#[command(name = "upgrade-toolkit", version, propagate_version = true, max_term_width = 110)]
+#[command(
+    name = "upgrade-toolkit",
+    version,
+    propagate_version = true,
+    max_term_width = 110,
+    after_help = EXAMPLES
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +66,11 @@ enum Command {
     VersionGuard(version_guard::Args),
     /// Print which build this is
     Version,
+    /// Print a script that lets a shell complete commands and flags
+    Completion(completion::Args),
+    /// Write a manual page per command
+    #[command(hide = true)]
+    Man(man::Args),
     /// Write the manifests that are generated from the code
     #[command(hide = true)]
     Manifests(manifests::Args),
@@ -75,6 +95,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::RestoreVm(args) => restore_vm::run(args),
         Command::VersionGuard(args) => version_guard::run(args),
         Command::Version => version::run(),
+        Command::Completion(args) => completion::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Manifests(args) => manifests::run(args),
     };
     result.unwrap_or_else(|error| {
@@ -110,4 +132,46 @@ fn name_commands() {
 #[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
 fn report(error: &anyhow::Error) {
     eprintln!("Error: {error:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The commands that people see and give arguments to, that no example in their own help or in the help above calls.
+    fn without_example(command: &clap::Command, words: &str, above: &str, found: &mut Vec<String>) {
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            let words = format!("{words} {}", one.get_name());
+            let help = one.clone().render_long_help().to_string();
+            let examples = help.split("Example").nth(1).unwrap_or_default();
+            let takes_arguments = one
+                .get_arguments()
+                .any(|a| !matches!(a.get_id().as_str(), "help" | "version"));
+            if takes_arguments && !examples.contains(&words) && !above.contains(&words) {
+                found.push(words.clone());
+            }
+            without_example(one, &words, examples, found);
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_examples_that_call_it() {
+        let mut found = Vec::new();
+        without_example(&Cli::command(), "upgrade-toolkit", "", &mut found);
+        assert!(found.is_empty(), "these have no example: {found:#?}");
+        without_example(
+            &clap::Command::new("x").subcommand(clap::Command::new("y").arg(clap::arg!(--z))),
+            "x",
+            "",
+            &mut found,
+        );
+        assert_eq!(found, ["x y"]);
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
 }

@@ -24,7 +24,11 @@ use super::program::{self, ProgramArgs};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Runs in a privileged pod on the node, with the host's root mounted. Can be run again: what is done \
-    is not done twice. Exit code: 0 done; 1 it failed, the termination message says at which step and why; 2 wrong usage."
+    is not done twice. Exit code: 0 done; 1 it failed, the termination message says at which step and why; 2 wrong usage.\n\n\
+    Examples, in a pod of the node:\n  \
+    upgrade-toolkit node pre-drain --plan my-upgrade --node node-1\n  \
+    upgrade-toolkit node post-drain --plan my-upgrade --node node-1 --pod \"$HOSTNAME\"\n  \
+    upgrade-toolkit node single-node-upgrade --plan my-upgrade --node node-1 --pod \"$HOSTNAME\""
 )]
 pub(crate) struct Args {
     /// Name of the UpgradePlan

@@ -34,7 +34,8 @@ pub(crate) struct HostArgs {
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Brings the images of the plan's release onto this node: into containerd, and as archives for \
-    the next start of RKE2. Can be repeated; a second run brings nothing."
+    the next start of RKE2. Can be repeated; a second run brings nothing.\n\n\
+    Example, in a pod of the node:\n  upgrade-toolkit node prepare --plan my-upgrade"
 )]
 pub(crate) struct PrepareArgs {
     /// Name of the UpgradePlan
@@ -57,7 +58,8 @@ pub(crate) struct PrepareArgs {
 #[command(
     after_help = "Removes images with these names, from whatever registry they came, and images without a name. \
     Images that are pinned, in use or retained stay. Exit code 0 also when single images could not be removed, or when \
-    the host has neither crictl nor ctr; the log says so."
+    the host has neither crictl nor ctr; the log says so.\n\n\
+    Example, in a pod of the node:\n  upgrade-toolkit node clean-images rancher/harvester:v1.7.1 rancher/harvester-webhook:v1.7.1"
 )]
 pub(crate) struct CleanImagesArgs {
     /// Names of images; in the environment separated by blanks
@@ -71,7 +73,10 @@ pub(crate) struct CleanImagesArgs {
 
 /// Which manifests RKE2 shall pass over.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit code 0 also when there is nothing to do: no manifests, or a host that is no server.")]
+#[command(
+    after_help = "Exit code 0 also when there is nothing to do: no manifests, or a host that is no server.\n\n\
+    Example, in a pod of the node:\n  upgrade-toolkit node skip-manifests apply rke2-multus.yaml"
+)]
 pub(crate) struct SkipManifestsArgs {
     /// apply: RKE2 passes over the manifests; remove: it applies them again
     #[arg(value_name = "ACTION", env = "SKIP_ACTION")]

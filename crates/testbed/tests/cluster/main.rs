@@ -4,6 +4,7 @@
 // Everything here is a test, also what is not marked as one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod chart;
 mod contract;
 mod control_plane;
 mod harvester;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{foreign::longhorn::Volume, names};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
@@ -93,39 +93,51 @@ async fn sync_volume(world: &Context, key: &Key) -> Result<()> {
     };
     let node = world.vmis.at(&vmi_key).and_then(|vmi| vmi.status.node_name.clone());
     let wanted = volume.spec.number_of_replicas.unwrap_or(0);
-    let running = (0..wanted).filter(|number| {
-        let replica = world.replicas.get(&key.0, &vms::replica_name(&key.1, *number));
-        replica.is_some_and(|replica| replica.status.current_state.as_deref() == Some("running"))
-    });
-    let running = i64::try_from(running.count()).unwrap_or_default();
-    let (state, robustness) = match (&node, running) {
+    // What the engine says of each copy.
+    let mut modes = BTreeMap::new();
+    for name in (0..wanted).map(|number| vms::replica_name(&key.1, number)) {
+        if let Some(replica) = world.replicas.get(&key.0, &name) {
+            let runs = replica.status.current_state.as_deref() == Some("running");
+            modes.insert(name, if runs { "RW" } else { "ERR" }.to_owned());
+        }
+    }
+    let whole = i64::try_from(modes.values().filter(|mode| *mode == "RW").count()).unwrap_or_default();
+    let (state, robustness) = match (&node, whole) {
         (None, _) => ("detached", "unknown"),
-        (Some(_), running) if running == wanted => ("attached", "healthy"),
+        (Some(_), whole) if whole == wanted => ("attached", "healthy"),
         (Some(_), 0) => ("attached", "faulted"),
         (Some(_), _) => ("attached", "degraded"),
     };
     let node = node.unwrap_or_default();
-    if is(&volume, state, robustness, &node) {
+    if !is(&volume, state, robustness, &node) {
+        if volume.spec.node_id.as_deref().unwrap_or_default() != node {
+            world.volumes.patch(key, &json!({"spec": {"nodeID": node}})).await?;
+        }
+        let status = json!({"state": state, "robustness": robustness, "currentNodeID": node});
+        world.volumes.patch_status(key, &status).await?;
+    }
+    let modes = if state == "attached" { modes } else { BTreeMap::new() };
+    sync_engine(world, &(key.0.clone(), vms::engine_name(&key.1)), &node, &modes).await
+}
+
+/// The engine runs where the volume is attached, and says of each copy whether it is whole.
+async fn sync_engine(world: &Context, key: &Key, node: &str, modes: &BTreeMap<String, String>) -> Result<()> {
+    let Some(engine) = world.engines.at(key) else {
+        return Ok(());
+    };
+    if engine.spec.node_id.as_deref().unwrap_or_default() != node {
+        world.engines.patch(key, &json!({"spec": {"nodeID": node}})).await?;
+    }
+    let state = if node.is_empty() { "stopped" } else { "running" };
+    let known = engine.status.replica_mode_map.clone().unwrap_or_default();
+    if engine.status.current_state.as_deref() == Some(state) && known == *modes {
         return Ok(());
     }
-    if volume.spec.node_id.as_deref().unwrap_or_default() != node {
-        world.volumes.patch(key, &json!({"spec": {"nodeID": node}})).await?;
-    }
-    let status = json!({"state": state, "robustness": robustness, "currentNodeID": node});
-    world.volumes.patch_status(key, &status).await?;
-    let engine = (key.0.clone(), vms::engine_name(&key.1));
-    let engine_state = if state == "attached" { "running" } else { "stopped" };
-    if world
-        .engines
-        .at(&engine)
-        .is_some_and(|engine| engine.status.current_state.as_deref() != Some(engine_state))
-    {
-        world
-            .engines
-            .patch_status(&engine, &json!({"currentState": engine_state}))
-            .await?;
-    }
-    Ok(())
+    // Copies that are gone must be said to be gone: a merge patch leaves out what it does not name.
+    let mut said: serde_json::Map<String, Value> = known.keys().map(|gone| (gone.clone(), Value::Null)).collect();
+    said.extend(modes.iter().map(|(replica, mode)| (replica.clone(), json!(mode))));
+    let status = json!({"currentState": state, "replicaModeMap": said});
+    world.engines.patch_status(key, &status).await.map(drop)
 }
 
 fn is(volume: &Volume, state: &str, robustness: &str, node: &str) -> bool {

@@ -286,7 +286,10 @@ fn volume(
             "Engine",
             &engine_name(&name),
             json!({"volumeName": name, "nodeID": node}),
-            json!({"currentState": if attached.is_some() { "running" } else { "stopped" }}),
+            json!({
+                "currentState": if attached.is_some() { "running" } else { "stopped" },
+                "replicaModeMap": if attached.is_some() { whole_copies(&name, copies) } else { json!({}) },
+            }),
         ),
     ];
     for (number, copy) in (0_i64..).zip(0..copies) {
@@ -299,4 +302,10 @@ fn volume(
         ));
     }
     objects
+}
+
+/// What an engine says of copies that are all whole.
+fn whole_copies(volume: &str, copies: usize) -> Value {
+    let names = (0_i64..).take(copies).map(|number| replica_name(volume, number));
+    names.map(|replica| (replica, json!("RW"))).collect()
 }

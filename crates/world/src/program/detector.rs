@@ -70,7 +70,7 @@ fn stuck(call: &Call<'_>) -> Vec<Arc<VirtualMachineInstance>> {
 }
 
 /// Adds VMs to the list of those to start again. A VM that was paused is not started again.
-async fn remember(call: &Call<'_>, plan: &UpgradePlan, stuck: &[Arc<VirtualMachineInstance>]) -> Result<()> {
+pub(super) async fn remember(call: &Call<'_>, plan: &UpgradePlan, stuck: &[Arc<VirtualMachineInstance>]) -> Result<()> {
     let name = names::restore_config_map(call.plan);
     let key = (names::HARVESTER_NAMESPACE.to_owned(), name.clone());
     let paused =

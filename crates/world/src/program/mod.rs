@@ -3,15 +3,21 @@
 //! A program may be started again after it was cut off; what it has done already it does not do twice, and its time
 //! counts from the start of its pod.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use api::labels::{self, component, job_type};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use node::{
+    board::PodBoard,
+    report::{Reporter, Waiting},
+};
 
 use crate::{
     actor::kubelet::started,
     context::{Context, after, label, node_of},
     error::Result,
+    inbox::Inbox,
 };
 
 mod clean_images;
@@ -38,6 +44,36 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Says what the program waits for, where the real one says it.
+    fn report(&self) -> Reporter {
+        let metadata = &self.pod.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        let board = PodBoard::of_simulated(
+            self.world.client.clone(),
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default(),
+        );
+        Reporter::new(self.world.clock.clone(), Arc::new(board))
+    }
+
+    /// When the time of something is up that began with the pod.
+    fn deadline(&self, limit: Duration) -> Timestamp {
+        after(started(self.pod), limit)
+    }
+
+    /// Waits until nothing is left to wait for, looking again on every change that an inbox hears of.
+    async fn wait(&self, inbox: &Inbox, limit: Duration, look: impl Fn(&Context) -> Vec<Waiting>) {
+        let report = self.report();
+        loop {
+            let waiting = look(self.world);
+            report.waiting(&waiting, Some(self.deadline(limit))).await;
+            if waiting.is_empty() {
+                return;
+            }
+            inbox.changed().await;
+        }
+    }
+
     /// Waits until the pod has run that long.
     async fn take(&self, duration: Duration) {
         self.world.clock.sleep_until(after(started(self.pod), duration)).await;

@@ -1,0 +1,71 @@
+# syntax=docker/dockerfile:1
+# The image of the toolkit: the manager, and everything that its Jobs run.
+#
+#   docker build .                                                        for this machine
+#   docker buildx build --platform linux/amd64,linux/arm64 .              for both
+#   docker build --build-arg WITH_NGINX=false .                           without nginx
+#
+# `make docker-build` passes version and time of the commit, so that the same commit gives the same image. To pin images
+# for a release, give them by digest: --build-arg BASE_IMAGE=NAME@sha256:…
+
+ARG RUST_IMAGE=registry.suse.com/bci/rust:1.95
+ARG GOLANG_IMAGE=registry.suse.com/bci/golang:1.25
+ARG BASE_OS_IMAGE=registry.opensuse.org/isv/rancher/harvester/os/v1.8/main/baseos:v1.8
+ARG BASE_IMAGE=registry.suse.com/bci/bci-base:16.0
+
+FROM ${RUST_IMAGE} AS builder
+ARG VERSION=dev
+ARG GIT_COMMIT=unknown
+ARG GIT_TREE_STATE=unknown
+ARG SOURCE_DATE_EPOCH=0
+ARG TARGETARCH
+WORKDIR /src
+COPY Cargo.toml Cargo.lock ./
+COPY crates crates
+COPY package package
+# Paths of the builder stay out of the binary: they would differ from one machine to the next.
+ENV CARGO_INCREMENTAL=0 \
+    RUSTFLAGS="--remap-path-prefix=/src=. --remap-path-prefix=/root/.cargo=cargo"
+RUN --mount=type=cache,target=/root/.cargo/registry \
+    --mount=type=cache,target=/src/target,id=target-${TARGETARCH} \
+    UPGRADE_TOOLKIT_VERSION="${VERSION}" \
+    UPGRADE_TOOLKIT_GIT_COMMIT="${GIT_COMMIT}" \
+    UPGRADE_TOOLKIT_GIT_TREE_STATE="${GIT_TREE_STATE}" \
+    cargo build --release --locked -p cli && \
+    package/layout target/release/upgrade-toolkit /rootfs && \
+    find /rootfs -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
+
+# Manifests of the addons that a release brings, which the upgrade of the cluster compares with those that run.
+FROM ${GOLANG_IMAGE} AS addons
+ARG ADDONS_BRANCH=v1.8
+ARG SOURCE_DATE_EPOCH=0
+RUN git clone --depth 1 --branch "${ADDONS_BRANCH}" https://github.com/harvester/addons.git /src && \
+    mkdir /addons && \
+    cd /src && go run . -generateAddons -path /addons && \
+    find /addons -exec touch --date="@${SOURCE_DATE_EPOCH}" {} +
+
+FROM ${BASE_OS_IMAGE} AS baseos
+
+FROM ${BASE_IMAGE}
+ARG WITH_NGINX=true
+# nginx is for plans that ask for it; the toolkit serves the repository itself.
+RUN packages="coreutils util-linux" && \
+    if [ "${WITH_NGINX}" = true ]; then packages="${packages} nginx"; fi && \
+    zypper --non-interactive install --no-recommends ${packages} && \
+    { zypper --non-interactive remove container-suseconnect || true; } && \
+    zypper clean --all && \
+    rm -rf /var/cache/zypp /var/log/zypp /var/log/zypper.log /var/lib/zypp/AnonymousUniqueId && \
+    echo 'upgrade-toolkit:x:1000:' >>/etc/group && \
+    echo 'upgrade-toolkit:x:1000:1000:Upgrade Toolkit:/:/sbin/nologin' >>/etc/passwd
+# Installs the operating system of the release: newer than the one on a node that is to be upgraded.
+COPY --from=baseos /usr/bin/elemental /usr/local/bin/elemental
+COPY --from=addons /addons/ /usr/local/share/addons/
+COPY --from=builder /rootfs/ /
+RUN --mount=type=bind,source=package,target=/package /package/check
+
+LABEL org.opencontainers.image.title="harvester-upgrade-toolkit" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# The manager and most Jobs need no rights on the machine; those that do say so in their pod.
+USER 1000:1000
+ENTRYPOINT ["/usr/local/bin/upgrade-toolkit"]
+CMD ["manager"]

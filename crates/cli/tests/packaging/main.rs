@@ -1,0 +1,35 @@
+//! What people install and how it is packed: generated manifests, chart, installer, image, manual pages, completions and
+//! the plugin of kubectl.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod chart;
+mod documents;
+mod image;
+mod installer;
+mod manifests;
+mod shell;
+mod supply;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the source tree.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A program of this tree that is called by people.
+fn hack(name: &str) -> PathBuf {
+    root().join("hack").join(name)
+}
+
+/// Says why a test does nothing, on standard error: what a passing test prints is captured.
+fn skipped(what: &str, why: &str) {
+    use std::io::Write;
+    drop(writeln!(std::io::stderr(), "{what} skipped: {}", why.trim()));
+}
