@@ -33,7 +33,7 @@ fn shape() -> Shape {
 
 /// What a node does takes a moment, so that there are moments in between.
 fn durations() -> Durations {
-    let moment = Duration::from_millis(700);
+    let moment = Duration::from_secs(1);
     Durations {
         preload: moment,
         cluster_upgrade: moment,
@@ -88,10 +88,11 @@ fn a_manager_that_is_killed_twenty_times_ends_the_upgrade_right_and_does_nothing
         let mut phases = Vec::new();
         for _ in 0..KILLS {
             let manager = recipe.start();
-            let moment = Duration::from_millis(random.u64(200..2500));
+            let moment = Duration::from_millis(random.u64(100..1000));
             tokio::time::sleep(moment).await;
             manager.kill();
             let plan = harvester.plans().get("up").await.unwrap();
+            assert_ne!(plan.phase(), Some(Phase::Succeeded), "too late for a kill after {phases:?}");
             phases.push(plan.phase().map(|phase| phase.to_string()).unwrap_or_default());
         }
         println!("killed in {phases:?}");
