@@ -14,6 +14,7 @@ mod budget;
 mod clean;
 mod failure;
 mod perturbation;
+mod rbac;
 mod run;
 mod sweep;
 mod together;

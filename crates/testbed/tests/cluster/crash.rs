@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use api::{Phase, UpgradePlan, UpgradePlanSpec, names};
+use api::{Phase, UpgradePlan, UpgradePlanSpec};
 use cli::rehearsal::SERVICE_ACCOUNT;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, ResourceExt, runtime::wait::await_condition};
+use kube::ResourceExt;
 use testbed::Request;
 use world::{Durations, Shape};
 
@@ -92,7 +91,11 @@ fn a_manager_that_is_killed_twenty_times_ends_the_upgrade_right_and_does_nothing
             tokio::time::sleep(moment).await;
             manager.kill();
             let plan = harvester.plans().get("up").await.unwrap();
-            assert_ne!(plan.phase(), Some(Phase::Succeeded), "too late for a kill after {phases:?}");
+            assert_ne!(
+                plan.phase(),
+                Some(Phase::Succeeded),
+                "too late for a kill after {phases:?}"
+            );
             phases.push(plan.phase().map(|phase| phase.to_string()).unwrap_or_default());
         }
         println!("killed in {phases:?}");
@@ -105,17 +108,6 @@ fn a_manager_that_is_killed_twenty_times_ends_the_upgrade_right_and_does_nothing
         phases.dedup();
         assert!(phases.len() >= 4, "all kills were in {phases:?}");
     });
-}
-
-/// Waits until the lease has another holder than one.
-async fn holder_other_than(harvester: &Harvester, other: &str) -> String {
-    let holder = |lease: Option<&Lease>| lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
-    let is_another = |lease: Option<&Lease>| holder(lease).is_some_and(|holder| !holder.is_empty() && holder != other);
-    let leases: Api<Lease> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
-    let found = await_condition(leases, names::LEASE, is_another);
-    let found = tokio::time::timeout(LIMIT, found).await;
-    let found = found.expect("somebody takes the lease").unwrap();
-    holder(found.as_ref()).unwrap()
 }
 
 /// Who wrote while somebody else held the lease. Whoever wrote the lease last holds it.
@@ -148,14 +140,14 @@ fn of_two_managers_only_the_one_with_the_lease_writes_although_it_is_stopped_in_
         }
         let mut managers: Vec<Process> = recipes.iter().map(Recipe::start).collect();
         harvester.create_plan("up", UpgradePlanSpec::default()).await;
-        let mut leader = holder_other_than(harvester, "").await;
+        let mut leader = harvester.leader().await;
         for phase in [Phase::ImagePreloading, Phase::NodeUpgrading] {
             harvester
                 .plan_when("up", LIMIT, "under way", |plan| plan.phase() >= Some(phase))
                 .await;
             let index = accounts.iter().position(|account| *account == leader).unwrap();
             managers[index].signal("STOP");
-            let next = holder_other_than(harvester, &leader).await;
+            let next = harvester.leader_other_than(&leader).await;
             managers[index].signal("CONT");
             // It sees that it has lost the lease and ends; as its Deployment would, we start it again.
             let end = tokio::time::sleep(LIMIT);

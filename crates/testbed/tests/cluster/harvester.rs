@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use api::{Phase, UpgradePlan, UpgradePlanSpec, foreign::rancher, names};
 use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, install_roles, outside::Simulated};
 use clock::Clock;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, ServiceAccount};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Namespace, PersistentVolume, ServiceAccount},
+};
 use kube::{
     Api, Client, Resource,
     api::{ListParams, PostParams},
@@ -173,15 +176,40 @@ impl Harvester {
         what: &str,
         test: impl Fn(&UpgradePlan) -> bool,
     ) -> UpgradePlan {
-        let condition = |plan: Option<&UpgradePlan>| plan.is_some_and(&test);
-        match tokio::time::timeout(limit, await_condition(self.plans(), name, condition)).await {
-            Ok(found) => found.unwrap().unwrap(),
-            Err(_) => {
-                let plan = self.plans().get_opt(name).await.unwrap();
-                let plan = serde_json::to_string_pretty(&plan).unwrap();
-                panic!("plan {name} is not {what} after {} s:\n{plan}", limit.as_secs());
-            }
+        if let Some(found) = self.plan_within(name, limit, test).await {
+            return found;
         }
+        let plan = self.plans().get_opt(name).await.unwrap();
+        let plan = serde_json::to_string_pretty(&plan).unwrap();
+        panic!("plan {name} is not {what} after {} s:\n{plan}", limit.as_secs());
+    }
+
+    /// The plan once a test holds; nothing when that takes too long.
+    pub(crate) async fn plan_within(
+        &self,
+        name: &str,
+        limit: Duration,
+        test: impl Fn(&UpgradePlan) -> bool,
+    ) -> Option<UpgradePlan> {
+        let condition = |plan: Option<&UpgradePlan>| plan.is_some_and(&test);
+        let found = tokio::time::timeout(limit, await_condition(self.plans(), name, condition)).await;
+        found.ok().map(|found| found.unwrap().unwrap())
+    }
+
+    /// Waits until a manager leads; tells which.
+    pub(crate) async fn leader(&self) -> String {
+        self.leader_other_than("").await
+    }
+
+    /// Waits until another manager leads than this one; tells which.
+    pub(crate) async fn leader_other_than(&self, other: &str) -> String {
+        let holder = |lease: Option<&Lease>| lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
+        let is_another = |lease: Option<&Lease>| holder(lease).is_some_and(|found| !found.is_empty() && found != other);
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::HARVESTER_NAMESPACE);
+        let found = await_condition(leases, names::LEASE, is_another);
+        let found = tokio::time::timeout(SETUP, found).await;
+        let found = found.expect("somebody takes the lease").unwrap();
+        holder(found.as_ref()).unwrap()
     }
 }
 

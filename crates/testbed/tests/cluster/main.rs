@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod access;
+mod bench;
 mod contract;
 mod control_plane;
 mod crash;

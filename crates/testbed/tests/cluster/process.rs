@@ -46,7 +46,7 @@ impl Recipe {
             &["upgrade-toolkit", "manager", "--leader-elect"],
             &["--identity", account, "--leader-elect-lease-duration", &lease][..],
             &["--repo-host", &repository, "--api-server-address", &api_server],
-            &["--webhook-bind-address", "0", "--health-probe-bind-address", "0"],
+            &["--health-probe-bind-address", "0"],
         ];
         Self {
             user: format!("system:serviceaccount:{namespace}:{account}"),
@@ -74,6 +74,7 @@ impl Recipe {
         };
         command
             .env("KUBECONFIG", &self.kubeconfig)
+            .env("ENABLE_WEBHOOKS", "false")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap());
