@@ -31,6 +31,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// Reads one line of the log; nothing when it is not whole.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        parse(line)
+    }
+
     /// The request was to change something.
     #[must_use]
     pub fn is_write(&self) -> bool {

@@ -7,6 +7,7 @@ use api::{Phase, UpgradePlan, UpgradePlanSpec};
 use cli::rehearsal::SERVICE_ACCOUNT;
 use jiff::SignedDuration;
 use kube::ResourceExt;
+use serde_json::json;
 use testbed::Request;
 use world::{Durations, Shape};
 
@@ -194,4 +195,25 @@ fn again() {
         "{runs} runs, none stalled; the slowest took {:.1} s",
         slowest.as_secs_f64()
     );
+}
+
+#[test]
+fn the_time_before_a_write_is_that_of_who_wrote() {
+    let line = |user: &str, resource: &str, second: u32| {
+        let at = format!("2026-03-13T03:57:{second:02}Z");
+        let line = json!({
+            "verb": "update", "user": {"username": user}, "objectRef": {"resource": resource},
+            "requestReceivedTimestamp": at, "stageTimestamp": at,
+        });
+        Request::parse(&line.to_string()).unwrap()
+    };
+    let requests = [
+        line("user", "upgradeplans", 0),
+        line("us", "upgradeplans", 1),
+        line("kubelet", "leases", 2),
+        line("us", "jobs", 3),
+        line("others", "jobs", 10),
+        line("us", "upgradeplans", 11),
+    ];
+    assert_eq!(own(&requests, "us").as_secs(), 4);
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use api::{Phase, UpgradePlan, UpgradePlanSpec};
 use cli::rehearsal::SERVICE_ACCOUNT;
 use kube::ResourceExt;
+use serde_json::json;
 use testbed::Request;
 use world::{Durations, Shape};
 
@@ -179,4 +180,39 @@ fn of_two_managers_only_the_one_with_the_lease_writes_although_it_is_stopped_in_
         });
         assert_eq!(writers.count(), 2, "both had their turn");
     });
+}
+
+/// Requests as the audit log has them: user, verb, resource, name.
+fn log(lines: &[(&str, &str, &str, &str)]) -> Vec<Request> {
+    let line = |(user, verb, resource, name): &(&str, &str, &str, &str)| {
+        let line = json!({
+            "verb": verb, "user": {"username": user}, "objectRef": {"resource": resource, "name": name},
+            "responseStatus": {"code": 200}, "requestReceivedTimestamp": "2026-03-13T03:57:09Z",
+            "stageTimestamp": "2026-03-13T03:57:09Z",
+        });
+        Request::parse(&line.to_string()).unwrap()
+    };
+    lines.iter().map(line).collect()
+}
+
+#[test]
+fn a_write_of_a_manager_that_has_lost_the_lease_is_found() {
+    let requests = log(&[
+        ("a", "create", "leases", "lease"),
+        ("a", "create", "jobs", "one"),
+        ("b", "update", "leases", "lease"),
+        ("somebody", "create", "jobs", "other"),
+        ("a", "get", "leases", "lease"),
+        ("a", "create", "jobs", "two"),
+        ("b", "create", "jobs", "two"),
+    ]);
+    let found = writes_of_others(&requests, &["a", "b"]);
+    assert_eq!(found, [("b", &requests[5])]);
+}
+
+#[test]
+#[should_panic(expected = "created more than once")]
+fn a_job_that_is_created_twice_is_found() {
+    let names = ["1", "2", "3", "4", "5", "6", "7", "7"];
+    assert_nothing_twice(&log(&names.map(|name| ("a", "create", "jobs", name))), &["a"]);
 }
