@@ -241,3 +241,17 @@ fn create_with_a_name_that_does_not_fit_a_label_is_refused_with_the_reason() {
     );
     assert!(refused.contains("must be no more than 58 characters"), "{refused}");
 }
+
+#[rstest]
+#[case("up-1", true)]
+#[case("hvst-upgrade-x8222", true)]
+#[case("1.8-upgrade", false)]
+#[case("2026-upgrade", false)]
+#[case("to-v1.8.0", false)]
+fn create_with_a_name_that_no_service_could_be_named_after_is_refused(#[case] name: &str, #[case] allowed: bool) {
+    let mut plan = plan();
+    plan.metadata.name = Some(name.to_owned());
+    let errors = create(&plan, &healthy(1));
+    assert_eq!(errors.is_empty(), allowed, "{errors:?}");
+    assert_eq!(errors.concat().contains("is named after the plan"), !allowed);
+}

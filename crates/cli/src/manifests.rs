@@ -9,7 +9,8 @@ use serde_json::Value;
 /// A value could not be written as YAML.
 pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
     let prefix = "";
-    let roles = manager::rbac::objects(prefix, api::names::HARVESTER_NAMESPACE, "controller-manager");
+    let mut roles = manager::rbac::objects(prefix, api::names::HARVESTER_NAMESPACE, "controller-manager");
+    roles.push(manager::rbac::metrics_reader(prefix));
     Ok(vec![
         (
             "crd/bases/management.harvesterhci.io_upgradeplans.yaml",

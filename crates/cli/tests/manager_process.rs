@@ -36,8 +36,8 @@ impl Drop for Running {
     }
 }
 
-/// The status line of a GET request, or nothing when nobody listens yet.
-fn get(address: &str, path: &str) -> Option<String> {
+/// The answer to a GET request, or nothing when nobody listens yet.
+fn answer(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(
         stream,
@@ -46,7 +46,18 @@ fn get(address: &str, path: &str) -> Option<String> {
     .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
+    Some(answer)
+}
+
+/// Its status line.
+fn get(address: &str, path: &str) -> Option<String> {
+    answer(address, path)?.lines().next().map(str::to_owned)
+}
+
+/// An address on loopback that nobody uses.
+async fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,12 +91,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     });
     std::fs::write(&kubeconfig, config.to_string()).unwrap();
-    let health = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let (health, metrics) = (free_address().await, free_address().await);
     let child = Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"))
         .args([
             "manager",
@@ -94,6 +100,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
             names::HARVESTER_NAMESPACE,
         ])
         .args(["--identity", "the-process", "--health-probe-bind-address", &health])
+        .args(["--metrics-bind-address", &metrics, "--metrics-secure=false"])
         .env("KUBECONFIG", &kubeconfig)
         .env("ENABLE_WEBHOOKS", "false")
         .stderr(Stdio::null())
@@ -110,6 +117,31 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     assert_eq!(why, "no certificates found for kubernetes API server");
     assert_eq!(get(&health, "/healthz").as_deref(), Some("HTTP/1.1 200 OK"));
     assert_eq!(get(&health, "/readyz").as_deref(), Some("HTTP/1.1 200 OK"));
+    // The manager hears of its own last write a moment later.
+    let phase = format!(
+        "upgrade_toolkit_plan_phase{{phase=\"Failed\",plan=\"{}\"}} 1",
+        plan.name_any()
+    );
+    let shown = tokio::task::spawn_blocking(move || {
+        loop {
+            let shown = answer(&metrics, "/metrics").unwrap_or_default();
+            if shown.contains(&phase) {
+                return shown;
+            }
+        }
+    });
+    let shown = tokio::time::timeout(Duration::from_secs(60), shown).await;
+    let shown = shown.expect("metrics show the phase").unwrap();
+    assert!(shown.lines().any(|line| line == "upgrade_toolkit_leader 1"), "{shown}");
+    for counted in [
+        "upgrade_toolkit_api_requests_total{code=\"200\",verb=\"list\"}",
+        "upgrade_toolkit_plan_writes_total",
+    ] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(counted)),
+            "{counted} is not in\n{shown}"
+        );
+    }
     let leases = rehearsal.objects("coordination.k8s.io", "leases");
     let lease = leases
         .iter()

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use crate::{
     events::Recorder,
     lease::Leadership,
+    metrics::Metrics,
     objects,
     watched::{Watched, Written},
 };
@@ -74,17 +75,26 @@ pub struct Actor {
     settings: Settings,
     leadership: Leadership,
     recorder: Recorder,
+    metrics: Option<Metrics>,
 }
 
 impl Actor {
     /// Acts through a client, behind a fence.
     #[must_use]
-    pub fn new(client: Client, settings: Settings, leadership: Leadership) -> Self {
+    pub fn new(client: Client, settings: Settings, leadership: Leadership, metrics: Option<Metrics>) -> Self {
         Self {
             recorder: Recorder::new(client.clone()),
             client,
             settings,
             leadership,
+            metrics,
+        }
+    }
+
+    /// Counts a write to a plan.
+    fn count<T>(&self, result: &Result<T, kube::Error>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.plan_written(result);
         }
     }
 
@@ -169,6 +179,7 @@ impl Actor {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let patched = plans.patch(&plan.name_any(), &PatchParams::default(), &patch).await;
+        self.count(&patched);
         let patched = patched.map_err(|source| failed("record in the UpgradePlan's metadata", source))?;
         note(written, Written::Plan, &patched);
         Ok(patched)
@@ -189,6 +200,7 @@ impl Actor {
         let updated = plans
             .replace_status(&plan.name_any(), &PostParams::default(), &plan)
             .await;
+        self.count(&updated);
         note(
             written,
             Written::Plan,

@@ -4,12 +4,15 @@
 //! rehearsal and the tests run the very same code on a simulated cluster.
 
 pub mod act;
+mod decision_log;
 pub mod events;
 pub mod facts;
 pub mod health;
 mod hindrance;
+pub mod https;
 pub mod lease;
 pub mod memory;
+pub mod metrics;
 pub mod objects;
 pub mod observe;
 pub mod outside;

@@ -90,6 +90,22 @@ pub const WEBHOOK_RULES: &[NamedRule] = &[
     ),
 ];
 
+/// Rules for the whole cluster: asking whether somebody may read metrics.
+pub const METRICS_RULES: &[Rule] = &[
+    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+];
+
+/// The role that lets somebody read metrics. Who that is, is for the cluster's administrator to say.
+#[must_use]
+pub fn metrics_reader(prefix: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": format!("{prefix}metrics-reader")},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    })
+}
+
 /// All roles and bindings for a service account.
 #[must_use]
 pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Value> {
@@ -146,6 +162,7 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
             CERTIFICATE_RULES,
         ),
         named_role("ClusterRole", "webhook-role", None, prefix, WEBHOOK_RULES),
+        role("ClusterRole", "metrics-auth-role", None, METRICS_RULES),
     ];
     roles
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use api::{UpgradePlan, annotations, labels, names};
+use api::{UpgradePlan, labels, names};
 use clock::Clock;
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -12,10 +12,12 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     act::{ActError, Actor, Versions},
+    decision_log,
     facts::{self, Answering, Known},
     health,
     lease::{self, Leadership, LeaseTiming},
     memory::Memory,
+    metrics::{self, Metrics, server::MetricsConfig},
     observe::observe,
     outside::Outside,
     watched::Watched,
@@ -43,6 +45,8 @@ pub struct Config {
     pub lease_timing: LeaseTiming,
     /// Who this manager is, among those that compete.
     pub identity: String,
+    /// Metrics; without it none are kept.
+    pub metrics: Option<MetricsConfig>,
     /// Admission; without it plans are not checked when they are created, changed or deleted.
     pub webhook: Option<WebhookConfig>,
 }
@@ -54,6 +58,7 @@ impl Default for Config {
             lease_namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
             lease_timing: LeaseTiming::default(),
             identity: "manager".to_owned(),
+            metrics: None,
             webhook: None,
         }
     }
@@ -94,7 +99,23 @@ pub async fn run(
         });
     }
     if let Some(webhook) = config.webhook {
-        background.spawn(webhook::run(client.clone(), clock.clone(), watched.clone(), webhook));
+        let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
+        background.spawn(webhook::run(
+            client.clone(),
+            clock.clone(),
+            watched.clone(),
+            webhook,
+            metrics,
+        ));
+    }
+    let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
+    if let Some(config) = config.metrics {
+        background.spawn(metrics::server::run(
+            client.clone(),
+            clock.clone(),
+            watched.clone(),
+            config,
+        ));
     }
     let leadership = match config.lease_namespace {
         Some(_) => Leadership::contested(clock.clone()),
@@ -116,7 +137,13 @@ pub async fn run(
         }
     };
     let manager = Manager {
-        actor: Actor::new(client.clone(), config.settings.clone(), leadership.clone()),
+        metrics: metrics.clone(),
+        actor: Actor::new(
+            client.clone(),
+            config.settings.clone(),
+            leadership.clone(),
+            metrics.clone(),
+        ),
         client: client.clone(),
         clock,
         outside,
@@ -133,6 +160,9 @@ pub async fn run(
     let work = async {
         leadership.gained().await;
         tracing::info!(identity = %config.identity, "leading");
+        if let Some(metrics) = &metrics {
+            metrics.leads(true);
+        }
         manager.work().await
     };
     tokio::select! {
@@ -150,6 +180,7 @@ struct Manager {
     settings: Settings,
     watched: Watched,
     memory: Memory,
+    metrics: Option<Metrics>,
     actor: Actor,
     known: Known,
     answers: FuturesUnordered<Answering>,
@@ -196,6 +227,9 @@ impl Manager {
         let mut plans = self.watched.plans.list();
         plans.sort_by_key(|plan| (plan.creation_timestamp().map(|time| time.0), plan.uid()));
         self.known.keep(&plans);
+        if let Some(metrics) = &self.metrics {
+            metrics.look(&plans, &self.watched);
+        }
         let mut wake_at: Option<Timestamp> = None;
         for plan in &plans {
             let now = self.clock.now_in_seconds();
@@ -213,7 +247,7 @@ impl Manager {
                 trouble,
             );
             let decision = decide(now, &seen);
-            log(plan, &decision);
+            decision_log::log(plan, &decision);
             self.actor
                 .carry_out(plan, &self.watched, &decision, now, &mut self.written)
                 .await?;
@@ -278,20 +312,5 @@ impl Manager {
         let doubling = 2u32.saturating_pow(self.errors.saturating_sub(1).min(10));
         let pause = SHORTEST_PAUSE.saturating_mul(doubling).min(LONGEST_PAUSE);
         self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX)
-    }
-}
-
-/// One line per decision that changes anything.
-fn log(plan: &UpgradePlan, decision: &plan::Decision) {
-    let changes_status = plan.status.as_ref() != Some(&decision.status);
-    let finalizer = plan.finalizers().iter().any(|one| one == annotations::FINALIZER) != decision.finalizer;
-    if changes_status || finalizer || !decision.actions.is_empty() || !decision.annotations.is_empty() {
-        tracing::info!(
-            plan = %plan.name_any(),
-            phase = decision.status.current_phase.as_deref().unwrap_or_default(),
-            waiting = decision.status.waiting_for.first().and_then(|wait| wait.message.as_deref()).unwrap_or_default(),
-            actions = decision.actions.len(),
-            "decided"
-        );
     }
 }

@@ -15,6 +15,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use manager::{
+    https::serve,
     tls::{
         Presented,
         files::{Files, Follower},
@@ -22,12 +23,7 @@ use manager::{
         mint::{LIFE, mint},
     },
     watched::Watched,
-    webhook::{
-        CertificateSource, WebhookConfig,
-        configurations::MUTATING_PATH,
-        facts::Facts,
-        server::{router, serve},
-    },
+    webhook::{CertificateSource, WebhookConfig, configurations::MUTATING_PATH, facts::Facts, server::router},
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};

@@ -39,7 +39,7 @@ pub const CREATE: [(&str, Check); 17] = [
     ("the image exists", source::image_exists),
     ("nodes to pause exist", nodes::to_pause_exist),
     ("no V1 upgrade runs", plans::no_v1_upgrade_runs),
-    ("the name fits a label", name::fits_a_label),
+    ("the name fits the upgrade's objects", name::fits_its_objects),
 ];
 
 /// Where the checks on nodes, volumes and the like report.

@@ -4,8 +4,14 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 
 use anyhow::Context;
 use clock::Clock;
+use kube::client::ClientBuilder;
 use manager::{
     lease::LeaseTiming,
+    metrics::{
+        Metrics,
+        layer::CountRequests,
+        server::{Access, MetricsConfig},
+    },
     outside::Network,
     run::{Config, run as run_manager},
     tls::{files::Files, managed::Managed},
@@ -33,6 +39,22 @@ pub(super) struct Args {
     /// Address of /healthz and /readyz; 0 turns them off
     #[arg(long, default_value = ":8081")]
     health_probe_bind_address: String,
+    /// Address of /metrics; 0 turns it off
+    #[arg(long, default_value = "0")]
+    metrics_bind_address: String,
+    /// Serve metrics over HTTPS, to whom the cluster lets read them; otherwise plain, to everybody
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
+          require_equals = true)]
+    metrics_secure: bool,
+    /// Directory with the certificate of the metrics; without it the manager makes its own
+    #[arg(long)]
+    metrics_cert_path: Option<PathBuf>,
+    /// File of the certificate, in --metrics-cert-path
+    #[arg(long, default_value = "tls.crt")]
+    metrics_cert_name: String,
+    /// File of the key, in --metrics-cert-path
+    #[arg(long, default_value = "tls.key")]
+    metrics_cert_key: String,
     /// Compete for the lease, so that of several managers one works
     #[arg(long)]
     leader_elect: bool,
@@ -115,9 +137,9 @@ pub(super) fn start_log(format: &str) {
 }
 
 async fn serve(args: Args) -> anyhow::Result<ExitCode> {
-    let client = kube::Client::try_default()
-        .await
-        .context("failed to find a cluster: set KUBECONFIG")?;
+    let metrics = Metrics::new(concat!("v", env!("CARGO_PKG_VERSION")))?;
+    let client = counting_client(&metrics).await?;
+    let metrics = serve_metrics(&args, metrics)?;
     let listener = match listen_address(&args.health_probe_bind_address) {
         None => None,
         Some(address) => {
@@ -148,6 +170,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
         lease_timing: LeaseTiming::lasting(args.leader_elect_lease_duration),
         identity: args.identity,
+        metrics: Some(metrics),
         webhook,
     };
     run_manager(
@@ -160,6 +183,46 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     )
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A client whose requests are counted.
+async fn counting_client(metrics: &Metrics) -> anyhow::Result<kube::Client> {
+    let config = kube::Config::infer()
+        .await
+        .context("failed to find a cluster: set KUBECONFIG")?;
+    let client = ClientBuilder::try_from(config).context("failed to make a client of what KUBECONFIG says")?;
+    Ok(client.with_layer(&CountRequests(metrics.clone())).build())
+}
+
+/// Where metrics are served, and to whom.
+fn serve_metrics(args: &Args, metrics: Metrics) -> anyhow::Result<MetricsConfig> {
+    let listener = match listen_address(&args.metrics_bind_address) {
+        None => None,
+        Some(address) => {
+            let listener = std::net::TcpListener::bind(&address)
+                .with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
+            listener.set_nonblocking(true)?;
+            Some(Arc::new(listener))
+        }
+    };
+    let files = args.metrics_cert_path.as_ref().map(|directory| Files {
+        certificate: directory.join(&args.metrics_cert_name),
+        key: directory.join(&args.metrics_cert_key),
+    });
+    let service = format!("{}controller-manager-metrics-service", args.webhook_name_prefix);
+    let access = if args.metrics_secure {
+        Access::Authorised {
+            files,
+            names: service_names(&service, &args.leader_election_namespace),
+        }
+    } else {
+        Access::Open
+    };
+    Ok(MetricsConfig {
+        metrics,
+        listener,
+        access,
+    })
 }
 
 /// `NAME=DURATION`, both checked.

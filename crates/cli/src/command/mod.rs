@@ -23,7 +23,7 @@ enum Command {
     /// Run a whole upgrade on an embedded, simulated cluster and show it
     Rehearse(rehearse::Args),
     /// Run the operator that carries out UpgradePlans in a cluster
-    Manager(manager::Args),
+    Manager(Box<manager::Args>),
     /// Look into the ISO of a Harvester release
     #[command(subcommand)]
     Release(release::Release),
@@ -39,7 +39,7 @@ enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Rehearse(args) => rehearse::run(&args),
-        Command::Manager(args) => manager::run(args),
+        Command::Manager(args) => manager::run(*args),
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => repo::run(&args),
         Command::Manifests(args) => manifests::run(args),

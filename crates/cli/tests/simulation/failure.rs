@@ -1,7 +1,7 @@
 //! Upgrades that fail: with the documented message, with everything put back, and with Rancher's gate kept closed.
 
 use api::{
-    Phase, UpgradePlan, annotations,
+    NodeState, Phase, UpgradePlan, annotations,
     labels::{component, job_type},
     reasons,
 };
@@ -110,6 +110,58 @@ fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Trou
         events.iter().any(|event| event.contains("Upgrade failed: ")),
         "{events:#?}"
     );
+    assert_put_back(&ended);
+}
+
+#[rstest]
+#[case(3, failing_job(component::IMAGE_PRELOAD, None), NodeState::ImagePreloadFailed)]
+#[case(
+    3,
+    failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)),
+    NodeState::PreDrainFailed
+)]
+#[case(
+    3,
+    failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)),
+    NodeState::PostDrainFailed
+)]
+#[case(
+    1,
+    failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE)),
+    NodeState::SingleNodeUpgradeFailed
+)]
+#[case(3, failing_job(component::IMAGE_CLEANUP, None), NodeState::ImageCleanFailed)]
+fn a_failed_job_is_its_nodes_state_and_the_end_of_the_plan(
+    #[case] nodes: usize,
+    #[case] troubles: Troubles,
+    #[case] state: NodeState,
+) {
+    let mut case = case(troubles);
+    case.scenario.shape.nodes = nodes;
+    let ended = run(&case);
+    assert_eq!(ended.violations, [""; 0]);
+    assert_eq!(plan(&ended).phase(), Some(Phase::Failed));
+    let statuses = &plan(&ended).status.as_ref().unwrap().node_upgrade_statuses;
+    let failed = statuses
+        .values()
+        .find(|node| node.state.as_deref() == Some(state.as_str()));
+    let failed = failed.unwrap_or_else(|| panic!("no node is {state}: {statuses:#?}"));
+    assert!(failed.reason.is_some() && failed.message.is_some(), "{failed:#?}");
+    assert_put_back(&ended);
+}
+
+#[test]
+fn a_release_that_may_not_be_upgraded_to_is_refused_before_anything_is_loaded() {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.to = "v1.7.0".to_owned();
+    let ended = run(&case);
+    let progressing = plan(&ended).condition(reasons::PROGRESSING).unwrap();
+    assert!(
+        progressing.message.contains("downgrading is prohibited"),
+        "{}",
+        progressing.message
+    );
+    assert!(plan(&ended).status.as_ref().unwrap().node_upgrade_statuses.is_empty());
     assert_put_back(&ended);
 }
 

@@ -1,6 +1,6 @@
 //! The certificate from files, read again when they change: somebody else renews it there.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clock::Clock;
 
@@ -67,7 +67,7 @@ impl Follower {
             return Ok(false);
         }
         let certificate = Certificate::read(&pem)?;
-        self.presented.replace(Arc::clone(&certificate.key));
+        self.presented.replace(&certificate);
         self.seen = Some(pem);
         Ok(true)
     }

@@ -6,7 +6,7 @@
 //! beside the one before; then into handshakes. Replicas that have not looked yet present the one before and are still
 //! trusted.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use clock::Clock;
 use jiff::Timestamp;
@@ -161,7 +161,7 @@ impl Keeper {
             return;
         }
         tracing::info!(ends = %stored.certificate.ends, "presenting a webhook certificate");
-        self.presented.replace(Arc::clone(new));
+        self.presented.replace(&stored.certificate);
     }
 
     /// What the Secret holds, after making or renewing that if needed.

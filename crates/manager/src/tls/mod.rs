@@ -26,6 +26,8 @@ use rustls::{
 };
 use x509_parser::parse_x509_certificate;
 
+use crate::metrics::Metrics;
+
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -135,19 +137,35 @@ fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 /// What handshakes present at this moment. All clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Presented(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
+pub struct Presented {
+    key: Arc<RwLock<Option<Arc<CertifiedKey>>>>,
+    /// Where it is told when it ends.
+    metrics: Option<Metrics>,
+}
 
 impl Presented {
+    /// Nothing yet; when what is presented ends is told to `metrics`.
+    #[must_use]
+    pub fn told_to(metrics: Option<Metrics>) -> Self {
+        Self {
+            metrics,
+            ..Self::default()
+        }
+    }
+
     /// Handshakes from now on present this; connections that are open are left alone.
-    pub fn replace(&self, key: Arc<CertifiedKey>) {
+    pub fn replace(&self, certificate: &Certificate) {
+        if let Some(metrics) = &self.metrics {
+            metrics.certificate(certificate.ends);
+        }
         // Nobody panics while holding this lock; if somebody did, the value would still be whole.
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&certificate.key));
     }
 
     /// What is presented, if anything.
     #[must_use]
     pub fn current(&self) -> Option<Arc<CertifiedKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A server that presents it, whatever name clients ask for.

@@ -17,6 +17,8 @@ use tokio::net::TcpListener;
 pub use configurations::configurations;
 
 use crate::{
+    https,
+    metrics::Metrics,
     tls::{
         Presented,
         files::{Files, Follower},
@@ -46,10 +48,10 @@ pub enum CertificateSource {
 }
 
 /// Serves until it is dropped. Never ends by itself: what fails is tried again.
-pub async fn run(client: Client, clock: Clock, watched: Watched, config: WebhookConfig) {
-    let presented = Presented::default();
+pub async fn run(client: Client, clock: Clock, watched: Watched, config: WebhookConfig, metrics: Option<Metrics>) {
+    let presented = Presented::told_to(metrics);
     let facts = Facts::new(client.clone(), watched, clock.clone());
-    let serve = server::serve(config.listener, presented.clone(), server::router(facts), clock.clone());
+    let serve = https::serve(config.listener, presented.clone(), server::router(facts), clock.clone());
     let keep = async {
         match config.certificate {
             CertificateSource::Managed(managed) => Keeper::new(client, clock, managed, presented).run().await,

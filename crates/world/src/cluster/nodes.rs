@@ -37,6 +37,8 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
                 "labels": {labels::MACHINE_NAME: machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER},
                 "annotations": {REACHED: format!("0/{OLD_KUBERNETES}")},
             },
+            // Rancher's, and nobody's business: it has the token that nodes join with. Hexadecimal is valid base64.
+            "data": {"plan": names::digest(&format!("{machine}/{}", shape.seed))},
         }));
     }
     objects
