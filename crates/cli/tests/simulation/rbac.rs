@@ -21,7 +21,8 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use manager::{
-    rbac::objects,
+    metrics::server::Gate,
+    rbac::{metrics_reader, objects},
     tls::{
         Presented,
         managed::{Keeper, Managed},
@@ -121,8 +122,34 @@ pub(crate) async fn take_away(rehearsal: &Rehearsal, name: &str, rule: usize) {
     api.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// What the webhook does: makes and renews its certificate, lets the API server trust it, looks at the cluster.
-fn admission(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Result<(), String> {
+/// What those who watch over the manager do: read its metrics.
+async fn read_metrics(rehearsal: &Rehearsal, client: kube::Client) -> Result<(), String> {
+    let reader = Identity::service_account("monitoring", "prometheus");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reads"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{PREFIX}metrics-reader")},
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}],
+    });
+    for object in [metrics_reader(PREFIX), binding] {
+        create(rehearsal, object).await;
+    }
+    let mut headers = http::HeaderMap::new();
+    let token = format!("Bearer {}", rehearsal.server.token_for(&reader));
+    headers.insert(http::header::AUTHORIZATION, token.parse().unwrap());
+    let admitted = Gate::new(client, rehearsal.clock.clone()).admit(&headers).await;
+    admitted.map_err(|(code, why)| format!("{code}: {why}"))
+}
+
+async fn create(rehearsal: &Rehearsal, object: Value) {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+    let api: Api<DynamicObject> = Api::all_with(rehearsal.server.client(), &ApiResource::from_gvk(&kind));
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// What a manager's servers do. The webhook makes and renews its certificate, lets the API server trust it, and looks at
+/// the cluster; metrics are shown to whom the cluster lets read them.
+fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -140,10 +167,7 @@ fn admission(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> R
         let rehearsal = Rehearsal::start(scenario, clock.clone()).await.unwrap();
         let namespace = names::HARVESTER_NAMESPACE;
         for configuration in configurations(PREFIX, namespace, None) {
-            let object: DynamicObject = serde_json::from_value(configuration).unwrap();
-            let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
-            let api: Api<DynamicObject> = Api::all_with(rehearsal.server.client(), &ApiResource::from_gvk(&kind));
-            api.create(&PostParams::default(), &object).await.unwrap();
+            create(&rehearsal, configuration).await;
         }
         if let Some((role, rule)) = without {
             take_away(&rehearsal, role, *rule).await;
@@ -165,6 +189,7 @@ fn admission(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> R
             let keeper = Keeper::new(client.clone(), clock, managed.clone(), Presented::default());
             keeper.look().await.map_err(|error| error.to_string())?;
         }
+        read_metrics(&rehearsal, client.clone()).await?;
         let facts = Facts::new(client, Watched::default(), clock);
         let cluster = facts.read(Reads::Everything).await;
         let errors = admission::create(&rehearsal.plan(false, &[]), &cluster);
@@ -190,7 +215,7 @@ mod sweep {
     #[test]
     fn without_any_rule_of_the_roles_that_ship_some_scenario_breaks() {
         let clean: Vec<Value> = SCENARIOS.iter().map(|(_, case)| run(&case()).digest).collect();
-        admission(None, |_| ()).unwrap();
+        served(None, |_| ()).unwrap();
         let breaks = |without: &(String, usize)| -> Option<&str> {
             let scenario = |index: usize| {
                 let (name, case) = SCENARIOS[index];
@@ -203,7 +228,7 @@ mod sweep {
                 (!as_ever).then_some(name)
             };
             scenario(0)
-                .or_else(|| admission(Some(without), |_| ()).is_err().then_some("admission"))
+                .or_else(|| served(Some(without), |_| ()).is_err().then_some("webhook and metrics"))
                 .or_else(|| (1..SCENARIOS.len()).find_map(scenario))
         };
         let mut unneeded = Vec::new();
@@ -276,7 +301,7 @@ fn every_verb_that_the_roles_allow_is_asked_for() {
             ..case()
         });
     }
-    admission(None, |rehearsal| note(rehearsal, &asked)).unwrap();
+    served(None, |rehearsal| note(rehearsal, &asked)).unwrap();
     let asked = asked.lock().unwrap();
     let mut idle = Vec::new();
     for role in roles() {
