@@ -31,6 +31,7 @@ struct Cost {
     own: SignedDuration,
     cpu_seconds: f64,
     peak_mib: f64,
+    heap_mib: f64,
     verbs: BTreeMap<String, usize>,
     plan_writes: usize,
     conflicts: usize,
@@ -76,7 +77,7 @@ fn cost(requests: &[Request], user: &str, manager: &Process) -> Cost {
     for request in requests.iter().filter(mine) {
         *verbs.entry(request.verb.clone()).or_default() += 1;
     }
-    let (cpu_seconds, peak_mib) = used(manager);
+    let (cpu_seconds, peak_mib, heap_mib) = used(manager);
     let asked = during
         .iter()
         .filter(mine)
@@ -86,6 +87,7 @@ fn cost(requests: &[Request], user: &str, manager: &Process) -> Cost {
         own: own(during, user),
         cpu_seconds,
         peak_mib,
+        heap_mib,
         verbs,
         plan_writes: during
             .iter()
@@ -112,8 +114,8 @@ fn own(requests: &[Request], user: &str) -> SignedDuration {
     .sum()
 }
 
-/// Seconds of CPU, and the most memory it ever had resident.
-fn used(manager: &Process) -> (f64, f64) {
+/// Seconds of CPU; the most memory it ever had resident; how much of what it has now is not its program's own file.
+fn used(manager: &Process) -> (f64, f64, f64) {
     let stat = fs::read_to_string(manager.proc().join("stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: f64 = [fields[11], fields[12]]
@@ -121,9 +123,12 @@ fn used(manager: &Process) -> (f64, f64) {
         .map(|field| field.parse::<f64>().unwrap())
         .sum();
     let status = fs::read_to_string(manager.proc().join("status")).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    (ticks / TICKS_PER_SECOND, kib / MIB)
+    let mib = |field: &str| -> f64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kib / MIB
+    };
+    (ticks / TICKS_PER_SECOND, mib("VmHWM:"), mib("RssAnon:"))
 }
 
 fn measure(nodes: usize, vms: usize) -> Option<Cost> {
@@ -144,8 +149,18 @@ fn measure(nodes: usize, vms: usize) -> Option<Cost> {
 fn table() {
     let sizes = std::env::var("SIZES").unwrap_or_else(|_| SIZES.to_owned());
     println!(
-        "{:>6} {:>6} {:>8} {:>7} {:>7} {:>8} {:>7} {:>10} {:>9} {:>8}  requests by verb",
-        "nodes", "VMs", "total s", "own s", "CPU s", "peak MiB", "writes", "conflicts", "requests", "per node"
+        "{:>6} {:>6} {:>8} {:>7} {:>7} {:>8} {:>8} {:>7} {:>10} {:>9} {:>8}  requests by verb",
+        "nodes",
+        "VMs",
+        "total s",
+        "own s",
+        "CPU s",
+        "peak MiB",
+        "heap MiB",
+        "writes",
+        "conflicts",
+        "requests",
+        "per node"
     );
     for size in sizes.split_whitespace() {
         let (nodes, vms) = size.split_once('/').expect("NODES/VMS");
@@ -159,11 +174,12 @@ fn table() {
             .map(|(verb, count)| format!("{verb} {count}"))
             .collect();
         println!(
-            "{nodes:>6} {vms:>6} {:>8.1} {:>7.2} {:>7.2} {:>8.1} {:>7} {:>10} {:>9} {:>8}  {}",
+            "{nodes:>6} {vms:>6} {:>8.1} {:>7.2} {:>7.2} {:>8.1} {:>8.1} {:>7} {:>10} {:>9} {:>8}  {}",
             cost.total.as_secs_f64(),
             cost.own.as_secs_f64(),
             cost.cpu_seconds,
             cost.peak_mib,
+            cost.heap_mib,
             cost.plan_writes,
             cost.conflicts,
             cost.requests,
