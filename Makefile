@@ -28,7 +28,7 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 .PHONY: test
-test: prepare control-plane ## Run all tests
+test: prepare control-plane crictl ## Run all tests
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
 
@@ -45,6 +45,11 @@ test-cluster: prepare ## Run the tests on a real control plane; fail where there
 .PHONY: control-plane
 control-plane:
 	@if command -v go >/dev/null; then hack/control-plane build || true; fi
+
+# Without it the tests of image clean-up on a real containerd use ctr alone.
+.PHONY: crictl
+crictl:
+	@if command -v go >/dev/null; then hack/crictl build || true; fi
 
 .PHONY: lint
 lint: ## Check format and lints

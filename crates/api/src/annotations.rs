@@ -10,10 +10,14 @@ pub const ALLOW_DELETION: &str = "management.harvesterhci.io/allow-deletion";
 pub const SKIP_GC_THRESHOLD_CHECK: &str = "management.harvesterhci.io/skip-garbage-collection-threshold-check";
 /// User, on a plan: the least number of days API server certificates must still be valid.
 pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-certs-expiration-in-day";
+/// User, on a plan: `"true"` makes `version-guard` let any version pass, as `spec.force` does everywhere.
+pub const SKIP_VERSION_CHECK: &str = "harvesterhci.io/skip-version-check";
 /// User, on a plan: repository and name of the toolkit image, without tag.
 pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";
 /// Set by users on a plan: what serves the ISO, `toolkit` or `nginx`. Ours.
 pub const REPO_SERVER: &str = "management.harvesterhci.io/repo-server";
+/// User, on a plan (ours): Longhorn volumes, by name and with commas, that no node waits for before it is drained.
+pub const SKIP_VOLUMES: &str = "management.harvesterhci.io/skip-volumes";
 /// User, on a plan (ours): any new value on a failed plan resumes it.
 pub const RETRY: &str = "management.harvesterhci.io/retry";
 /// Ours, on a plan: the value of [`RETRY`] that the last try was for.
@@ -45,6 +49,21 @@ pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
 
 /// Ours, on a pod of a plan: what its program waits for, as a JSON list of `waitingFor` entries.
 pub const WAITING_FOR: &str = "management.harvesterhci.io/waiting-for";
+
+/// Ours, on a VirtualMachineInstance: `<plan>=<n>`, how often its failed evacuation was tried again for a plan.
+pub const EVACUATION_RETRIES: &str = "management.harvesterhci.io/evacuation-retries";
+/// On a ManagedChart: the plan that upgraded it last.
+pub const CHART_UPGRADED_BY: &str = "upgrade.harvesterhci.io/last-upgrade-name";
+/// On a ManagedChart: the version it was upgraded to last.
+pub const CHART_UPGRADED_TO: &str = "upgrade.harvesterhci.io/last-upgrade-target-version";
+/// On a ManagedChart: when it was upgraded last.
+pub const CHART_UPGRADED_AT: &str = "upgrade.harvesterhci.io/last-upgrade-time";
+/// Ours, on a ManagedChart: its observedGeneration before it was upgraded last. A newer one has seen the upgrade.
+pub const CHART_OBSERVED_BEFORE: &str = "management.harvesterhci.io/observed-generation-before";
+/// Ours, on a ClusterRepo: what it was last read again for.
+pub const REFRESHED_FOR: &str = "management.harvesterhci.io/refreshed-for";
+/// Ours, on an Addon: the values it was upgraded with last, before the user's own were merged in.
+pub const ADDON_DEFAULTS: &str = "management.harvesterhci.io/addon-defaults";
 
 /// Ours, on a Node: the osImage expected after its reboot.
 pub const PENDING_OS_IMAGE: &str = "management.harvesterhci.io/pendingOSImage";

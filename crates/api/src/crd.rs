@@ -163,6 +163,7 @@ mod tests {
                 "image",
                 "imagePreloadOption",
                 "nodeUpgradeOption",
+                "onMigrationFailure",
                 "restoreVM",
                 "upgrade",
                 "version"
@@ -192,7 +193,13 @@ mod tests {
             status["provisionGeneration"],
             json!({"description": status["provisionGeneration"]["description"], "type": "integer"})
         );
-        let option = &schema["properties"]["spec"]["properties"]["nodeUpgradeOption"];
+        let spec = &schema["properties"]["spec"];
+        assert!(spec.get("required").is_none(), "{spec}");
+        assert_eq!(
+            spec["properties"]["onMigrationFailure"]["enum"],
+            json!(["Block", "Retry", "Stop"])
+        );
+        let option = &spec["properties"]["nodeUpgradeOption"];
         assert!(option.get("required").is_none(), "{option}");
     }
 

@@ -26,6 +26,11 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// On machine-plan Secrets: the name of the cluster.x-k8s.io Machine.
 pub const MACHINE_NAME: &str = "rke.cattle.io/machine-name";
 
+/// KubeVirt's, on a running VM: the node it runs on.
+pub const VMI_NODE: &str = "kubevirt.io/nodeName";
+/// Not empty on VMs that serve an upgrade themselves, as the repository of older releases did.
+pub const UPGRADE_VM: &str = "harvesterhci.io/upgrade";
+
 /// Values of [`UPGRADE_COMPONENT`].
 pub mod component {
     /// The VirtualMachineImage that holds the ISO.

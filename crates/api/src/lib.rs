@@ -18,8 +18,8 @@ pub mod upgrade_plan;
 pub use node_state::NodeState;
 pub use phase::Phase;
 pub use upgrade_plan::{
-    ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, PhaseTransition, ReleaseMetadata, UpgradePlan,
-    UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
+    ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
+    UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
 };
 
 /// The API group of everything that is ours; also the prefix of our labels and annotations.

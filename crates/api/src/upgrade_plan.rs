@@ -94,6 +94,25 @@ pub struct UpgradePlanSpec {
     /// Start the VMs again that had to be shut down for the upgrade of their node, once that node is back.
     #[serde(rename = "restoreVM", skip_serializing_if = "Option::is_none")]
     pub restore_vm: Option<bool>,
+
+    /// What to do when a VM cannot be moved off a node because its live migration failed. Block, the default: wait, and
+    /// say which VM and why, until somebody acts. Retry: have the migration tried again a few times, then wait. Stop:
+    /// shut the VM down, after it was recorded to be started again. May be changed while the upgrade waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "on_migration_failure")]
+    pub on_migration_failure: Option<OnMigrationFailure>,
+}
+
+/// What to do when the live migration of a VM off a node failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnMigrationFailure {
+    /// Wait until somebody acts.
+    #[default]
+    Block,
+    /// Have it tried again a few times, then wait.
+    Retry,
+    /// Shut the VM down.
+    Stop,
 }
 
 /// How container images are loaded onto the nodes.
@@ -302,6 +321,10 @@ impl JsonSchema for DateTime {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "format": "date-time"})
     }
+}
+
+fn on_migration_failure(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["Block", "Retry", "Stop"]})
 }
 
 fn set_of_names(_: &mut SchemaGenerator) -> Schema {

@@ -1,7 +1,44 @@
-//! Which running VMs cannot move to another node while theirs is upgraded.
+//! Which running VMs cannot move to another node while theirs is upgraded, and why.
+//!
+//! One algorithm for everybody who asks: admission, the detector of a node's Job, the rehearsal.
 
-use api::{foreign::kubevirt::VirtualMachineInstance, labels};
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement};
+use std::fmt;
+
+use api::{
+    foreign::{condition_is, kubevirt::VirtualMachineInstance},
+    labels,
+};
+use k8s_openapi::api::core::v1::{Affinity, Node, NodeSelector, NodeSelectorRequirement};
+
+/// Why a VM cannot move to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// There is no other host in the cluster.
+    SingleHost,
+    /// It holds a device of its node: PCI, USB, GPU.
+    HoldsDevice,
+    /// KubeVirt says that it cannot be migrated.
+    NotLiveMigratable {
+        /// KubeVirt's reason and message, as far as it gave any.
+        why: String,
+    },
+    /// No other host would take it: cordoned, or not what its nodeSelector and node affinity ask for.
+    NoTarget,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SingleHost => f.write_str("there is no other node for VMs"),
+            Self::HoldsDevice => f.write_str("it holds a device of its node"),
+            Self::NotLiveMigratable { why } if why.is_empty() => {
+                f.write_str("KubeVirt says that it cannot be live-migrated")
+            }
+            Self::NotLiveMigratable { why } => write!(f, "KubeVirt says that it cannot be live-migrated: {why}"),
+            Self::NoTarget => f.write_str("no other schedulable node fits its nodeSelector and node affinity"),
+        }
+    }
+}
 
 /// Nodes that can carry VMs: all but witnesses. The label's key alone decides.
 #[must_use]
@@ -13,13 +50,39 @@ pub fn hosts(nodes: &[Node]) -> Vec<&Node> {
     nodes.iter().filter(|node| !is_witness(node)).collect()
 }
 
-/// The VM cannot move: it holds a device of its node, or no other host would take it.
+/// Why the VM cannot move, if it runs and cannot: there is but one host, it holds a device of its node, KubeVirt says so, or no
+/// other host would take it.
 ///
-/// Unlike upstream's, a nodeSelector alone does not hold a VM: it is one more condition on the other hosts. And `gpus`
-/// hold it like host devices: before v1.8.0 vGPUs were carried there.
+/// Unlike upstream's, a nodeSelector alone does not hold a VM: it is one more condition on the other hosts. `gpus` hold
+/// it like host devices: before v1.8.0 vGPUs were carried there. And KubeVirt's own word counts: a VM that it will not
+/// migrate would hold up the drain for ever.
+#[must_use]
+pub fn why_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> Option<Stuck> {
+    if has_ended(vmi) {
+        return None;
+    }
+    if hosts.len() == 1 {
+        return Some(Stuck::SingleHost);
+    }
+    if holds_a_device(vmi) {
+        return Some(Stuck::HoldsDevice);
+    }
+    if let Some(why) = denial(vmi) {
+        return Some(Stuck::NotLiveMigratable { why });
+    }
+    (!hosts.iter().any(|node| is_target(vmi, node))).then_some(Stuck::NoTarget)
+}
+
+/// The VM cannot move.
 #[must_use]
 pub fn is_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> bool {
-    holds_a_device(vmi) || !hosts.iter().any(|node| is_target(vmi, node))
+    why_stuck(vmi, hosts).is_some()
+}
+
+/// The instance runs no more: nothing of it has to leave the node.
+#[must_use]
+pub fn has_ended(vmi: &VirtualMachineInstance) -> bool {
+    matches!(vmi.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 fn holds_a_device(vmi: &VirtualMachineInstance) -> bool {
@@ -32,25 +95,41 @@ fn holds_a_device(vmi: &VirtualMachineInstance) -> bool {
     })
 }
 
+/// Why KubeVirt says that it cannot migrate the VM, if it says so. A condition that is unknown or absent says nothing.
+fn denial(vmi: &VirtualMachineInstance) -> Option<String> {
+    const CONDITION: &str = "LiveMigratable";
+    let conditions = vmi.status.conditions.as_deref().unwrap_or_default();
+    if condition_is(conditions, CONDITION) != Some(false) {
+        return None;
+    }
+    let condition = conditions.iter().find(|condition| condition.type_ == CONDITION)?;
+    let words = [&condition.reason, &condition.message].into_iter().flatten();
+    let words: Vec<&str> = words.map(String::as_str).filter(|word| !word.is_empty()).collect();
+    Some(words.join(": "))
+}
+
 fn is_target(vmi: &VirtualMachineInstance, node: &Node) -> bool {
-    let affinity = vmi
-        .spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     // A VM that has no node yet runs on none of them.
     let is_elsewhere = vmi.status.node_name.is_none() || node.metadata.name != vmi.status.node_name;
     is_elsewhere
         && !cordoned
-        && matches_labels(vmi, node)
-        && required.is_none_or(|selector| matches_terms(node, selector))
+        && has_labels(node, vmi.spec.node_selector.iter().flatten())
+        && matches_affinity(node, vmi.spec.affinity.as_ref())
 }
 
-fn matches_labels(vmi: &VirtualMachineInstance, node: &Node) -> bool {
-    let mut wanted = vmi.spec.node_selector.iter().flatten();
+/// The node carries every one of these labels.
+pub fn has_labels<'a>(node: &Node, wanted: impl IntoIterator<Item = (&'a String, &'a String)>) -> bool {
+    let mut wanted = wanted.into_iter();
     wanted.all(|(key, value)| label(node, key) == Some(value.as_str()))
+}
+
+/// The node is one that the required node affinity asks for, if there is any.
+#[must_use]
+pub fn matches_affinity(node: &Node, affinity: Option<&Affinity>) -> bool {
+    let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_none_or(|selector| matches_terms(node, selector))
 }
 
 /// Terms are alternatives; within a term all must hold; an empty term matches nothing.
@@ -150,5 +229,21 @@ mod tests {
         };
         assert!(is_stuck(&by_field("node-1"), &hosts(&nodes)));
         assert!(!is_stuck(&by_field("node-2"), &hosts(&nodes)));
+    }
+
+    #[rstest]
+    #[case(json!([{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable", "message": "PVC is not shared"}]),
+        Some("KubeVirt says that it cannot be live-migrated: DisksNotLiveMigratable: PVC is not shared"))]
+    #[case(json!([{"type": "LiveMigratable", "status": "False"}]), Some("KubeVirt says that it cannot be live-migrated"))]
+    #[case(json!([{"type": "LiveMigratable", "status": "True"}]), None)]
+    #[case(json!([{"type": "LiveMigratable", "status": "Unknown"}]), None)]
+    #[case(json!([{"type": "Paused", "status": "True"}]), None)]
+    #[case(json!([]), None)]
+    fn what_kubevirt_will_not_migrate_is_stuck(#[case] conditions: Value, #[case] why: Option<&str>) {
+        let nodes = [node("node-1", &json!({})), node("node-2", &json!({}))];
+        let mut vmi = vmi(&json!({}));
+        vmi.status.conditions = serde_json::from_value(conditions).unwrap();
+        let found = why_stuck(&vmi, &hosts(&nodes)).map(|why| why.to_string());
+        assert_eq!(found.as_deref(), why);
     }
 }

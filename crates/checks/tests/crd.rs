@@ -99,9 +99,21 @@ async fn crd_force_restore_concurrency_and_pause_nodes_stay_editable() {
         json!({"version": "v", "imagePreloadOption": {"concurrency": 2}, "nodeUpgradeOption": {"pauseNodes": ["a", "b"]}}),
         json!({"version": "v", "nodeUpgradeOption": {"pauseNodes": ["b"]}}),
         json!({"version": "v", "nodeUpgradeOption": {}}),
+        json!({"version": "v", "onMigrationFailure": "Retry"}),
+        json!({"version": "v", "onMigrationFailure": "Stop"}),
     ] {
         let updated = update(&cluster, spec.clone()).await.unwrap();
         assert_eq!(updated.data["spec"], spec);
+    }
+}
+
+#[tokio::test]
+async fn crd_a_policy_for_failed_migrations_that_does_not_exist_is_rejected() {
+    for value in ["stop", "", "Ignore"] {
+        let refused = create(&client().await, json!({"version": "v", "onMigrationFailure": value}))
+            .await
+            .unwrap_err();
+        assert!(refused.contains("spec.onMigrationFailure"), "{refused}");
     }
 }
 

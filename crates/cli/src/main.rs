@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::command::{Cli, run};
+use cli::{command::run, invocation::arguments};
 
 fn main() -> ExitCode {
-    run(Cli::parse())
+    run(arguments(std::env::args_os()))
 }

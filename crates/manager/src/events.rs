@@ -1,6 +1,4 @@
-//! Events on a plan, each one once.
-//!
-//! An event's name is made from what it says, so telling it again, also after a restart, is telling it once.
+//! The manager's events on a plan, each one once.
 
 use std::{
     collections::BTreeSet,
@@ -9,12 +7,18 @@ use std::{
 
 use api::{UpgradePlan, names, reasons};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Event, EventSource, ObjectReference},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use plan::{
+    PlanEvent,
+    event_object::{Teller, build},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
-use plan::{PlanEvent, Severity};
+
+/// Who tells these events.
+const TELLER: Teller<'_> = Teller {
+    component: reasons::SOURCE_MANAGER,
+    host: None,
+};
 
 /// Tells events.
 pub struct Recorder {
@@ -38,7 +42,7 @@ impl Recorder {
     /// # Errors
     /// The API server did not take it.
     pub async fn tell(&self, plan: &UpgradePlan, at: Timestamp, event: &PlanEvent) -> Result<(), kube::Error> {
-        let built = build(plan, at, event);
+        let built = build(&plan.metadata, TELLER, at, event);
         let name = built.name_any();
         if self.told.lock().unwrap_or_else(PoisonError::into_inner).contains(&name) {
             return Ok(());
@@ -50,42 +54,5 @@ impl Recorder {
         }
         self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
         Ok(())
-    }
-}
-
-fn build(plan: &UpgradePlan, at: Timestamp, event: &PlanEvent) -> Event {
-    let name = plan.name_any();
-    let uid = plan.uid().unwrap_or_default();
-    let digest = names::digest(&format!("{uid}/{}/{}", event.reason, event.message));
-    let severity = match event.severity {
-        Severity::Normal => "Normal",
-        Severity::Warning => "Warning",
-    };
-    Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{name}.{}", &digest[..16])),
-            namespace: Some(names::DEFAULT_NAMESPACE.to_owned()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(UpgradePlan::api_version(&()).into_owned()),
-            kind: Some(UpgradePlan::kind(&()).into_owned()),
-            name: Some(name),
-            uid: Some(uid),
-            resource_version: plan.resource_version(),
-            ..ObjectReference::default()
-        },
-        type_: Some(severity.to_owned()),
-        reason: Some(event.reason.clone()),
-        message: Some(event.message.clone()),
-        source: Some(EventSource {
-            component: Some(reasons::SOURCE_MANAGER.to_owned()),
-            host: None,
-        }),
-        reporting_component: Some(reasons::SOURCE_MANAGER.to_owned()),
-        first_timestamp: Some(Time(at)),
-        last_timestamp: Some(Time(at)),
-        count: Some(1),
-        ..Event::default()
     }
 }

@@ -1,8 +1,9 @@
-//! What keeps an upgrade from going on: pods that cannot start, volumes that are not healthy, VMs that are still there.
+//! What keeps an upgrade from going on: pods that cannot start, what the programs in the others say that they wait for,
+//! volumes that are not healthy, VMs that are still there.
 
 use std::collections::BTreeMap;
 
-use api::{foreign::longhorn::Volume, labels};
+use api::{WaitingFor, annotations, foreign::longhorn::Volume, labels};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
 use plan::observed::PodSeen;
@@ -20,17 +21,29 @@ const STUCK: [&str; 7] = [
     "RunContainerError",
 ];
 
-/// A pod of the plan that cannot start, and why.
-pub(crate) fn stuck_pod(pod: &Pod, plan: &str) -> Option<PodSeen> {
+/// A pod of the plan that cannot start, and why; or whose program says what it waits for.
+pub(crate) fn pod_seen(pod: &Pod, plan: &str) -> Option<PodSeen> {
     pod.labels().get(labels::UPGRADE_PLAN).filter(|name| *name == plan)?;
+    let (problem, said) = (problem(pod), said(pod));
+    if problem.is_none() && said.is_empty() {
+        return None;
+    }
     let label = |key: &str| pod.labels().get(key).cloned();
     Some(PodSeen {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
-        problem: problem(pod)?,
+        problem,
+        said,
     })
+}
+
+/// What the program of a pod says that it waits for. What cannot be read says nothing.
+fn said(pod: &Pod) -> Vec<WaitingFor> {
+    let text = pod.annotations().get(annotations::WAITING_FOR);
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 /// Why a pod cannot start, if it cannot.
@@ -107,6 +120,47 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A pod of plan `up` with these annotations, as the cache keeps it.
+    fn speaking(phase: &str, annotations: &serde_json::Value) -> Pod {
+        let labels = json!({labels::UPGRADE_PLAN: "up", labels::UPGRADE_COMPONENT: "node-upgrade",
+            labels::JOB_TYPE: "pre-drain", labels::NODE: "node-1"});
+        let mut pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "harvester-system", "labels": labels, "annotations": annotations},
+            "spec": {"containers": []}, "status": {"phase": phase},
+        }))
+        .unwrap();
+        crate::watched::prune_pod(&mut pod);
+        pod
+    }
+
+    #[test]
+    fn what_the_program_of_a_pod_waits_for_is_read_while_it_runs() {
+        let entry = json!({"what": "VMEvacuation", "object": "VirtualMachine default/web-1", "message": "it moves",
+            "since": "2026-03-13T03:57:09Z", "deadline": "2026-03-13T04:27:09Z"});
+        let annotations = json!({annotations::WAITING_FOR: json!([entry]).to_string(), "other/one": "x".repeat(100)});
+        let seen = pod_seen(&speaking("Running", &annotations), "up").unwrap();
+        assert_eq!(json!(seen.said), json!([entry]));
+        assert_eq!((seen.problem, seen.node.as_deref()), (None, Some("node-1")));
+        assert!(pod_seen(&speaking("Running", &annotations), "other").is_none());
+        for ended in ["Succeeded", "Failed"] {
+            assert!(pod_seen(&speaking(ended, &annotations), "up").is_none(), "{ended}");
+        }
+        assert_eq!(
+            speaking("Running", &annotations).annotations().len(),
+            1,
+            "the others are not kept"
+        );
+    }
+
+    #[test]
+    fn a_pod_that_says_nothing_or_nonsense_has_nothing_to_say() {
+        for text in ["", "[]", "{}", "[{\"what\": 1}]", "waiting"] {
+            let pod = speaking("Running", &json!({annotations::WAITING_FOR: text}));
+            assert!(pod_seen(&pod, "up").is_none(), "{text:?}");
+        }
+        assert!(pod_seen(&speaking("Running", &json!({})), "up").is_none());
+    }
 
     fn pod(status: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status})).unwrap()

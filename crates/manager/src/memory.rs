@@ -23,7 +23,7 @@ pub struct Memory {
     pub(crate) nodes: RememberedEach<Node, NodeSeen>,
     pub(crate) jobs: RememberedEach<Job, JobSeen>,
     pub(crate) machine_plans: Remembered<Vec<MachinePlanSeen>>,
-    pub(crate) stuck_pods: RememberedEach<Pod, PodSeen>,
+    pub(crate) pods: RememberedEach<Pod, PodSeen>,
     pub(crate) unhealthy_volumes: Remembered<Vec<String>>,
     pub(crate) vms_by_node: Remembered<BTreeMap<String, Vec<String>>>,
 }

@@ -96,9 +96,9 @@ pub fn observe(
             .get(names::HARVESTER_NAMESPACE, &names::restore_config_map(&name))
             .and_then(|list| list.data.clone())
             .unwrap_or_default(),
-        stuck_pods: {
-            let look = |pod: &Pod| hindrance::stuck_pod(pod, &name);
-            memory.stuck_pods.get(&name, &watched.pods, look)
+        pods: {
+            let look = |pod: &Pod| hindrance::pod_seen(pod, &name);
+            memory.pods.get(&name, &watched.pods, look)
         },
         // Only read while a node is being emptied: there may be thousands of either.
         unhealthy_volumes: if emptying {

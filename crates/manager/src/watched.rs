@@ -249,9 +249,15 @@ fn prune_job(job: &mut Job) {
     });
 }
 
-/// Of a pod, decisions read its labels and why it does not start.
-fn prune_pod(pod: &mut Pod) {
+/// Of a pod, decisions read its labels, why it does not start, and what its program says that it waits for. A program
+/// that has ended waits for nothing, whatever it said last.
+pub(crate) fn prune_pod(pod: &mut Pod) {
     pod.spec = None;
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let ended = matches!(phase, Some("Succeeded" | "Failed"));
+    if let Some(kept) = &mut pod.metadata.annotations {
+        kept.retain(|key, _| key == annotations::WAITING_FOR && !ended);
+    }
     let Some(status) = pod.status.take() else { return };
     pod.status = Some(PodStatus {
         conditions: status

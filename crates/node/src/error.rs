@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Kubernetes API refused or was not reached.
-    #[error("failed to {what}: {source}")]
+    #[error("failed to {what}: {}", in_plain_words(source))]
     Api {
         /// What was attempted, as a verb and its object: "read Node node-1".
         what: String,
@@ -79,5 +79,13 @@ impl Error {
             Self::Passing(_) => true,
             Self::File { .. } | Self::Lasting(_) | Self::Deadline { .. } => false,
         }
+    }
+}
+
+/// What the server said, without the machinery around it.
+fn in_plain_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
     }
 }

@@ -73,8 +73,9 @@ impl Reporter {
         }
     }
 
-    /// Shows what is waited for, until when. Things that were waited for before keep their beginning.
-    pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) {
+    /// Shows what is waited for, until when. Things that were waited for before keep their beginning. When it is too soon
+    /// to show news of a message alone, tells how long to wait before they should be shown.
+    pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) -> Option<Duration> {
         let now = self.clock.now_in_seconds();
         let mut shown = self.shown.lock().await;
         let next: Vec<WaitingFor> = items
@@ -82,14 +83,16 @@ impl Reporter {
             .map(|item| carry_on(item, &shown.items, now, deadline))
             .collect();
         if next == shown.items {
-            return;
+            return None;
         }
         let same_things = next.iter().map(thing).eq(shown.items.iter().map(thing));
-        let recent = shown
-            .at
-            .is_some_and(|at| now.duration_since(at).unsigned_abs() < SHORTEST_INTERVAL);
-        if same_things && recent {
-            return;
+        let ago = shown.at.map(|at| now.duration_since(at).unsigned_abs());
+        if let Some(left) = ago
+            .and_then(|ago| SHORTEST_INTERVAL.checked_sub(ago))
+            .filter(|left| !left.is_zero())
+            && same_things
+        {
+            return Some(left);
         }
         for item in items {
             tracing::info!(what = item.what, object = item.object, "waiting: {}", item.message);
@@ -99,6 +102,7 @@ impl Reporter {
             items: next,
             at: Some(now),
         };
+        None
     }
 
     /// Nothing is waited for any more.

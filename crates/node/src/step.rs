@@ -42,16 +42,28 @@ impl Pace<'_> {
     pub async fn until(&self, bell: &Notify, mut look: impl FnMut() -> Look) -> Result<()> {
         loop {
             let rung = bell.notified();
-            match look() {
+            let show_later = match look() {
                 Look::Done => {
                     self.report.going_on().await;
                     return Ok(());
                 }
                 Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.deadline)).await,
                 Look::Fail(why) => return Err(Error::Lasting(why)),
+            };
+            tokio::select! {
+                biased;
+                () = rung => {}
+                () = after(self.report, show_later) => {}
             }
-            rung.await;
         }
+    }
+}
+
+/// Waits so long, or for ever.
+pub(crate) async fn after(report: &Reporter, pause: Option<Duration>) {
+    match pause {
+        Some(pause) => report.clock.sleep(pause).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -26,6 +26,9 @@ pub enum Outcome {
 /// How long to pause before an unanswered question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// How many things of those that programs wait for are shown; the others are counted.
+const MOST_SAID: usize = 10;
+
 /// A limit for what has none by its nature.
 pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -152,18 +155,53 @@ impl<'a> Draft<'a> {
         expired
     }
 
-    /// Notes pods of a component that cannot start, and why.
+    /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
+    /// for, as far as that fits into a status that people read.
     pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
         let seen = self.seen;
         let limit = seen.settings.deadlines.pod;
-        for pod in seen.stuck_pods.values().filter(|pod| pod.component == component) {
+        let pods = seen.pods.values().filter(|pod| {
             let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
-            if same_step && same_node {
-                let message = format!("pod {} cannot start: {}", pod.name, pod.problem);
+            pod.component == component && same_step && same_node
+        });
+        let mut said = Vec::new();
+        for pod in pods {
+            if let Some(problem) = &pod.problem {
+                let message = format!("pod {} cannot start: {problem}", pod.name);
                 self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
+            } else {
+                said.extend(pod.said.iter().map(|entry| (pod.node.as_deref(), entry)));
             }
         }
+        for (of_node, entry) in said.iter().take(MOST_SAID) {
+            // Where several nodes are at work, people must see which one speaks.
+            let prefix = of_node.filter(|_| node.is_none());
+            self.repeat(prefix, entry);
+        }
+        if let Some(more) = said.len().checked_sub(MOST_SAID).filter(|more| *more > 0) {
+            let object = Some(format!("{component} pods"));
+            self.wait("More", object, format!("{more} more things are waited for"), UNBOUNDED);
+        }
+    }
+
+    /// Notes what a program says that it waits for, with its own beginning and end. Past that end the program gives up
+    /// by itself; if it has not, a person should look.
+    fn repeat(&mut self, node: Option<&str>, entry: &WaitingFor) {
+        let message = entry.message.as_deref().unwrap_or(&entry.what);
+        let message = match node {
+            Some(node) => format!("node {node}: {message}"),
+            None => message.to_owned(),
+        };
+        let expired = entry.deadline.as_ref().is_some_and(|deadline| deadline.0 <= self.now);
+        if expired && self.degraded.is_none() {
+            let since = entry.since.0;
+            self.degraded = Some((reasons::STALLED, format!("{message} (stalled: waiting since {since})")));
+        }
+        self.waits.push(WaitingFor {
+            message: Some(message),
+            ..entry.clone()
+        });
     }
 
     /// Something is waited for.

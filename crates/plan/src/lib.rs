@@ -9,6 +9,7 @@ pub mod deadlines;
 pub mod decide;
 pub mod decision;
 pub mod draft;
+pub mod event_object;
 pub mod image;
 pub mod node;
 pub mod observed;

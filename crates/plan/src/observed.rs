@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec};
+use api::{ReleaseMetadata, UpgradePlan, WaitingFor, foreign::harvester::VersionSpec};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,8 +47,8 @@ pub struct Observed {
     pub workload_update_methods: Option<Vec<String>>,
     /// Whether Fleet ignores changes of those methods; absent when there is no harvester ManagedChart.
     pub chart_ignores_methods: Option<bool>,
-    /// Pods of the upgrade that cannot start, by name.
-    pub stuck_pods: Shared<BTreeMap<String, PodSeen>>,
+    /// Pods of the upgrade that cannot start, or whose programs say what they wait for, by name.
+    pub pods: Shared<BTreeMap<String, PodSeen>>,
     /// Volumes that are not healthy, by the claim they serve.
     pub unhealthy_volumes: Shared<Vec<String>>,
     /// Running VMs, by node.
@@ -128,8 +128,8 @@ pub struct OtherPlan {
     pub saved_upgrade_strategy: Option<String>,
 }
 
-/// A pod of the upgrade that cannot start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A pod of the upgrade that has something to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSeen {
     /// Its namespace and name.
@@ -140,8 +140,10 @@ pub struct PodSeen {
     pub job_type: Option<String>,
     /// The node it is for, if it is for one.
     pub node: Option<String>,
-    /// Why it cannot start.
-    pub problem: String,
+    /// Why it cannot start, if it cannot.
+    pub problem: Option<String>,
+    /// What its program says that it waits for.
+    pub said: Vec<WaitingFor>,
 }
 
 /// A node.

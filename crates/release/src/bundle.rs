@@ -33,6 +33,12 @@ pub struct Archive {
     pub list: BundlePath,
     /// The archive: tar, compressed with zstd.
     pub archive: BundlePath,
+    /// How many bytes the archive has; unknown in releases built so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The SHA-256 of the archive; unknown in releases built so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Sha256Sum>,
 }
 
 impl Bundle {
@@ -96,6 +102,37 @@ impl TryFrom<String> for BundlePath {
     }
 }
 
+/// A SHA-256, in 64 lower-case hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sha256Sum(String);
+
+impl Sha256Sum {
+    /// Its digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Sha256Sum> for String {
+    fn from(sum: Sha256Sum) -> Self {
+        sum.0
+    }
+}
+
+impl TryFrom<String> for Sha256Sum {
+    type Error = BundleError;
+
+    fn try_from(text: String) -> Result<Self, BundleError> {
+        if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(BundleError::Checksum(text))
+        }
+    }
+}
+
 /// Why a text is not the metadata of a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
@@ -105,6 +142,9 @@ pub enum BundleError {
     /// A path that is none, or leads out of the bundle.
     #[error("{0:?} is not the path of a file in the bundle")]
     Path(String),
+    /// A checksum that is none.
+    #[error("{0:?} is not a SHA-256")]
+    Checksum(String),
     /// An upgrade needs images.
     #[error("{PATH} names no images: with this ISO nothing can be upgraded; net-install ISOs are of this kind")]
     Empty,
@@ -160,6 +200,19 @@ mod tests {
             error.to_string().contains("is not the path of a file in the bundle"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn sizes_and_checksums_may_be_there_and_are_read_when_they_are() {
+        assert_eq!(parse(TEXT).unwrap().group(COMMON)[0].sha256, None);
+        let sum = "AB".repeat(32);
+        let known = TEXT.replacen("a.tar.zst", &format!("a.tar.zst\n    size: 5\n    sha256: {sum}"), 1);
+        let bundle = parse(&known).unwrap();
+        let archive = &bundle.group(COMMON)[0];
+        assert_eq!(archive.size, Some(5));
+        assert_eq!(archive.sha256.as_ref().unwrap().as_str(), "ab".repeat(32));
+        let error = parse(&known.replace(&sum, "ab12")).unwrap_err();
+        assert!(error.to_string().contains("is not a SHA-256"), "{error}");
     }
 
     #[test]

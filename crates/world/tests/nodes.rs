@@ -189,11 +189,20 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
 #[tokio::test(start_paused = true)]
 async fn another_world_goes_on_where_one_stopped() {
     let lab = calm().await;
-    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    // On another node than the one that reboots.
+    let mut cluster_job = job("up", component::CLUSTER_UPGRADE, "", "");
+    cluster_job["spec"]["template"]["spec"]["nodeName"] = json!("node-2");
+    lab.create(JOB, cluster_job).await;
     lab.until(10, JOB, HARVESTER, "up-cluster-upgrade", |job| {
         job["status"]["active"] == 1
     })
     .await;
+    let pods_of_the_job = async || {
+        let mut pods = lab.list(POD, HARVESTER).await;
+        pods.retain(|pod| pod["metadata"]["labels"]["job-name"] == "up-cluster-upgrade");
+        pods
+    };
+    let begun = pods_of_the_job().await;
     reboot(&lab).await;
     lab.world.abort();
     lab.clock.sleep(Duration::from_secs(60)).await;
@@ -206,10 +215,15 @@ async fn another_world_goes_on_where_one_stopped() {
     );
     let next = tokio::spawn(next.run());
     lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
-    // The pod was on the node that rebooted, or its program went on; either way the Job ends well.
     let done = lab
         .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
         .await;
     assert!(done["status"]["startTime"].is_string());
+    // The program went on in the pod that the first world started.
+    let ended = pods_of_the_job().await;
+    assert_eq!((begun.len(), ended.len()), (1, 1));
+    assert_eq!(ended[0]["metadata"]["uid"], begun[0]["metadata"]["uid"]);
+    assert_eq!(ended[0]["status"]["phase"], "Succeeded");
+    assert_eq!(ended[0]["spec"]["nodeName"], "node-2");
     next.abort();
 }

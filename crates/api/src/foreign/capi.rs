@@ -1,4 +1,4 @@
-//! cluster.x-k8s.io: machines.
+//! cluster.x-k8s.io: machines, and the cluster they make up.
 
 use super::{api_version_of, foreign_kind, foreign_part, kind_of};
 
@@ -25,5 +25,23 @@ foreign_part! {
     NodeRef {
         /// The node's name.
         name: String,
+    }
+}
+
+foreign_kind! {
+    /// The cluster that machines make up; Harvester's own is `fleet-local/local`.
+    Cluster: "cluster.x-k8s.io" / "v1beta1" / "clusters", NamespaceResourceScope, status: true {
+        /// What is.
+        status: ClusterStatus,
+    }
+}
+
+foreign_part! {
+    /// What a cluster of machines is.
+    ClusterStatus {
+        /// `Provisioned` when all is well.
+        phase: String,
+        /// The generation that the status speaks of.
+        observed_generation: i64,
     }
 }

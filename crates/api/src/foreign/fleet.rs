@@ -1,4 +1,4 @@
-//! fleet.cattle.io: bundles.
+//! fleet.cattle.io: bundles, and the cluster they are for.
 
 use super::{ForeignCondition, Other, api_version_of, foreign_kind, foreign_part, kind_of};
 
@@ -17,5 +17,33 @@ foreign_part! {
         conditions: Vec<ForeignCondition>,
         /// Counts.
         summary: Other,
+    }
+}
+
+foreign_kind! {
+    /// A cluster that Fleet deploys to; Harvester's own is `fleet-local/local`.
+    Cluster: "fleet.cattle.io" / "v1alpha1" / "clusters", NamespaceResourceScope, status: true {
+        /// What is wanted.
+        spec: ClusterSpec,
+        /// What is.
+        status: ClusterStatus,
+    }
+}
+
+foreign_part! {
+    /// What is wanted of a cluster.
+    ClusterSpec {
+        /// Every increment makes Fleet deploy its agent anew.
+        redeploy_agent_generation: i64,
+    }
+}
+
+foreign_part! {
+    /// What a cluster is to Fleet.
+    ClusterStatus {
+        /// Imported, Ready and others.
+        conditions: Vec<ForeignCondition>,
+        /// The `redeployAgentGeneration` of the agent that was deployed last.
+        agent_deployed_generation: i64,
     }
 }

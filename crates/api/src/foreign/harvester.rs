@@ -101,6 +101,8 @@ foreign_part! {
         version: String,
         /// The chart's repository.
         repo: String,
+        /// The chart's values, as YAML.
+        values_content: String,
     }
 }
 

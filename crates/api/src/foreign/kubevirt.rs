@@ -38,6 +38,8 @@ foreign_part! {
     KubeVirtStatus {
         /// Deployed when all is well.
         phase: String,
+        /// The version that runs.
+        observed_kube_virt_version: String,
         /// Conditions.
         conditions: Vec<ForeignCondition>,
     }
@@ -155,6 +157,12 @@ foreign_part! {
         completed: bool,
         /// Ended badly.
         failed: bool,
+        /// Why it ended badly.
+        failure_reason: String,
+        /// Which migration it is.
+        migration_uid: String,
+        /// When it ended, as RFC 3339.
+        end_timestamp: String,
     }
 }
 
@@ -182,5 +190,9 @@ foreign_part! {
     MigrationStatus {
         /// Pending, Scheduling, Running, Succeeded, Failed, …
         phase: String,
+        /// The migration itself, once it has begun.
+        migration_state: MigrationState,
+        /// Conditions.
+        conditions: Vec<ForeignCondition>,
     }
 }

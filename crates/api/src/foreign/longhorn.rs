@@ -1,6 +1,8 @@
 //! longhorn.io: volumes, their parts, settings.
 
-use super::{ForeignCondition, Other, api_version_of, foreign_kind, foreign_part, kind_of};
+use std::collections::BTreeMap;
+
+use super::{ForeignCondition, api_version_of, foreign_kind, foreign_part, kind_of};
 
 foreign_kind! {
     /// A replicated volume.
@@ -96,7 +98,44 @@ foreign_part! {
     InstanceStatus {
         /// running, stopped, error, …
         current_state: String,
+        /// Per replica, of an engine: `RW` when its copy is whole, `WO` while it is rebuilt, `ERR` when it is lost.
+        replica_mode_map: BTreeMap<String, String>,
         /// Per replica address, of an engine: how far its rebuild is.
-        rebuild_status: Other,
+        rebuild_status: BTreeMap<String, RebuildStatus>,
+    }
+}
+
+foreign_part! {
+    /// How far the rebuild of a replica is.
+    RebuildStatus {
+        /// It is under way.
+        is_rebuilding: bool,
+        /// Percent.
+        progress: i64,
+        /// in_progress, complete, error.
+        state: String,
+        /// Why it failed.
+        error: String,
+    }
+}
+
+foreign_kind! {
+    /// A node that holds replicas.
+    Node: "longhorn.io" / "v1beta2" / "nodes", NamespaceResourceScope, status: true {}
+}
+
+foreign_kind! {
+    /// What runs the engines and replicas of a node.
+    InstanceManager: "longhorn.io" / "v1beta2" / "instancemanagers", NamespaceResourceScope, status: true {
+        /// What is.
+        status: InstanceManagerStatus,
+    }
+}
+
+foreign_part! {
+    /// What an instance manager is.
+    InstanceManagerStatus {
+        /// running, starting, error, …
+        current_state: String,
     }
 }

@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub mod capi;
+pub mod catalog;
 pub mod fleet;
 pub mod harvester;
+pub mod helm;
 pub mod kubevirt;
 pub mod longhorn;
+pub mod management;
 pub mod rancher;
 pub mod suc;
 
@@ -92,6 +95,14 @@ pub const ALL: &[&ForeignKind] = &[
     &kubevirt::VirtualMachineInstanceMigration::KIND,
     &suc::Plan::KIND,
     &fleet::Bundle::KIND,
+    &fleet::Cluster::KIND,
+    &capi::Cluster::KIND,
+    &catalog::ClusterRepo::KIND,
+    &helm::HelmChartConfig::KIND,
+    &longhorn::Node::KIND,
+    &longhorn::InstanceManager::KIND,
+    &management::Setting::KIND,
+    &management::Cluster::KIND,
 ];
 
 /// Declares a foreign kind: its address and those of its fields that we use. Unknown fields are kept in `other`.

@@ -39,6 +39,8 @@ foreign_part! {
     ClusterStatus {
         /// All is as wanted.
         ready: bool,
+        /// The namespace that Fleet looks for it in.
+        fleet_workspace_name: String,
         /// Conditions.
         conditions: Vec<ForeignCondition>,
     }
@@ -65,6 +67,10 @@ foreign_part! {
         paused: bool,
         /// Which differences Fleet ignores.
         diff: Diff,
+        /// The chart's values.
+        values: Value,
+        /// How long Helm may take.
+        timeout_seconds: i64,
     }
 }
 
@@ -95,7 +101,23 @@ foreign_part! {
 foreign_part! {
     /// What a chart is.
     ManagedChartStatus {
+        /// The generation that the status speaks of.
+        observed_generation: i64,
+        /// Counts of clusters by how far they are.
+        summary: Summary,
+        /// Clusters that are not as wanted.
+        unavailable: i64,
         /// Ready and others.
         conditions: Vec<ForeignCondition>,
+    }
+}
+
+foreign_part! {
+    /// Clusters by how far a chart is on them.
+    Summary {
+        /// As wanted.
+        ready: i64,
+        /// All.
+        desired_ready: i64,
     }
 }

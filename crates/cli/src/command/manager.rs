@@ -125,14 +125,25 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Starts the log, on standard error.
 pub(super) fn start_log(format: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    start_log_at(format, 0);
+}
+
+/// Starts the log, on standard error: 0 what is done, 1 more, 2 everything, unless RUST_LOG says otherwise. Whatever
+/// format is not `console` is JSON.
+pub(super) fn start_log_at(format: &str, level: i64) {
+    let level = match level {
+        ..=0 => "info",
+        1 => "debug",
+        2.. => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    if format == "json" {
-        log.json().init();
-    } else {
+    if format == "console" {
         log.init();
+    } else {
+        log.json().init();
     }
 }
 

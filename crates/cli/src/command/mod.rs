@@ -1,14 +1,23 @@
 //! The commands.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
+mod cluster_upgrade;
+mod detector;
 mod manager;
 mod manifests;
+mod node;
+mod node_host;
+mod node_images;
+mod program;
 mod rehearse;
 mod release;
 mod repo;
+mod restore_vm;
+mod version;
+mod version_guard;
 
 /// Upgrades a live Harvester cluster from one release to the next, and rehearses doing so.
 #[derive(Debug, Parser)]
@@ -29,25 +38,73 @@ enum Command {
     Release(release::Release),
     /// Serve the files of an ISO over HTTP, straight from the image
     Repo(repo::Args),
+    /// What Jobs do on a node
+    #[command(subcommand)]
+    Node(node::Verb),
+    /// Upgrade the components of the cluster, from the repository of an UpgradePlan
+    ClusterUpgrade(cluster_upgrade::Args),
+    /// Find the VMs of a node that cannot be live-migrated, and stop them for its upgrade
+    VmLiveMigrateDetector(detector::Args),
+    /// Start the VMs of a node again that were stopped for its upgrade
+    RestoreVm(restore_vm::Args),
+    /// Check that this cluster may be upgraded to the release of an UpgradePlan
+    VersionGuard(version_guard::Args),
+    /// Print which build this is
+    Version,
     /// Write the manifests that are generated from the code
     #[command(hide = true)]
     Manifests(manifests::Args),
 }
 
-/// Runs a command. Exit code 0: done; 1: it failed; 2: wrong usage.
+/// Runs what the arguments say; the first is the name of the binary. Exit code 0: done; 1: it failed, or there is no
+/// such command; 2: wrong usage.
 #[must_use]
-pub fn run(cli: Cli) -> ExitCode {
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     let result = match cli.command {
         Command::Rehearse(args) => rehearse::run(&args),
         Command::Manager(args) => manager::run(*args),
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => repo::run(&args),
+        Command::Node(verb) => node::run(verb),
+        Command::ClusterUpgrade(args) => program::run(&args.program.clone(), cluster_upgrade::run(args)),
+        Command::VmLiveMigrateDetector(args) => detector::run(args),
+        Command::RestoreVm(args) => restore_vm::run(args),
+        Command::VersionGuard(args) => version_guard::run(args),
+        Command::Version => version::run(),
         Command::Manifests(args) => manifests::run(args),
     };
     result.unwrap_or_else(|error| {
         report(&error);
         ExitCode::FAILURE
     })
+}
+
+/// Shows what is wrong with the arguments, or the help that they ask for. Without a command that exists, the exit code
+/// is that of the existing toolkit.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Whoever was to read this may have left.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            name_commands();
+            ExitCode::FAILURE
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => ExitCode::FAILURE,
+        _ if error.use_stderr() => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
+fn name_commands() {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());
+    let names: Vec<&str> = commands.map(clap::Command::get_name).collect();
+    eprintln!("Commands: {}", names.join(", "));
 }
 
 #[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]

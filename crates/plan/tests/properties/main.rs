@@ -12,6 +12,7 @@ mod arbitrary;
 mod model;
 mod outside;
 mod retry;
+mod said;
 mod walk;
 mod weaknesses;
 

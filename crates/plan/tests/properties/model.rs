@@ -79,7 +79,7 @@ impl Model {
             descheduler_enabled: Some(true),
             workload_update_methods: Some(vec!["LiveMigrate".into()]),
             chart_ignores_methods: Some(false),
-            stuck_pods: Shared::default(),
+            pods: Shared::default(),
             unhealthy_volumes: Shared::default(),
             vms_by_node: Shared::default(),
             restore_list: BTreeMap::new(),

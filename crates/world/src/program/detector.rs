@@ -7,14 +7,15 @@ use api::{
     foreign::{condition_is, kubevirt::VirtualMachineInstance},
     labels, names, reasons,
 };
+use checks::migration;
+use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::{
-    context::{Context, is_witness, label},
+    context::{is_witness, label},
     error::Result,
     events::{Report, record},
     plan_seen::UpgradePlan,
-    schedule,
     watched::key_of,
 };
 
@@ -61,38 +62,11 @@ async fn report(call: &Call<'_>, reason: &str, message: &str) -> Result<()> {
 
 /// The instances of the node that cannot go elsewhere.
 fn stuck(call: &Call<'_>) -> Vec<Arc<VirtualMachineInstance>> {
-    let others = call.world.nodes.select(|node| !is_witness(node)).len() > 1;
+    let nodes = call.world.nodes.select(|node| !is_witness(node));
+    let hosts: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
     call.world
         .vmis
-        .select(|vmi| label(&vmi.metadata, NODE_LABEL) == Some(call.node) && (!others || is_stuck(call.world, vmi)))
-}
-
-fn is_stuck(world: &Context, vmi: &VirtualMachineInstance) -> bool {
-    let devices = vmi.spec.domain.as_ref().and_then(|domain| domain.devices.as_ref());
-    let is_some = |list: Option<&Vec<serde_json::Value>>| list.is_some_and(|list| !list.is_empty());
-    let passes_through =
-        devices.is_some_and(|devices| is_some(devices.host_devices.as_ref()) || is_some(devices.gpus.as_ref()));
-    let selects = vmi
-        .spec
-        .node_selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty());
-    if passes_through || selects {
-        return true;
-    }
-    let affinity = vmi
-        .spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let targets = world.nodes.select(|node| {
-        !is_witness(node)
-            && node.metadata.name != vmi.status.node_name
-            && node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true)
-            && required.is_none_or(|required| schedule::matches_node_selector(node, required))
-    });
-    targets.is_empty()
+        .select(|vmi| label(&vmi.metadata, NODE_LABEL) == Some(call.node) && migration::is_stuck(vmi, &hosts))
 }
 
 /// Adds VMs to the list of those to start again. A VM that was paused is not started again.

@@ -27,7 +27,7 @@ mod skip_manifests;
 /// The taint that makes KubeVirt move VMs away.
 pub(crate) const DRAIN_TAINT: &str = "kubevirt.io/drain";
 /// On an instance: its node.
-pub(crate) const NODE_LABEL: &str = "kubevirt.io/nodeName";
+pub(crate) const NODE_LABEL: &str = labels::VMI_NODE;
 
 /// A pod whose program runs.
 pub(crate) struct Call<'a> {

@@ -75,6 +75,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
             limit,
         );
     }
+    // Nothing waits for these, but people want to know how their VMs stand.
+    for (name, _) in nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)) {
+        draft.wait_for_pods(component::NODE_UPGRADE, Some(job_type::RESTORE_VM), Some(name));
+    }
     Outcome::Wait
 }
 

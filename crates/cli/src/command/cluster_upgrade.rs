@@ -1,0 +1,108 @@
+//! `cluster-upgrade`: what the Job of the ClusterUpgrade phase runs, and what it has nodes run.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::Context as _;
+use api::names;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use node::{
+    cluster::{self, Context, Found, hold_agent, installer::InstallerImage},
+    images::{Patience, Repository},
+};
+
+use super::program::{self, ProgramArgs};
+
+/// What to upgrade, and with what.
+#[derive(Debug, clap::Args)]
+#[command(
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Upgrades Rancher, the charts, Longhorn, KubeVirt and the addons of a cluster, from the repository of the \
+    plan. Can be repeated: whatever is done already is left alone. Nodes are not touched but for a note to \
+    rancher-system-agent.\n\nExit code: 0 done, 1 failed; the termination message says why."
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    part: Option<Part>,
+    /// Name of the UpgradePlan
+    #[arg(long, value_name = "NAME", env = "HARVESTER_UPGRADEPLAN_NAME", required = true)]
+    plan: Option<String>,
+    /// The repository; that of the plan by default
+    #[arg(long, value_name = "URL")]
+    repo_url: Option<String>,
+    /// Folder of the addons' manifests
+    #[arg(long, value_name = "DIR", default_value = "/usr/local/share/addons")]
+    addons: PathBuf,
+    /// Folder of the manifests of CDI
+    #[arg(long, value_name = "DIR", default_value = "/usr/local/share/extra_manifests/cdi")]
+    cdi: PathBuf,
+    /// Folder to unpack Rancher's installer in
+    #[arg(long, value_name = "DIR", default_value = "/tmp/upgrade")]
+    work_dir: PathBuf,
+    /// Image that nodes run, with its tag; that of this pod by default
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// Account of the Jobs of system-upgrade-controller
+    #[arg(long, value_name = "NAME", default_value = "system-upgrade-controller")]
+    plan_service_account: String,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Part {
+    /// On a node: have rancher-system-agent leave RKE2 alone until the node itself is upgraded
+    HoldAgent {
+        /// Where the root of the host is mounted
+        #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
+        host_root: PathBuf,
+    },
+}
+
+/// `cluster-upgrade`.
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(Part::HoldAgent { host_root }) = &args.part {
+        return Ok(hold_agent::hold_on_this_node(host_root)?);
+    }
+    let plan = args.plan.context("--plan is missing")?;
+    let client = args.program.client().await?;
+    let report = program::reporter(&client);
+    let image = match args.image {
+        Some(image) => image,
+        None => own_image(&client).await?,
+    };
+    let clock = report.clock.clone();
+    let url = args.repo_url.unwrap_or_else(|| names::repo_url(&plan));
+    let repository = Arc::new(Repository::new(&url, clock.clone(), Patience::default()));
+    let context = Context {
+        client: client.clone(),
+        clock: clock.clone(),
+        plan,
+        image,
+        plan_service_account: args.plan_service_account,
+        repository: repository.clone(),
+        installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone())),
+        addons: args.addons,
+        cdi: args.cdi,
+        found: Found::default(),
+    };
+    Ok(cluster::run(&context, &report).await?)
+}
+
+/// The image of the pod this runs in: the nodes have it, since images were preloaded.
+async fn own_image(client: &Client) -> anyhow::Result<String> {
+    let name = program::own_pod().context("this is not a pod: --image is missing")?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
+    let pod = pods
+        .get(&name)
+        .await
+        .with_context(|| format!("failed to read Pod {name}"))?;
+    let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+    let own = containers
+        .iter()
+        .find(|container| container.name == "apply")
+        .or(containers.first());
+    own.and_then(|container| container.image.clone())
+        .with_context(|| format!("Pod {name} has no image"))
+}

@@ -1,0 +1,149 @@
+//! What the commands have in common that run in a Job: log, cluster, board, and an end on SIGTERM.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use api::names;
+use clock::Clock;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use node::{
+    board::{Board, NoBoard, PodBoard},
+    report::Reporter,
+};
+
+use super::manager::{start_log_at, terminated};
+
+/// The file whose content the kubelet reports when a container ends.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// How to reach the cluster, and what to log.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ProgramArgs {
+    /// Kubeconfig of the cluster; KUBECONFIG or the pod's own account by default
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME", env = "KUBECONTEXT", hide = true, global = true)]
+    kubecontext: Option<String>,
+    /// How much is logged: 0 what is done, 1 more, 2 everything
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        global = true
+    )]
+    log_level: i64,
+    /// Format of the log: json or console
+    #[arg(long, default_value = "json", global = true)]
+    log_format: String,
+    /// Older form of --log-level 1
+    #[arg(long, hide = true, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value_t = false, value_parser = go_bool, action = clap::ArgAction::Set)]
+    debug: bool,
+    /// Older form of --log-level 2
+    #[arg(long, hide = true, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value_t = false, value_parser = go_bool, action = clap::ArgAction::Set)]
+    trace: bool,
+}
+
+impl ProgramArgs {
+    /// A client of the cluster.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        const FAILED: &str = "failed to find a cluster: set --kubeconfig or KUBECONFIG";
+        let kubeconfig = match &self.kubeconfig {
+            Some(path) if !path.as_os_str().is_empty() => Some(Kubeconfig::read_from(path).context(FAILED)?),
+            _ if self.kubecontext.is_some() => Some(Kubeconfig::read().context(FAILED)?),
+            _ => None,
+        };
+        let config = match kubeconfig {
+            None => Config::infer().await.context(FAILED)?,
+            Some(kubeconfig) => {
+                let options = KubeConfigOptions {
+                    context: self.kubecontext.clone(),
+                    ..KubeConfigOptions::default()
+                };
+                Config::from_custom_kubeconfig(kubeconfig, &options)
+                    .await
+                    .context(FAILED)?
+            }
+        };
+        Client::try_from(config).context(FAILED)
+    }
+
+    fn level(&self) -> i64 {
+        let older = match (self.trace, self.debug) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        self.log_level.max(older)
+    }
+}
+
+/// Runs a program until it ends or is told to.
+pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    start_log_at(&args.log_format, args.level());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            ended = program => ended.map(|()| ExitCode::SUCCESS),
+            // The first process of a container is not ended by a signal that it does not ask for.
+            () = terminated() => bail!("ended by a signal; it can be run again"),
+        }
+    })
+}
+
+/// Says what a program waits for, in the log and on the pod that it runs in.
+pub(super) fn reporter(client: &Client) -> Reporter {
+    Reporter::new(Clock::system(), board(client.clone()))
+}
+
+/// The pod this runs in, if it runs in one.
+fn board(client: Client) -> Arc<dyn Board> {
+    // Pods of system-upgrade-controller are in another namespace than ours.
+    let namespace = match variable("SYSTEM_UPGRADE_POD_NAME") {
+        Some(_) => names::CATTLE_NAMESPACE,
+        None => names::HARVESTER_NAMESPACE,
+    };
+    match own_pod() {
+        Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, TERMINATION_LOG)),
+        None => Arc::new(NoBoard),
+    }
+}
+
+/// The name of the pod this runs in, if it runs in one.
+pub(super) fn own_pod() -> Option<String> {
+    // Every shell has a HOSTNAME; only in a cluster is it that of a pod.
+    let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
+    let told = variable("HARVESTER_UPGRADE_POD_NAME").or_else(|| variable("SYSTEM_UPGRADE_POD_NAME"));
+    told.or(host)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A truth value as Go reads it.
+pub(super) fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("it is neither true nor false".to_owned()),
+    }
+}
+
+/// What must be given and may not be empty. Missing, it is a failure as any other: exit code 1.
+pub(super) fn required(what: &str, given: Option<String>) -> anyhow::Result<String> {
+    match given.filter(|value| !value.is_empty()) {
+        Some(value) => Ok(value),
+        None => bail!("{what} is missing; see --help"),
+    }
+}

@@ -1,0 +1,19 @@
+//! `version`: which build this is.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Given when the binary is built for a release.
+const VERSION: Option<&str> = option_env!("UPGRADE_TOOLKIT_VERSION");
+const GIT_COMMIT: Option<&str> = option_env!("UPGRADE_TOOLKIT_GIT_COMMIT");
+const GIT_TREE_STATE: Option<&str> = option_env!("UPGRADE_TOOLKIT_GIT_TREE_STATE");
+
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "Version: {}", VERSION.unwrap_or("dev"))?;
+    writeln!(out, "GitCommit: {}", GIT_COMMIT.unwrap_or("unknown"))?;
+    writeln!(out, "GitTreeState: {}", GIT_TREE_STATE.unwrap_or("unknown"))?;
+    Ok(ExitCode::SUCCESS)
+}

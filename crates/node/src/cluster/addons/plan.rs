@@ -1,0 +1,147 @@
+//! What becomes of an addon. Pure.
+
+use api::{annotations::ADDON_DEFAULTS, foreign::harvester::Addon};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+const DEPLOYED: &str = "AddonDeploySuccessful";
+const ON_THE_WAY: [&str; 2] = ["AddonUpdating", "AddonEnabling"];
+
+/// What an addon is to become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// Its version.
+    pub version: &'a str,
+    /// Its values, when they change.
+    pub values: Option<String>,
+    /// The values of its manifest, to tell what users change from now on.
+    pub defaults: Option<&'a str>,
+}
+
+impl Change<'_> {
+    /// The patch; nothing when the addon is so already.
+    #[must_use]
+    pub fn patch(&self, current: &Addon) -> Option<Value> {
+        let mut patch = json!({});
+        if current.spec.version.as_deref() != Some(self.version) {
+            patch["spec"]["version"] = json!(self.version);
+        }
+        if let Some(values) = &self.values {
+            patch["spec"]["valuesContent"] = json!(values);
+        }
+        let known = current.annotations().get(ADDON_DEFAULTS).map(String::as_str);
+        if let Some(defaults) = self.defaults.filter(|defaults| known != Some(*defaults)) {
+            patch["metadata"]["annotations"][ADDON_DEFAULTS] = json!(defaults);
+        }
+        patch
+            .as_object()
+            .is_some_and(|patch| !patch.is_empty())
+            .then_some(patch)
+    }
+}
+
+/// Whether to wait for an addon: when it ran before it was changed, or is on its way because an earlier attempt changed
+/// it. One that did not run would not run now.
+#[must_use]
+pub fn wait_for(current: &Addon, is_changed: bool) -> bool {
+    let status = current.status.status.as_deref().unwrap_or_default();
+    current.spec.enabled == Some(true) && (is_changed && status == DEPLOYED || ON_THE_WAY.contains(&status))
+}
+
+/// Whether an addon runs.
+#[must_use]
+pub(super) fn is_deployed(addon: &Addon) -> bool {
+    addon.status.status.as_deref() == Some(DEPLOYED)
+}
+
+/// Monitoring must not install its own chart of the same name, and labels of nodes are needed by the dashboards.
+pub fn monitoring_values(values: &mut Value) {
+    if !values.is_object() {
+        *values = json!({});
+    }
+    if values["rancherMonitoring"]["enabled"].is_null() {
+        values["rancherMonitoring"]["enabled"] = json!(false);
+    }
+    if values["kube-state-metrics"]["metricLabelsAllowlist"].is_null() {
+        values["kube-state-metrics"]["metricLabelsAllowlist"] = json!(["nodes=[*]"]);
+    }
+}
+
+/// The event router's image is written out in the values and would stay the old one.
+pub fn logging_values(values: &mut Value, router: &str) {
+    let image = values.pointer_mut("/eventTailer/workloadOverrides/containers/0/image");
+    if let Some(image) = image.filter(|image| !image.is_null()) {
+        *image = json!(router);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn addon(enabled: bool, status: &str) -> Addon {
+        let mut addon = Addon::named("a");
+        addon.spec.version = Some("1.0.0".into());
+        addon.spec.enabled = Some(enabled);
+        addon.status.status = Some(status.into());
+        addon
+    }
+
+    #[rstest]
+    #[case(true, DEPLOYED, true, true)]
+    #[case(true, DEPLOYED, false, false)]
+    #[case(true, "AddonUpdating", false, true)]
+    #[case(true, "AddonUpdateFailed", true, false)]
+    #[case(false, "AddonDisabled", true, false)]
+    fn only_an_addon_that_ran_is_waited_for(
+        #[case] enabled: bool,
+        #[case] status: &str,
+        #[case] changed: bool,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(wait_for(&addon(enabled, status), changed), expected);
+    }
+
+    #[test]
+    fn an_addon_that_is_as_wanted_is_not_written() {
+        let current = addon(true, DEPLOYED);
+        let mut change = Change {
+            version: "1.0.0",
+            values: None,
+            defaults: None,
+        };
+        assert_eq!(change.patch(&current), None);
+        change.version = "1.1.0";
+        assert_eq!(change.patch(&current), Some(json!({"spec": {"version": "1.1.0"}})));
+    }
+
+    #[test]
+    fn monitoring_keeps_what_users_have_set() {
+        let mut values = json!({"rancherMonitoring": {"enabled": true}, "prometheus": {"retention": "9d"}});
+        monitoring_values(&mut values);
+        assert_eq!(values["rancherMonitoring"]["enabled"], true);
+        assert_eq!(
+            values["kube-state-metrics"]["metricLabelsAllowlist"],
+            json!(["nodes=[*]"])
+        );
+        assert_eq!(values["prometheus"]["retention"], "9d");
+        let mut empty = Value::Null;
+        monitoring_values(&mut empty);
+        assert_eq!(empty["rancherMonitoring"]["enabled"], false);
+    }
+
+    #[test]
+    fn the_event_router_is_replaced_only_where_it_stands() {
+        let mut values = json!({"eventTailer": {"workloadOverrides": {"containers": [{"image": "old", "name": "n"}]}}});
+        logging_values(&mut values, "new");
+        assert_eq!(
+            values["eventTailer"]["workloadOverrides"]["containers"][0],
+            json!({"image": "new", "name": "n"})
+        );
+        let mut other = json!({"eventTailer": {}});
+        logging_values(&mut other, "new");
+        assert_eq!(other, json!({"eventTailer": {}}));
+    }
+}

@@ -1,0 +1,164 @@
+//! Values of addons: YAML that belongs to users. Typed edits on the value; the text around them stays where it can.
+//! Pure.
+
+use serde_json::{Map, Value};
+
+use super::text_edit;
+
+/// A YAML text with its value, to be edited.
+#[derive(Clone, Debug)]
+pub struct Yaml {
+    /// The value, as it is to become.
+    pub value: Value,
+    original: Value,
+    text: String,
+}
+
+/// Why values cannot be edited.
+#[derive(Debug, thiserror::Error)]
+#[error("they are not YAML that can be edited: {0}")]
+pub struct YamlError(String);
+
+impl Yaml {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// When it is no YAML, or not a set of named values.
+    pub fn parse(text: &str) -> Result<Self, YamlError> {
+        let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        let value: Value = if text.lines().all(says_nothing) {
+            Value::Object(Map::new())
+        } else {
+            serde_saphyr::from_str(text).map_err(|error| YamlError(error.to_string()))?
+        };
+        match value {
+            Value::Object(_) => {}
+            other => return Err(YamlError(format!("{other} has no names"))),
+        }
+        Ok(Self {
+            original: value.clone(),
+            value,
+            text: text.to_owned(),
+        })
+    }
+
+    /// The text of the edited value: that of before with as little changed as can be. Nothing when nothing was changed.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        if self.value == self.original {
+            return None;
+        }
+        let reads = |text: &String| Self::parse(text).is_ok_and(|yaml| yaml.value == self.value);
+        let edited = text_edit::edited(&self.text, &self.original, &self.value).filter(reads);
+        edited.or_else(|| serde_saphyr::to_string(&self.value).ok().filter(reads))
+    }
+}
+
+/// The users' values under a new release's defaults, as text; nothing when they stay as they are.
+///
+/// What identifies software (images, tags, versions) comes from the release. Of the rest, what users have set stays;
+/// with the defaults of before at hand, what was a default then follows the new ones.
+///
+/// # Errors
+/// When one of the texts cannot be read.
+pub fn merged(base: Option<&str>, present: &str, defaults: &str) -> Result<Option<String>, YamlError> {
+    let base = base.map(Yaml::parse).transpose()?.map(|yaml| yaml.value);
+    let defaults = Yaml::parse(defaults)?.value;
+    let mut yaml = Yaml::parse(present)?;
+    yaml.value = merge(base.as_ref(), &yaml.value, &defaults, false);
+    Ok(yaml.text())
+}
+
+fn merge(base: Option<&Value>, present: &Value, defaults: &Value, is_software: bool) -> Value {
+    let (Value::Object(mine), Value::Object(new)) = (present, defaults) else {
+        let was_default = base == Some(present);
+        return if is_software || was_default { defaults } else { present }.clone();
+    };
+    let mut result = mine.clone();
+    for (key, default) in new {
+        let before = base.and_then(|base| base.get(key));
+        match mine.get(key) {
+            Some(value) => {
+                let software = is_software || names_software(key);
+                result.insert(key.clone(), merge(before, value, default, software));
+            }
+            // A default that users have removed stays removed.
+            None if before.is_some() => {}
+            None => drop(result.insert(key.clone(), default.clone())),
+        }
+    }
+    // A default of before that is none any more, and that users left as it was, goes.
+    if let Some(Value::Object(before)) = base {
+        result.retain(|key, value| new.contains_key(key) || before.get(key) != Some(value));
+    }
+    Value::Object(result)
+}
+
+/// Whether a key says which software runs, rather than how.
+fn names_software(key: &str) -> bool {
+    matches!(key, "image" | "images" | "tag" | "repository" | "digest" | "version")
+        || ["Image", "Tag", "Version"].iter().any(|end| key.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const DEFAULTS: &str =
+        "image:\n  repository: rancher/harvester-seeder\n  tag: v1.8.0\nloglevel: info\nfullnameOverride: seeder\n";
+
+    fn value(text: &str) -> Value {
+        Yaml::parse(text).unwrap().value
+    }
+
+    #[test]
+    fn fragility_19_unknown_keys_comments_and_layout_stay() {
+        let present = "# our own\nimage:\n    repository: rancher/harvester-seeder\n    tag: v1.7.1   # pinned\n\
+            fullnameOverride: seeder\nloglevel: debug\ntolerations:\n- key: \"a: b\"\n  operator: Exists\n";
+        let text = merged(None, present, DEFAULTS).unwrap().unwrap();
+        assert_eq!(text, present.replace("v1.7.1", "v1.8.0"));
+    }
+
+    #[test]
+    fn values_that_need_no_change_are_not_written() {
+        let present = "loglevel: debug # mine\n";
+        assert_eq!(merged(None, present, "loglevel: info\n").unwrap(), None);
+        assert_eq!(merged(None, DEFAULTS, DEFAULTS).unwrap(), None);
+        assert_eq!(merged(None, "", "").unwrap(), None);
+    }
+
+    #[test]
+    fn with_the_defaults_of_before_only_what_users_changed_stays() {
+        let base = "loglevel: warn\nworkers: 2\nold: 1\n";
+        let present = "loglevel: warn\nworkers: 5\nold: 1\nmine: yes\n";
+        let text = merged(Some(base), present, "loglevel: info\nworkers: 3\nnew: 1\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            value(&text),
+            json!({"loglevel": "info", "workers": 5, "new": 1, "mine": value("a: yes")["a"]})
+        );
+        // What users removed stays removed.
+        let text = merged(Some(base), "workers: 2\n", "loglevel: info\nworkers: 3\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(value(&text), json!({"workers": 3}));
+    }
+
+    #[test]
+    fn the_location_of_a_driver_is_the_users() {
+        let defaults = "image:\n  tag: v2\ndriverLocation: https://placeholder/driver.run\n";
+        let present = "image:\n  tag: v1\ndriverLocation: http://my.site/$value&driver.run\n";
+        let text = merged(None, present, defaults).unwrap().unwrap();
+        assert_eq!(text, present.replace("v1", "v2"));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_and_so_stays() {
+        assert!(merged(None, "{{ template }}", DEFAULTS).is_err());
+        assert!(merged(None, "- a\n", DEFAULTS).is_err());
+        assert!(merged(None, "# nothing\n", DEFAULTS).unwrap().is_some());
+    }
+}

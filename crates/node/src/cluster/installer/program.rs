@@ -1,0 +1,346 @@
+//! The installer image of a release, unpacked into a folder, and its Helm run as a child.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use clock::Clock;
+use futures::future::BoxFuture;
+use release::bundle::{self, Bundle};
+use serde_json::Value;
+use tokio::{io::AsyncReadExt, process::Command};
+
+use crate::{
+    cluster::repository::ReleaseFiles,
+    error::{Error, Result},
+    step::Pace,
+};
+
+use super::{RancherInstaller, image_archive};
+
+const IMAGE: &str = "rancher/system-agent-installer-rancher";
+const HELM: &str = "helm";
+/// How long Helm waits for pods; a node that pulls nothing needs a few minutes.
+const HELM_WAIT: &str = "20m";
+/// How long the program itself may take, should it not keep that.
+const LONGEST_RUN: Duration = Duration::from_secs(25 * 60);
+/// The end of what Helm says is what went wrong.
+const LAST_WORDS: usize = 2000;
+
+/// Helm and Rancher's chart, from the release's own installer image.
+pub struct InstallerImage {
+    files: Arc<dyn ReleaseFiles>,
+    folder: PathBuf,
+    clock: Clock,
+}
+
+impl InstallerImage {
+    /// Unpacks into `folder`, which is made when it is needed.
+    #[must_use]
+    pub fn new(files: Arc<dyn ReleaseFiles>, folder: impl Into<PathBuf>, clock: Clock) -> Self {
+        Self {
+            files,
+            folder: folder.into(),
+            clock,
+        }
+    }
+
+    fn unpacked(&self) -> PathBuf {
+        self.folder.join("rancher")
+    }
+
+    /// Rancher's chart; nothing when it has not been unpacked.
+    fn chart(&self) -> Option<PathBuf> {
+        let entries = std::fs::read_dir(self.unpacked()).ok()?;
+        let mut charts: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        charts.retain(|path| path.file_name().is_some_and(|name| is_chart(&name.to_string_lossy())));
+        charts.sort();
+        charts.pop()
+    }
+
+    async fn unpack(&self, pace: Pace<'_>, rancher: &str, bundle: &Bundle) -> Result<()> {
+        let image = format!("{IMAGE}:{rancher}");
+        let draft = self.folder.join("rancher.new");
+        make_empty(&draft)?;
+        for archive in bundle.group(bundle::AGENT) {
+            let saved = self.files.save(pace, archive, &self.folder).await?;
+            let (from, to, of) = (saved.clone(), draft.clone(), image.clone());
+            let extracting = tokio::task::spawn_blocking(move || image_archive::extract(&from, &of, is_wanted, &to));
+            let extracted = extracting
+                .await
+                .map_err(|error| Error::Passing(format!("failed to unpack: {error}")))?;
+            // Gigabytes that nobody needs any more.
+            let _ = std::fs::remove_file(&saved);
+            let extracted = extracted.map_err(|error| Error::Lasting(error.to_string()))?;
+            if extracted.is_some() {
+                return self.keep(&draft, &image);
+            }
+        }
+        Err(Error::Lasting(format!(
+            "no archive of the release holds the image {image}"
+        )))
+    }
+
+    /// Takes the unpacked files into use, when all are there.
+    fn keep(&self, draft: &Path, image: &str) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let helm = draft.join(HELM);
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&helm, executable)
+            .map_err(|error| Error::Lasting(format!("the image {image} has no {HELM}: {error}")))?;
+        let unpacked = self.unpacked();
+        if unpacked.exists() {
+            std::fs::remove_dir_all(&unpacked).map_err(|error| Error::file("remove", &unpacked, error))?;
+        }
+        std::fs::rename(draft, &unpacked).map_err(|error| Error::file("replace", &unpacked, error))?;
+        let chart = self.chart();
+        chart
+            .map(drop)
+            .ok_or_else(|| Error::Lasting(format!("the image {image} has no chart of Rancher")))
+    }
+
+    async fn helm(&self, arguments: &[&str]) -> Result<()> {
+        let helm = self.unpacked().join(HELM);
+        let mut child = Command::new(&helm)
+            .args(arguments)
+            .env("HELM_CACHE_HOME", self.folder.join("helm/cache"))
+            .env("HELM_CONFIG_HOME", self.folder.join("helm/config"))
+            .env("HELM_DATA_HOME", self.folder.join("helm/data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::file("run", &helm, error))?;
+        let mut said = Vec::new();
+        let pipe = child.stderr.take();
+        let running = async {
+            if let Some(mut pipe) = pipe {
+                // What cannot be read is not worth more than what went wrong.
+                let _ = pipe.read_to_end(&mut said).await;
+            }
+            child.wait().await
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = running => ended.map_err(|error| Error::file("run", &helm, error))?,
+            () = self.clock.sleep(LONGEST_RUN) => {
+                return Err(Error::Passing(format!("helm {} took more than {LONGEST_RUN:?}", arguments.join(" "))));
+            }
+        };
+        if ended.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said);
+        let last: Vec<char> = said.trim().chars().rev().take(LAST_WORDS).collect();
+        let last: String = last.into_iter().rev().collect();
+        // Helm does not say which failures last. The step looks at the release again, until its deadline.
+        Err(Error::Passing(format!(
+            "helm {} ended with {ended}: {last}",
+            arguments[..2.min(arguments.len())].join(" ")
+        )))
+    }
+}
+
+fn is_chart(name: &str) -> bool {
+    name.starts_with("rancher-") && name.ends_with(".tgz")
+}
+
+fn is_wanted(name: &str) -> bool {
+    name == HELM || is_chart(name)
+}
+
+fn make_empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(|error| Error::file("remove", folder, error))?;
+    }
+    std::fs::create_dir_all(folder).map_err(|error| Error::file("make", folder, error))
+}
+
+impl RancherInstaller for InstallerImage {
+    fn prepare<'a>(&'a self, pace: Pace<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if self.chart().is_some() {
+                return Ok(());
+            }
+            self.unpack(pace, rancher, bundle).await
+        })
+    }
+
+    fn upgrade_rancher<'a>(
+        &'a self,
+        namespace: &'a str,
+        release: &'a str,
+        values: &'a Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let chart = self
+                .chart()
+                .ok_or_else(|| Error::Lasting("Rancher's chart is not unpacked".to_owned()))?;
+            let file = self.folder.join("rancher-values.json");
+            // JSON is YAML.
+            std::fs::write(&file, values.to_string()).map_err(|error| Error::file("write", &file, error))?;
+            let (chart, file) = (chart.to_string_lossy(), file.to_string_lossy());
+            self.helm(&[
+                "upgrade",
+                release,
+                &chart,
+                "--namespace",
+                namespace,
+                "--values",
+                &file,
+                "--wait",
+                "--timeout",
+                HELM_WAIT,
+            ])
+            .await
+        })
+    }
+
+    fn roll_back<'a>(&'a self, namespace: &'a str, release: &'a str, revision: i64) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let revision = revision.to_string();
+            self.helm(&[
+                "rollback",
+                release,
+                &revision,
+                "--namespace",
+                namespace,
+                "--wait",
+                "--timeout",
+                HELM_WAIT,
+            ])
+            .await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use jiff::Timestamp;
+    use release::bundle::Archive;
+    use serde_json::json;
+
+    use crate::{board::NoBoard, cluster::installer::image_archive::tests::tar_of, report::Reporter};
+
+    use super::*;
+
+    /// A release whose only archive is a file of this test.
+    struct OneArchive(PathBuf);
+
+    impl ReleaseFiles for OneArchive {
+        fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
+            Box::pin(std::future::ready(Err(Error::Lasting(path.to_owned()))))
+        }
+
+        fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+            let to = folder.join(archive.archive.file_name());
+            let copied = std::fs::copy(&self.0, &to).map(|_| to.clone());
+            Box::pin(std::future::ready(
+                copied.map_err(|error| Error::file("write", to, error)),
+            ))
+        }
+    }
+
+    /// An installer whose Helm writes down its arguments and ends as told.
+    fn installer(folder: &Path, script: &str) -> InstallerImage {
+        let layer = tar_of(&[
+            ("helm", script.as_bytes()),
+            ("rancher-2.14.0.tgz", b"chart"),
+            ("run.sh", b""),
+        ]);
+        let manifest = json!([{"RepoTags": [format!("{IMAGE}:v2.14.0")], "Layers": ["l"]}]).to_string();
+        let archive = tar_of(&[("l", &layer), ("manifest.json", manifest.as_bytes())]);
+        let file = folder.join("release.tar.zst");
+        std::fs::write(&file, zstd::encode_all(archive.as_slice(), 1).unwrap()).unwrap();
+        InstallerImage::new(Arc::new(OneArchive(file)), folder.join("work"), Clock::system())
+    }
+
+    fn bundle_of_one() -> Bundle {
+        bundle::parse("images:\n  agent:\n  - list: /a.txt\n    archive: /a.tar.zst\n").unwrap()
+    }
+
+    #[tokio::test]
+    async fn helm_comes_out_of_the_image_and_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display());
+        let installer = installer(folder.path(), &script);
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
+        installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+        // What is unpacked is not unpacked again.
+        let helm = folder.path().join("work/rancher/helm");
+        assert_eq!(std::fs::metadata(&helm).unwrap().permissions().mode() & 0o777, 0o755);
+        installer.prepare(pace, "v2.14.0", &Bundle::default()).await.unwrap();
+
+        let values = json!({"image": {"tag": "v2.14.0"}});
+        installer
+            .upgrade_rancher("cattle-system", "rancher", &values)
+            .await
+            .unwrap();
+        installer.roll_back("cattle-fleet-system", "fleet", 3).await.unwrap();
+        let work = folder.path().join("work");
+        let work = work.display();
+        assert_eq!(
+            std::fs::read_to_string(log).unwrap(),
+            format!(
+                "upgrade rancher {work}/rancher/rancher-2.14.0.tgz --namespace cattle-system --values \
+                 {work}/rancher-values.json --wait --timeout 20m\n\
+                 rollback fleet 3 --namespace cattle-fleet-system --wait --timeout 20m\n"
+            )
+        );
+        let written = std::fs::read_to_string(folder.path().join("work/rancher-values.json")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), values);
+        assert!(!folder.path().join("work/a.tar.zst").exists());
+    }
+
+    #[tokio::test]
+    async fn what_helm_said_last_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let installer = installer(
+            folder.path(),
+            "#!/bin/sh\necho 'another operation is in progress' >&2\nexit 1\n",
+        );
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
+        installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+        let error = installer.roll_back("cattle-system", "rancher", 1).await.unwrap_err();
+        assert!(error.passes());
+        assert!(
+            error.to_string().ends_with("another operation is in progress"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_nowhere_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let installer = installer(folder.path(), "");
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+        };
+        let error = installer
+            .prepare(pace, "v2.15.0", &bundle_of_one())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "no archive of the release holds the image rancher/system-agent-installer-rancher:v2.15.0"
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! Fleet after an upgrade of Rancher: its agent deployed anew, its configuration as it was, its cluster imported.
+
+use std::time::Duration;
+
+use api::{
+    foreign::{ForeignCondition, condition_is, fleet::Cluster},
+    names,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Pod},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::runtime::watcher;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{context::Context, rollout},
+    error::{Error, Result},
+    report::{Look, Waiting},
+    step::Pace,
+};
+
+use super::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM, capi, journal};
+
+const AGENT: &str = "fleet-agent";
+const CONTROLLER: &str = "fleet-controller";
+const CLUSTERS_CRD: &str = "clusters.fleet.cattle.io";
+/// What tells Fleet of the new Rancher from that of the old.
+const NEW_FIELD: &str = "agentTLSMode";
+/// How long Fleet gets to read a configuration that was put back.
+const TAKEN_IN: Duration = Duration::from_secs(20);
+/// Timestamps are in seconds, and two controllers write them.
+const SLACK: SignedDuration = SignedDuration::from_secs(5);
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Has Fleet deploy its agent anew, once per upgrade of Rancher, and waits until it has.
+pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<()> {
+    let Some(mut journal) = journal::unsettled(context).await? else {
+        return Ok(());
+    };
+    capi::wait(context, pace).await?;
+    let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
+    let deployments = context.namespaced::<Deployment>(FLEET_AGENT_SYSTEM);
+    let cluster = clusters.need(names::LOCAL_CLUSTER).await?;
+    let agent = match journal.agent.clone() {
+        Some(agent) => agent,
+        None => {
+            let agent = journal::Agent {
+                generation: next_generation(&cluster),
+                created_before: created(
+                    deployments
+                        .need(AGENT)
+                        .await?
+                        .metadata
+                        .creation_timestamp
+                        .map(|at| at.0),
+                ),
+            };
+            journal.agent = Some(agent.clone());
+            journal::write(context, &journal).await?;
+            agent
+        }
+    };
+    if cluster.spec.redeploy_agent_generation.unwrap_or(0) < agent.generation {
+        let patch = json!({"spec": {"redeployAgentGeneration": agent.generation}});
+        clusters.merge(names::LOCAL_CLUSTER, &patch).await?;
+    }
+    let called = deployments.called(AGENT);
+    deployments
+        .until(pace, AGENT, |deployment| {
+            let at = deployment.and_then(|deployment| deployment.metadata.creation_timestamp.as_ref());
+            if at.is_none_or(|at| at.0.to_string() <= agent.created_before) {
+                let message = format!("Fleet has not deployed {called} anew");
+                let what = "FleetAgent";
+                return Look::Wait(vec![Waiting {
+                    what,
+                    object: called.clone(),
+                    message,
+                }]);
+            }
+            rollout::look(&called, deployment)
+        })
+        .await
+}
+
+/// RFC 3339 in UTC orders as text.
+fn created(at: Option<Timestamp>) -> String {
+    at.map_or_else(String::new, |at| at.to_string())
+}
+
+/// A generation that Fleet has not deployed and nobody has asked for.
+#[must_use]
+pub(super) fn next_generation(cluster: &Cluster) -> i64 {
+    let deployed = cluster.status.agent_deployed_generation.unwrap_or(0);
+    let asked = cluster.spec.redeploy_agent_generation.unwrap_or(0);
+    deployed.max(asked) + 1
+}
+
+/// Fleet of the new Rancher is in place, agents call the address they called before, and the cluster is imported.
+pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
+    let Some(mut journal) = journal::unsettled(context).await? else {
+        return Ok(());
+    };
+    let definitions = context.global::<CustomResourceDefinition>();
+    wait_for(
+        pace,
+        &definitions,
+        CLUSTERS_CRD,
+        "FleetVersion",
+        "is not that of the new Fleet",
+        knows_new_field,
+    )
+    .await?;
+    let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
+    let has_field = |map: &ConfigMap| config_of(map).is_ok_and(|config| !config[NEW_FIELD].is_null());
+    wait_for(
+        pace,
+        &maps,
+        CONTROLLER,
+        "FleetConfig",
+        "is not that of the new Fleet",
+        has_field,
+    )
+    .await?;
+    let map = maps.need(CONTROLLER).await?;
+    if let Some(patch) = restored(&map, &journal.server_url, &journal.server_ca)? {
+        maps.merge(CONTROLLER, &patch).await?;
+        context.clock.sleep(TAKEN_IN).await;
+    }
+    wait_import(context, pace).await?;
+    let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
+    let is_ready = |cluster: &Cluster| condition_is(conditions(cluster), "Ready") == Some(true);
+    let ready = wait_for(
+        pace,
+        &clusters,
+        names::LOCAL_CLUSTER,
+        "FleetCluster",
+        "is not Ready",
+        is_ready,
+    );
+    if !context.at_most(READY_PATIENCE, ready).await? {
+        context.note(format!(
+            "Fleet's {} is not Ready",
+            clusters.called(names::LOCAL_CLUSTER)
+        ));
+    }
+    journal.settled = true;
+    journal::write(context, &journal).await
+}
+
+/// The cluster was imported by the Fleet controller that runs now, and the agent came after that.
+async fn wait_import(context: &Context, pace: Pace<'_>) -> Result<()> {
+    let mut since = Timestamp::MAX;
+    let controllers = watcher::Config::default().labels("app=fleet-controller");
+    let pods = context.namespaced::<Pod>(FLEET_SYSTEM);
+    pods.watch(pace, controllers, None, |pods| {
+        let ready = pods.iter().filter(|pod| is_ready(pod));
+        match ready
+            .filter_map(|pod| pod.metadata.creation_timestamp.as_ref())
+            .map(|at| at.0)
+            .min()
+        {
+            Some(at) => {
+                since = at;
+                Look::Done
+            }
+            None => waiting(
+                "FleetController",
+                format!("Pod {FLEET_SYSTEM}/fleet-controller"),
+                "no pod is Ready",
+            ),
+        }
+    })
+    .await?;
+    let mut imported = Timestamp::MAX;
+    let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
+    let called = clusters.called(names::LOCAL_CLUSTER);
+    clusters
+        .until(pace, names::LOCAL_CLUSTER, |cluster| {
+            match cluster.and_then(imported_at) {
+                Some(at) if at >= since => {
+                    imported = at;
+                    Look::Done
+                }
+                _ => waiting(
+                    "FleetCluster",
+                    called.clone(),
+                    "it has not been imported by the new Fleet",
+                ),
+            }
+        })
+        .await?;
+    let agents = watcher::Config::default().labels("app=fleet-agent");
+    let pods = context.namespaced::<Pod>(FLEET_AGENT_SYSTEM);
+    pods.watch(pace, agents, None, |pods| {
+        let mut created = pods.iter().filter_map(|pod| pod.metadata.creation_timestamp.as_ref());
+        if created.any(|at| at.0 + SLACK >= imported) {
+            return Look::Done;
+        }
+        let object = format!("Pod {FLEET_AGENT_SYSTEM}/{AGENT}");
+        waiting("FleetAgent", object, "no pod is newer than the import of the cluster")
+    })
+    .await
+}
+
+fn waiting(what: &'static str, object: String, why: &str) -> Look {
+    let message = format!("{object}: {why}");
+    Look::Wait(vec![Waiting { what, object, message }])
+}
+
+async fn wait_for<K: crate::cluster::objects::Kind>(
+    pace: Pace<'_>,
+    objects: &crate::cluster::objects::Objects<K>,
+    name: &str,
+    what: &'static str,
+    lacks: &str,
+    test: impl Fn(&K) -> bool,
+) -> Result<()> {
+    let called = objects.called(name);
+    objects
+        .until(pace, name, |found| {
+            if found.is_some_and(&test) {
+                return Look::Done;
+            }
+            let message = format!("{called} {lacks}");
+            Look::Wait(vec![Waiting {
+                what,
+                object: called.clone(),
+                message,
+            }])
+        })
+        .await
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter(|condition| condition.type_ == "Ready")
+        .any(|condition| condition.status == "True")
+}
+
+fn conditions(cluster: &Cluster) -> &[ForeignCondition] {
+    cluster.status.conditions.as_deref().unwrap_or_default()
+}
+
+fn imported_at(cluster: &Cluster) -> Option<Timestamp> {
+    let imported = conditions(cluster)
+        .iter()
+        .find(|condition| condition.type_ == "Imported")?;
+    imported.other.get("lastUpdateTime")?.as_str()?.parse().ok()
+}
+
+fn knows_new_field(definition: &CustomResourceDefinition) -> bool {
+    definition.spec.versions.iter().any(|version| {
+        let schema = version
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api_v3_schema.as_ref());
+        let status = schema.and_then(|schema| schema.properties.as_ref()?.get("status"));
+        let fields = status.and_then(|status| status.properties.as_ref());
+        fields.is_some_and(|fields| fields.contains_key(NEW_FIELD))
+    })
+}
+
+fn config_of(map: &ConfigMap) -> Result<Value> {
+    let text = map
+        .data
+        .as_ref()
+        .and_then(|data| data.get("config"))
+        .map_or("", String::as_str);
+    let odd = |error| Error::Passing(format!("the configuration of {CONTROLLER} is not JSON: {error}"));
+    serde_json::from_str(text).map_err(odd)
+}
+
+/// The address that Fleet's agents call and the certificate they trust.
+///
+/// # Errors
+/// When the configuration is not what Fleet writes.
+pub(super) fn server_of(map: &ConfigMap) -> Result<(String, String)> {
+    let config = config_of(map)?;
+    let text = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
+    Ok((text("apiServerURL"), text("apiServerCA")))
+}
+
+/// The patch that puts address and certificate back; nothing when they are as they were, or were not set.
+///
+/// # Errors
+/// When the configuration is not what Fleet writes.
+pub(super) fn restored(map: &ConfigMap, url: &str, ca: &str) -> Result<Option<Value>> {
+    let mut config = config_of(map)?;
+    let mut changed = false;
+    for (key, value) in [("apiServerURL", url), ("apiServerCA", ca)] {
+        if !value.is_empty() && config[key] != value {
+            config[key] = json!(value);
+            changed = true;
+        }
+    }
+    Ok(changed.then(|| json!({"data": {"config": config.to_string()}})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(config: &Value) -> ConfigMap {
+        ConfigMap {
+            data: Some([("config".to_owned(), config.to_string())].into()),
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn only_what_rancher_changed_is_put_back_and_the_rest_stays() {
+        let before = json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E="});
+        assert_eq!(
+            server_of(&map(&before)).unwrap(),
+            ("https://vip".to_owned(), "Y2E=".to_owned())
+        );
+        let after = map(&json!({"apiServerURL": "", "apiServerCA": "Y2E=", NEW_FIELD: "system-store"}));
+        let patch = restored(&after, "https://vip", "Y2E=").unwrap().unwrap();
+        let config: Value = serde_json::from_str(patch["data"]["config"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            config,
+            json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E=", NEW_FIELD: "system-store"})
+        );
+        assert_eq!(restored(&map(&before), "https://vip", "Y2E=").unwrap(), None);
+        assert_eq!(restored(&after, "", "").unwrap(), None);
+        assert!(restored(&map(&json!(null)), "", "").unwrap().is_none());
+        assert!(server_of(&ConfigMap::default()).is_err());
+    }
+
+    #[test]
+    fn the_next_generation_is_new_to_everybody() {
+        let mut cluster = Cluster::named("local");
+        assert_eq!(next_generation(&cluster), 1);
+        cluster.status.agent_deployed_generation = Some(3);
+        assert_eq!(next_generation(&cluster), 4);
+        cluster.spec.redeploy_agent_generation = Some(5);
+        assert_eq!(next_generation(&cluster), 6);
+    }
+}

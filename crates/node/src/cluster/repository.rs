@@ -1,0 +1,158 @@
+//! The first steps: the repository serves, the release is complete, the plan may be carried out.
+
+use std::path::{Path, PathBuf};
+
+use api::{UpgradePlan, names};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use release::{
+    bundle::{self, Archive},
+    release_file,
+};
+
+use crate::{
+    error::{Error, Result},
+    report::{Look, Waiting},
+    step::Pace,
+};
+
+use super::context::Context;
+
+/// Where the files of a release come from. Paths are from the root of the ISO, without a slash in front.
+pub trait ReleaseFiles: Send + Sync {
+    /// A small file, as text.
+    fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>>;
+    /// An archive of images, saved in a folder whole or not at all, and where.
+    fn save<'a>(&'a self, pace: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>>;
+}
+
+/// The Deployment of the repository is available and serves.
+pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
+    let deployments = context.namespaced::<Deployment>(names::HARVESTER_NAMESPACE);
+    let name = names::repo(&context.plan);
+    let called = deployments.called(&name);
+    deployments
+        .until(pace, &name, |deployment| {
+            Look::of(if deployment.is_some_and(is_available) {
+                Vec::new()
+            } else {
+                vec![Waiting {
+                    what: "Repository",
+                    object: called.clone(),
+                    message: format!("{called} is not available, so the release cannot be read"),
+                }]
+            })
+        })
+        .await?;
+    context.repository.text(release_file::PATH).await.map(drop)
+}
+
+fn is_available(deployment: &Deployment) -> bool {
+    let conditions = deployment
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter(|condition| condition.type_ == "Available")
+        .any(|condition| condition.status == "True")
+}
+
+/// Reads what the release says about itself.
+pub(super) async fn read_release(context: &Context, _: Pace<'_>) -> Result<()> {
+    let text = context.repository.text(release_file::PATH).await?;
+    let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+    let lacks = missing(&release);
+    if !lacks.is_empty() {
+        let lacks = lacks.join(", ");
+        return Err(Error::Lasting(format!(
+            "{} has no {lacks}: a cluster cannot be upgraded to this release",
+            release_file::PATH
+        )));
+    }
+    let text = context.repository.text(bundle::PATH).await?;
+    let bundle = bundle::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+    context.learn_release(release);
+    context.learn_bundle(bundle);
+    Ok(())
+}
+
+/// Charts of Rancher whose versions a release must name.
+pub(super) const RANCHER_CHARTS: [&str; 3] = ["fleet", "fleet-crd", "rancher-webhook"];
+
+/// What a release must say and this one does not. Nothing has been changed yet when this is asked.
+#[must_use]
+pub fn missing(release: &release_file::ReleaseFile) -> Vec<String> {
+    let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+    let fields = [
+        ("harvesterChart", release.harvester_chart.clone()),
+        ("rancher", release.rancher.clone()),
+        ("monitoringChart", release.monitoring_chart.clone()),
+        ("loggingChart", optional(&release.logging_chart)),
+        (
+            "loggingChartHarvesterEventRouter",
+            optional(&release.logging_chart_harvester_event_router),
+        ),
+        ("kubevirt", optional(&release.kubevirt)),
+    ];
+    let mut missing: Vec<String> = fields
+        .into_iter()
+        .filter(|(_, value)| value.is_empty())
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    for chart in RANCHER_CHARTS {
+        let versions = release.rancher_dependencies.get(chart);
+        if versions.is_none_or(|versions| versions.chart.is_empty() || versions.app.is_empty()) {
+            missing.push(format!("rancherDependencies.{chart}"));
+        }
+    }
+    missing
+}
+
+/// Reads the plan, and refuses an upgrade that is not allowed before anything has been changed.
+pub(super) async fn read_plan(context: &Context, _: Pace<'_>) -> Result<()> {
+    let plan = context.global::<UpgradePlan>().need(&context.plan).await?;
+    let release = context.release()?;
+    let previous = plan
+        .status
+        .as_ref()
+        .and_then(|status| status.previous_version.as_deref());
+    let Some(previous) = previous else {
+        return Err(Error::Passing(format!(
+            "UpgradePlan {} has no status.previousVersion yet",
+            plan.name_any()
+        )));
+    };
+    // `spec.force` skips this, and nothing else anywhere.
+    if plan.spec.force != Some(true) {
+        plan::version::check(previous, &release.harvester, &release.min_upgradable_version, true)
+            .map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
+    }
+    tracing::info!(from = previous, to = release.harvester, "upgrading the cluster");
+    context.learn_plan(plan);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_a_release_lacks_is_named_at_once() {
+        let release =
+            release_file::parse("harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\nrancher: v2\n").unwrap();
+        assert_eq!(
+            missing(&release),
+            [
+                "harvesterChart",
+                "monitoringChart",
+                "loggingChart",
+                "loggingChartHarvesterEventRouter",
+                "kubevirt",
+                "rancherDependencies.fleet",
+                "rancherDependencies.fleet-crd",
+                "rancherDependencies.rancher-webhook"
+            ]
+        );
+    }
+}

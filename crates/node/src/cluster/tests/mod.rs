@@ -1,0 +1,10 @@
+//! The whole program on the embedded API, in virtual time, with small actors for Fleet, Rancher, Helm and the rest.
+
+mod crash;
+mod harvester_world;
+mod lab;
+mod objects;
+mod rancher;
+mod rancher_world;
+mod refusals;
+mod whole;

@@ -1,0 +1,85 @@
+//! What cannot be done is refused by name, before anything is changed; what does not come is given up at a deadline.
+
+use serde_json::json;
+
+use super::{
+    lab::{Lab, PROGRAM},
+    objects,
+};
+
+fn writes(lab: &Lab) -> usize {
+    let history = lab.server.store().history();
+    history
+        .iter()
+        .filter(|write| write.user == PROGRAM && write.changed)
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_lacks_something_changes_nothing() {
+    let mut lab = Lab::new().await;
+    lab.release = objects::RELEASE.replace("kubevirt: 1.7.0-150700.3\n", "");
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "harvester-release.yaml has no kubevirt: a cluster cannot be upgraded to this release"
+    );
+    assert_eq!(writes(&lab), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn force_skips_the_check_of_versions_and_nothing_else() {
+    let mut lab = Lab::of(objects::cluster(), "v1.9.0").await;
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert_eq!(error, "v1.9.0 cannot be upgraded to v1.8.0: downgrading is prohibited");
+    assert_eq!(writes(&lab), 0);
+    let plan = objects::upgrade_plan("v1.9.0");
+    lab.world().patch(&plan, json!({"spec": {"force": true}})).await;
+    lab.attempt().await.unwrap();
+    lab.release = "harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\n".to_owned();
+    assert!(lab.attempt().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
+    let mut objects = objects::cluster();
+    let mut lost = objects::node(
+        "lost",
+        &json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": ""}),
+    );
+    lost["status"]["conditions"][0]["status"] = json!("Unknown");
+    objects.push(lost);
+    let lab = Lab::of(objects, "v1.7.1").await;
+    let started = lab.clock.now();
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("step hold-agents did not end within 1200s"),
+        "{error}"
+    );
+    assert!(error.contains("node lost") && error.contains("not Ready"), "{error}");
+    assert!(!error.contains("node-1") && !error.contains("stranger"), "{error}");
+    assert!(lab.clock.now().duration_since(started).as_secs() < 1300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_of_somebody_else_is_not_adopted() {
+    let lab = Lab::new().await;
+    let plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": {"name": "up-skip-restart-rancher-system-agent", "namespace": "cattle-system"}, "spec": {},
+    });
+    super::lab::create(&lab.client, &plan).await;
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(error.ends_with("belongs to somebody else"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_manifests_of_cdi_the_step_says_where_it_looked() {
+    let lab = Lab::new().await;
+    std::fs::remove_dir_all(lab.folder.path().join("cdi")).unwrap();
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(error.starts_with("failed to read") && error.contains("cdi"), "{error}");
+    std::fs::create_dir(lab.folder.path().join("cdi")).unwrap();
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(error.starts_with("there are no manifests of CDI in"), "{error}");
+}

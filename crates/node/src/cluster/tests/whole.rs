@@ -1,0 +1,290 @@
+//! Whole upgrades: what is true afterwards, what was waited for, and what a second run does.
+
+use api::annotations::{ADDON_DEFAULTS, CHART_UPGRADED_BY, REFRESHED_FOR};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    lab::{Lab, PROGRAM, address},
+    objects::{self, SEEDER_VALUES},
+    rancher_world,
+};
+
+const CHARTS: (&str, &str, &str) = ("management.cattle.io", "managedcharts", "fleet-local");
+
+fn chart(lab: &Lab, name: &str) -> Value {
+    lab.get(CHARTS.0, CHARTS.1, CHARTS.2, name)
+}
+
+fn addon(lab: &Lab, namespace: &str, name: &str) -> Value {
+    lab.get("harvesterhci.io", "addons", namespace, name)
+}
+
+fn rancher_setting(lab: &Lab, name: &str) -> Value {
+    lab.get("management.cattle.io", "settings", "", name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_upgraded() {
+    let lab = Lab::new().await;
+    let notes = lab.attempt().await.unwrap();
+
+    // Charts, with what users and the manager have put into them.
+    for (name, version) in [
+        ("harvester", "1.8.0"),
+        ("harvester-crd", "1.8.0"),
+        ("rancher-monitoring-crd", "108.0.2+up77.9.1"),
+        ("rancher-logging-crd", "108.0.1+up4.10.0"),
+    ] {
+        let chart = chart(&lab, name);
+        assert_eq!(chart["spec"]["version"], version, "{name}");
+        assert_eq!(chart["spec"]["paused"], false, "{name}");
+        assert_eq!(chart["spec"]["timeoutSeconds"], 601, "{name}");
+        assert_eq!(chart["spec"]["values"]["kept"]["by"], "users", "{name}");
+        assert_eq!(chart["spec"]["diff"]["comparePatches"][0]["kind"], "KubeVirt");
+        assert_eq!(chart["metadata"]["annotations"][CHART_UPGRADED_BY], "up");
+    }
+    let drain = &chart(&lab, "harvester")["spec"]["values"]["longhorn"]["defaultSettings"]["nodeDrainPolicy"];
+    assert_eq!(drain, "allow-if-replica-is-stopped");
+
+    // Rancher, once, with its values carried over.
+    assert_eq!(
+        lab.calls(),
+        [
+            "prepare v2.14.0",
+            "prepare v2.14.0",
+            "upgrade cattle-system/rancher to \"v2.14.0\""
+        ]
+    );
+    let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
+    assert_eq!(history.len(), 2);
+    assert_eq!(history[1].config["hostname"], "h");
+    assert_eq!(history[1].config["rancherImageTag"], Value::Null);
+    assert_eq!(rancher_setting(&lab, "chart-default-branch"), Value::Null);
+
+    // Fleet: agents call the address they called before.
+    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    let config: Value = serde_json::from_str(map["data"]["config"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        config,
+        json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "agentTLSMode": "system-store"})
+    );
+    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
+
+    // The rest, in the order of the steps.
+    let multus = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
+    assert_eq!(multus["spec"]["failurePolicy"], "abort");
+    let overcommit = lab.get("harvesterhci.io", "settings", "", "overcommit-config");
+    assert_eq!(overcommit["value"], "{\"cpu\":1600}");
+    assert_eq!(
+        lab.get(
+            "upgrade.cattle.io",
+            "plans",
+            "cattle-system",
+            "up-skip-restart-rancher-system-agent"
+        ),
+        Value::Null
+    );
+    let local = lab.get("provisioning.cattle.io", "clusters", "fleet-local", "local");
+    assert_eq!(
+        local["metadata"]["labels"]["provisioning.cattle.io/management-cluster-name"],
+        "local"
+    );
+    assert_eq!(local["status"]["fleetWorkspaceName"], "fleet-local");
+    assert_eq!(local["spec"]["rkeConfig"]["kept"], true);
+    let repo = lab.get("apps", "deployments", "cattle-system", "harvester-cluster-repo");
+    let image = &repo["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, "rancher/harvester-cluster-repo:v1.8.0");
+    let charts = lab.get("catalog.cattle.io", "clusterrepos", "", "harvester-charts");
+    assert_eq!(
+        charts["metadata"]["annotations"][REFRESHED_FOR],
+        "up/rancher/harvester-cluster-repo:v1.8.0"
+    );
+    assert_eq!(lab.get("", "configmaps", "cdi", "cdi-operator")["data"]["a"], "b");
+    assert!(!lab.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
+
+    // Of another line of versions, and not ours to write.
+    assert_eq!(rancher_setting(&lab, "tls-internal-cn-allowed-services"), Value::Null);
+    assert_eq!(
+        lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik"),
+        Value::Null
+    );
+    assert_eq!(
+        lab.get("harvesterhci.io", "settings", "", "server-version")["value"],
+        "v1.7.1"
+    );
+
+    // Kube-OVN's manifest is not there: named, and nothing else.
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].starts_with("addon kubeovn-operator is not upgraded: its manifest"),
+        "{notes:?}"
+    );
+
+    let shown = lab.shown.lock().unwrap().clone();
+    for what in [
+        "Repository",
+        "Plan",
+        "NodeAgent",
+        "CAPICluster",
+        "RancherVersion",
+        "ClusterRepo",
+        "FleetAgent",
+        "ManagedChart",
+        "KubeVirtVersion",
+        "LonghornManager",
+        "Addon",
+    ] {
+        assert!(shown.contains(what), "{what} was never waited for: {shown:?}");
+    }
+    assert!(
+        shown
+            .iter()
+            .any(|word| word.starts_with("last word: done; addon kubeovn-operator")),
+        "{shown:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn addons_follow_and_users_keep_their_values() {
+    let lab = Lab::new().await;
+    lab.attempt().await.unwrap();
+    let seeder = addon(&lab, "harvester-system", "harvester-seeder");
+    assert_eq!(seeder["spec"]["version"], "1.8.0");
+    assert_eq!(
+        seeder["spec"]["valuesContent"],
+        SEEDER_VALUES.replace("v1.7.1", "v1.8.0")
+    );
+    assert_eq!(
+        seeder["metadata"]["annotations"][ADDON_DEFAULTS],
+        "image:\n  tag: v1.8.0\nloglevel: info\n"
+    );
+    assert_eq!(seeder["spec"]["enabled"], false);
+    let descheduler = addon(&lab, "kube-system", "descheduler");
+    assert_eq!(descheduler["spec"]["valuesContent"], "loglevel: debug # mine\n");
+    assert_eq!(descheduler["status"]["status"], "AddonDeploySuccessful");
+    let monitoring = addon(&lab, "cattle-monitoring-system", "rancher-monitoring");
+    let values = monitoring["spec"]["valuesContent"].as_str().unwrap();
+    assert!(values.starts_with("prometheus:\n  retention: 9d # ours\n"), "{values}");
+    assert!(values.contains("rancherMonitoring:\n  enabled: false\n"), "{values}");
+    let logging = addon(&lab, "cattle-logging-system", "rancher-logging");
+    assert!(
+        logging["spec"]["valuesContent"]
+            .as_str()
+            .unwrap()
+            .contains("image: rancher/harvester-eventrouter:v0.4.0")
+    );
+    assert_eq!(logging["spec"]["version"], "108.0.1+up4.10.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
+    let mut objects = objects::cluster();
+    objects.retain(|object| object["kind"] != "Addon");
+    let lab = Lab::of(objects, "v1.7.1").await;
+    let manifest = "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: kubeovn-operator\n  \
+        namespace: kube-system\nspec:\n  enabled: false\n  version: 1.15.0\n  valuesContent: ''\n";
+    std::fs::write(lab.addons().join("kubeovn-operator.yaml"), manifest).unwrap();
+    std::fs::remove_file(lab.addons().join("descheduler.yaml")).unwrap();
+    let notes = lab.attempt().await.unwrap();
+    let nvidia = addon(&lab, "harvester-system", "nvidia-driver-toolkit");
+    assert_eq!(nvidia["spec"]["enabled"], false);
+    assert_eq!(nvidia["spec"]["valuesContent"], "driverLocation: https://placeholder\n");
+    assert_eq!(
+        addon(&lab, "kube-system", "kubeovn-operator")["spec"]["version"],
+        "1.15.0"
+    );
+    let definitions = chart(&lab, "kubeovn-operator-crd");
+    assert_eq!(definitions["spec"]["version"], "1.15.0");
+    assert_eq!(
+        definitions["spec"]["targets"][0]["clusterSelector"]["matchExpressions"][0]["operator"],
+        "DoesNotExist"
+    );
+    for missing in [
+        "rancher-monitoring does not exist",
+        "rancher-logging does not exist",
+        "addon descheduler is not upgraded",
+    ] {
+        assert!(notes.iter().any(|note| note.contains(missing)), "{missing}: {notes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_run_changes_nothing() {
+    let lab = Lab::new().await;
+    lab.attempt().await.unwrap();
+    let before = lab.server.store().history().len();
+    lab.attempt().await.unwrap();
+    let history = lab.server.store().history();
+    let ours = history[before..]
+        .iter()
+        .filter(|write| write.user == PROGRAM && write.changed);
+    let ours: Vec<String> = ours
+        .map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name))
+        .collect();
+    // Only the Plan that tells the nodes' agents: it is made and deleted again, and every node has it already.
+    assert!(
+        ours.iter()
+            .all(|write| write.contains("up-skip-restart-rancher-system-agent")),
+        "{ours:?}"
+    );
+    assert_eq!(lab.calls().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v1_8_sources_get_their_own_steps() {
+    let mut lab = Lab::of(objects::cluster(), "v1.8.2-rc1").await;
+    lab.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
+    lab.attempt().await.unwrap();
+    let names = rancher_setting(&lab, "tls-internal-cn-allowed-services");
+    assert_eq!(names["value"], "kube-system/ingress-expose,kube-system/rke2-traefik");
+    let local = lab.get("management.cattle.io", "clusters", "", "local");
+    assert_eq!(
+        local["metadata"]["annotations"]["provisioning.cattle.io/administrated"],
+        "true"
+    );
+    let traefik = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik");
+    assert!(
+        traefik["spec"]["valuesContent"]
+            .as_str()
+            .unwrap()
+            .contains("readTimeout: 30m")
+    );
+    assert_eq!(
+        lab.get("harvesterhci.io", "settings", "", "overcommit-config")["value"],
+        ""
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multus_config_of_users_keeps_its_values() {
+    let mut objects = objects::cluster();
+    objects.push(json!({
+        "apiVersion": "helm.cattle.io/v1", "kind": "HelmChartConfig",
+        "metadata": {"name": "rke2-multus", "namespace": "kube-system"}, "spec": {"valuesContent": "a: 1", "failurePolicy": "reinstall"},
+    }));
+    let lab = Lab::of(objects, "v1.7.1").await;
+    lab.attempt().await.unwrap();
+    let multus = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
+    assert_eq!(
+        multus["spec"],
+        json!({"valuesContent": "a: 1", "failurePolicy": "abort"})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_settle_in_time_and_need_not_is_only_named() {
+    let lab = Lab::new().await;
+    let bundles = address(&lab.client, "fleet.cattle.io/v1alpha1", "Bundle", "fleet-local");
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "Modified(1)"}]}});
+    bundles
+        .patch_status("mcc-harvester", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+    let notes = lab.attempt().await.unwrap();
+    assert!(
+        notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Modified(1)".to_owned()),
+        "{notes:?}"
+    );
+}

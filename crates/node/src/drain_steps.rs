@@ -1,0 +1,359 @@
+//! Steps on the way to an empty node: volumes are whole, VMs leave, nothing keeps its pods.
+
+use std::{fmt::Debug, time::Duration};
+
+use api::{
+    UpgradePlan, annotations,
+    foreign::{
+        kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
+        longhorn::{Engine, Replica, Volume},
+    },
+    labels,
+};
+use cache::Cache;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    core::v1::{Node, Pod, Taint},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, Patch, PatchParams},
+    runtime::watcher,
+};
+use serde_json::json;
+
+use crate::{
+    error::{Error, Result},
+    evacuation::{self, Act, Decision, Evacuation},
+    longhorn_health::{self, Storage},
+    node_run::NodeRun,
+    report::{Look, Waiting},
+    step::{Pace, after},
+    vm::{VmName, detector, power, restore_list},
+    watches::{Bell, Watches},
+};
+
+/// The taint that makes KubeVirt move VMs away.
+pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
+/// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
+const SAME_AGAIN: Duration = Duration::from_secs(30);
+
+fn everything<K>(_: &mut K) {}
+
+/// Of a plan: what a node's program reads. The rest changes all the time.
+fn prune_plan(plan: &mut UpgradePlan) {
+    if let Some(status) = &mut plan.status {
+        let nodes = std::mem::take(&mut status.node_upgrade_statuses);
+        plan.status = Some(api::UpgradePlanStatus {
+            node_upgrade_statuses: nodes,
+            ..Default::default()
+        });
+    }
+}
+
+fn watch_plan(run: &NodeRun, watches: &mut Watches) -> Cache<UpgradePlan> {
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", run.plan));
+    watches.add(Api::all(run.client.clone()), only, prune_plan)
+}
+
+fn all<K>(run: &NodeRun, watches: &mut Watches) -> Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + Debug + PartialEq + Send + Sync + 'static,
+{
+    watches.add(Api::all(run.client.clone()), watcher::Config::default(), everything)
+}
+
+/// Waits until volumes that concern this node have all their copies.
+pub(crate) async fn wait_for_volumes(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    watch_storage(run, pace, longhorn_health::before_evacuation).await
+}
+
+/// Waits until no volume that is used elsewhere has its only whole copy here.
+pub(crate) async fn keep_last_copies(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    watch_storage(run, pace, longhorn_health::after_evacuation).await
+}
+
+async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
+    let mut watches = Watches::default();
+    let plan = watch_plan(run, &mut watches);
+    let nodes: Cache<Node> = all(run, &mut watches);
+    let any = watcher::Config::default;
+    let volumes: Cache<Volume> = watches.add(run.longhorn(), any(), everything);
+    let engines: Cache<Engine> = watches.add(run.longhorn(), any(), everything);
+    let replicas: Cache<Replica> = watches.add(run.longhorn(), any(), everything);
+    watches
+        .while_doing(async |bell| {
+            let look = || {
+                if !bell.is_synced() {
+                    return Look::Wait(Vec::new());
+                }
+                let plan = plan.get("", &run.plan);
+                let skipped = plan
+                    .as_ref()
+                    .and_then(|plan| plan.annotation(annotations::SKIP_VOLUMES));
+                let storage = Storage {
+                    node: &run.node,
+                    nodes: longhorn_health::storage_nodes(nodes.list().iter().map(AsRef::as_ref)),
+                    volumes: &volumes.list(),
+                    engines: &engines.list(),
+                    replicas: &replicas.list(),
+                    skipped: &longhorn_health::skipped(skipped),
+                };
+                Look::of(rule(&storage))
+            };
+            pace.until(&bell.rings, look).await
+        })
+        .await
+}
+
+/// Records and stops the VMs that cannot be moved.
+pub(crate) async fn stop_immovable_vms(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let options = detector::Options {
+        node: run.node.clone(),
+        upgrade: Some(run.plan.clone()),
+        shutdown: true,
+    };
+    // Who could not be stopped is named by the wait for VMs that follows.
+    let detected = detector::run(&run.client, options, pace.report).await;
+    detected.map(drop).map_err(|error| match error {
+        // Its own patience is shorter than ours: the API server may be gone for longer while RKE2 restarts.
+        Error::Deadline { .. } => Error::Passing(error.to_string()),
+        error => error,
+    })
+}
+
+/// Makes KubeVirt move the other VMs away.
+pub(crate) async fn taint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+    let wanted = Taint {
+        key: DRAIN_TAINT.to_owned(),
+        value: Some("draining".to_owned()),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    };
+    set_taints(run, |taints| {
+        let others = taints.iter().filter(|taint| taint.key != DRAIN_TAINT).cloned();
+        others.chain([wanted]).collect()
+    })
+    .await
+}
+
+/// Lets VMs come back.
+pub(crate) async fn untaint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+    set_taints(run, |taints| {
+        taints
+            .iter()
+            .filter(|taint| taint.key != DRAIN_TAINT)
+            .cloned()
+            .collect()
+    })
+    .await
+}
+
+/// Changes the taints of the node unless they are as wanted. Who changed them meanwhile is not overwritten: the write
+/// is refused, and the step looks again.
+async fn set_taints(run: &NodeRun, wanted: impl FnOnce(&[Taint]) -> Vec<Taint>) -> Result<()> {
+    let node = run.read_node().await?;
+    let before = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
+    let wanted = wanted(before);
+    if same(before, &wanted) {
+        return Ok(());
+    }
+    let taints = if wanted.is_empty() { json!(null) } else { json!(wanted) };
+    let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
+    let patched = run
+        .nodes()
+        .patch(&run.node, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    patched
+        .map(drop)
+        .map_err(|error| Error::api(format!("change the taints of Node {}", run.node), error))
+}
+
+/// The order of taints means nothing.
+fn same(one: &[Taint], other: &[Taint]) -> bool {
+    one.len() == other.len() && one.iter().all(|taint| other.contains(taint))
+}
+
+/// Waits until all VMs have left the node, and deals with those that do not.
+pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let mut watches = Watches::default();
+    let plan = watch_plan(run, &mut watches);
+    let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
+    let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
+    let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
+    let targets = watcher::Config::default().labels(evacuation::MIGRATION_JOB_LABEL);
+    let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), targets, everything);
+    let look = || {
+        let plan = plan.get("", &run.plan);
+        let policy = plan
+            .as_ref()
+            .and_then(|plan| plan.spec.on_migration_failure)
+            .unwrap_or_default();
+        evacuation::decide(&Evacuation {
+            now: pace.report.clock.now(),
+            plan: &run.plan,
+            node: &run.node,
+            policy,
+            began: plan.as_ref().and_then(|plan| began(plan, &run.node)),
+            instances: &instances.list(),
+            migrations: &migrations.list(),
+            target_pods: &pods.list(),
+        })
+    };
+    watches
+        .while_doing(async |bell| attend(run, pace, bell, look).await)
+        .await
+}
+
+/// When the upgrade of a node began.
+fn began(plan: &UpgradePlan, node: &str) -> Option<Timestamp> {
+    let nodes = &plan.status.as_ref()?.node_upgrade_statuses;
+    nodes.get(node)?.started_at.as_ref().map(|time| time.0)
+}
+
+/// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
+/// again; it does not end the program, since somebody may help.
+async fn attend(run: &NodeRun, pace: Pace<'_>, bell: &Bell, look: impl Fn() -> Decision) -> Result<()> {
+    let clock = &pace.report.clock;
+    let mut done: Vec<Done> = Vec::new();
+    loop {
+        let rung = bell.rings.notified();
+        let (mut look_again, mut show_later) = (None, None);
+        if bell.is_synced() {
+            let mut decision = look();
+            if decision.waiting.is_empty() {
+                pace.report.going_on().await;
+                return Ok(());
+            }
+            done.retain(|done| clock.now() < done.again);
+            for act in decision.acts {
+                if done.iter().all(|done| done.act != act) {
+                    let failure = carry_out(run, &act).await.err().map(|error| error.to_string());
+                    let again = clock.now().saturating_add(SAME_AGAIN).unwrap_or(Timestamp::MAX);
+                    done.push(Done { act, again, failure });
+                }
+            }
+            for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
+                decision.waiting.push(Waiting {
+                    what: "VMEvacuation",
+                    object: format!("Node {}", run.node),
+                    message: failure.clone(),
+                });
+            }
+            show_later = pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
+            look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
+        }
+        let due = async {
+            match look_again {
+                Some(moment) => clock.sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = rung => {}
+            () = due => {}
+            () = after(pace.report, show_later) => {}
+        }
+    }
+}
+
+/// Something that was done about a VM, when it may be done again, and what was wrong with it.
+struct Done {
+    act: Act,
+    again: Timestamp,
+    failure: Option<String>,
+}
+
+async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
+    match act {
+        Act::Retry {
+            namespace,
+            name,
+            number,
+            migrations,
+        } => {
+            tracing::info!(vm = %format!("{namespace}/{name}"), number, "having the migration tried again");
+            // Noted first: who starts again after a crash goes on counting.
+            let noted = json!({"metadata": {"annotations": {
+                annotations::EVACUATION_RETRIES: format!("{}={number}", run.plan)}}});
+            let instances: Api<VirtualMachineInstance> = Api::namespaced(run.client.clone(), namespace);
+            let patched = instances
+                .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&noted))
+                .await;
+            patched
+                .map_err(|error| Error::api(format!("annotate VirtualMachineInstance {namespace}/{name}"), error))?;
+            let all: Api<VirtualMachineInstanceMigration> = Api::namespaced(run.client.clone(), namespace);
+            for migration in migrations {
+                match all.delete(migration, &DeleteParams::default()).await {
+                    Ok(_) => {}
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    Err(error) => {
+                        let what = format!("delete VirtualMachineInstanceMigration {namespace}/{migration}");
+                        return Err(Error::api(what, error));
+                    }
+                }
+            }
+            Ok(())
+        }
+        Act::Stop {
+            namespace,
+            name,
+            restore,
+            why,
+        } => {
+            let vm = VmName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            tracing::warn!(%vm, "stopping the VM: {why}");
+            if *restore {
+                restore_list::add(&run.client, &run.plan, &run.node, std::slice::from_ref(&vm)).await?;
+            }
+            power::stop(&run.client, &vm).await
+        }
+    }
+}
+
+/// Waits until KubeVirt has taken the budgets away that guard migrations off this node.
+pub(crate) async fn wait_for_budgets(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let mut watches = Watches::default();
+    let budgets: Cache<PodDisruptionBudget> = all(run, &mut watches);
+    let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
+    let instances: Cache<VirtualMachineInstance> = all(run, &mut watches);
+    watches
+        .while_doing(async |bell| {
+            let look = || {
+                if !bell.is_synced() {
+                    return Look::Wait(Vec::new());
+                }
+                let (budgets, migrations) = (budgets.list(), migrations.list());
+                Look::of(evacuation::budgets(&run.node, &budgets, &migrations, &instances.list()))
+            };
+            pace.until(&bell.rings, look).await
+        })
+        .await
+}
+
+/// Waits until all VMs of a cluster of one node are down. There is nowhere to move them.
+pub(crate) async fn wait_until_empty(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let mut watches = Watches::default();
+    let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
+    let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
+    watches
+        .while_doing(async |bell| {
+            let look = || {
+                if !bell.is_synced() {
+                    return Look::Wait(Vec::new());
+                }
+                Look::of(evacuation::remaining(&run.node, &instances.list()))
+            };
+            pace.until(&bell.rings, look).await
+        })
+        .await
+}

@@ -1,0 +1,129 @@
+//! May the release in the repository be brought onto this cluster? Pure.
+
+use api::UpgradePlan;
+use release::release_file::ReleaseFile;
+
+/// Users, on a plan: `"true"` skips the version check of `prepare`. The existing toolkit reads it; `spec.force` is ours.
+pub const SKIP_VERSION_CHECK: &str = "harvesterhci.io/skip-version-check";
+
+/// What the plan says that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanFacts {
+    /// The version that runs.
+    pub previous_version: Option<String>,
+    /// The version that the plan upgrades to, as far as it knows.
+    pub target: Option<String>,
+    /// Whether any version may be upgraded to any other.
+    pub force: bool,
+}
+
+impl PlanFacts {
+    /// What a plan says.
+    #[must_use]
+    pub fn of(plan: &UpgradePlan) -> Self {
+        let status = plan.status.as_ref();
+        let annotations = plan.metadata.annotations.as_ref();
+        let skipped = annotations.and_then(|annotations| annotations.get(SKIP_VERSION_CHECK));
+        Self {
+            previous_version: status.and_then(|status| status.previous_version.clone()),
+            target: status
+                .and_then(|status| status.release_metadata.as_ref())
+                .and_then(|release| release.harvester.clone())
+                .filter(|version| !version.is_empty()),
+            force: plan.spec.force == Some(true) || skipped.is_some_and(|value| value == "true"),
+        }
+    }
+}
+
+/// Checks that the repository has what the plan is about, and that it may follow the version that runs.
+///
+/// # Errors
+/// Why it may not, for people.
+pub fn check(plan: &PlanFacts, release: &ReleaseFile) -> Result<(), String> {
+    let offered = &release.harvester;
+    if let Some(target) = plan.target.as_ref().filter(|target| *target != offered) {
+        return Err(format!(
+            "the repository has Harvester {offered}, but the plan is about {target}"
+        ));
+    }
+    if plan.force {
+        return Ok(());
+    }
+    let Some(current) = &plan.previous_version else {
+        return Err("the plan does not say which version runs: status.previousVersion is missing".to_owned());
+    };
+    plan::version::check(current, offered, &release.min_upgradable_version, true)
+        .map_err(|why| format!("Harvester {current} cannot be upgraded to {offered}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release() -> ReleaseFile {
+        ReleaseFile {
+            harvester: "v1.8.0".to_owned(),
+            min_upgradable_version: "v1.7.0".to_owned(),
+            ..ReleaseFile::default()
+        }
+    }
+
+    fn plan(previous: &str) -> PlanFacts {
+        PlanFacts {
+            previous_version: Some(previous.to_owned()),
+            target: Some("v1.8.0".to_owned()),
+            force: false,
+        }
+    }
+
+    #[test]
+    fn a_version_below_the_minimum_is_refused_unless_forced() {
+        assert_eq!(check(&plan("v1.7.1"), &release()), Ok(()));
+        let why = check(&plan("v1.6.0"), &release()).unwrap_err();
+        assert!(
+            why.contains("current version does not meet minimum upgrade requirement"),
+            "{why}"
+        );
+        let forced = PlanFacts {
+            force: true,
+            ..plan("v1.6.0")
+        };
+        assert_eq!(check(&forced, &release()), Ok(()));
+    }
+
+    #[test]
+    fn another_release_than_the_plans_is_refused_even_when_forced() {
+        let other = PlanFacts {
+            target: Some("v1.9.0".to_owned()),
+            force: true,
+            ..plan("v1.8.0")
+        };
+        assert!(
+            check(&other, &release())
+                .unwrap_err()
+                .contains("the plan is about v1.9.0")
+        );
+    }
+
+    #[test]
+    fn a_plan_without_the_running_version_is_refused() {
+        assert!(
+            check(&PlanFacts::default(), &release())
+                .unwrap_err()
+                .contains("previousVersion")
+        );
+    }
+
+    #[test]
+    fn f15_force_and_the_annotation_of_the_existing_toolkit_mean_the_same() {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        assert!(!PlanFacts::of(&plan).force);
+        plan.metadata.annotations = Some([(SKIP_VERSION_CHECK.to_owned(), "True".to_owned())].into());
+        assert!(!PlanFacts::of(&plan).force, "only the literal true");
+        plan.metadata.annotations = Some([(SKIP_VERSION_CHECK.to_owned(), "true".to_owned())].into());
+        assert!(PlanFacts::of(&plan).force);
+        plan.metadata.annotations = None;
+        plan.spec.force = Some(true);
+        assert!(PlanFacts::of(&plan).force);
+    }
+}

@@ -1,0 +1,96 @@
+//! How far the archive is that is being read: in the log, and in what is waited for.
+
+use std::time::Duration;
+
+use crate::{report::Waiting, step::Pace};
+
+/// How often it is said.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The way of one archive.
+pub(super) struct Progress<'a> {
+    pace: Pace<'a>,
+    /// What is done with it: "importing", "saving".
+    doing: &'static str,
+    /// The archive's path.
+    object: String,
+    /// Which one it is, of how many.
+    number: usize,
+    count: usize,
+    size: u64,
+    said: Option<Duration>,
+}
+
+impl<'a> Progress<'a> {
+    /// An archive, the `number`th (from one) of `count`.
+    pub(super) fn new(pace: Pace<'a>, doing: &'static str, object: &str, number: usize, count: usize) -> Self {
+        Self {
+            pace,
+            doing,
+            object: object.to_owned(),
+            number,
+            count,
+            size: 0,
+            said: None,
+        }
+    }
+
+    /// How large it is; it begins now.
+    pub(super) async fn begins(&mut self, size: u64, from: u64) {
+        self.size = size;
+        self.said = None;
+        self.moved_to(from).await;
+    }
+
+    /// How far it is.
+    pub(super) async fn moved_to(&mut self, at: u64) {
+        let now = self.pace.report.clock.elapsed();
+        if self.said.is_some_and(|said| now.saturating_sub(said) < INTERVAL) {
+            return;
+        }
+        self.said = Some(now);
+        let waiting = Waiting {
+            what: "ImagePreload",
+            object: format!("Archive {}", self.object),
+            message: self.sentence(at),
+        };
+        self.pace.report.waiting(&[waiting], Some(self.pace.deadline)).await;
+    }
+
+    /// It is through.
+    pub(super) fn ends(&self) {
+        tracing::info!(archive = self.object, bytes = self.size, "{}", self.sentence(self.size));
+    }
+
+    fn sentence(&self, at: u64) -> String {
+        let Self {
+            doing,
+            number,
+            count,
+            size,
+            ..
+        } = self;
+        format!(
+            "{doing} archive {number} of {count}: {} of {}",
+            in_mebibytes(at),
+            in_mebibytes(*size)
+        )
+    }
+}
+
+fn in_mebibytes(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) / (1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_said_in_mebibytes() {
+        assert_eq!(in_mebibytes(0), "0.0 MiB");
+        assert_eq!(in_mebibytes(1_600_000), "1.5 MiB");
+        assert_eq!(in_mebibytes(5 << 30), "5120.0 MiB");
+    }
+}

@@ -1,0 +1,25 @@
+//! The repository as a cluster upgrade uses it: small texts, and archives saved whole.
+
+use std::path::{Path, PathBuf};
+
+use futures::future::BoxFuture;
+use release::{bundle, bundle::Archive};
+
+use super::{file, progress::Progress, repository::Repository};
+use crate::{cluster::repository::ReleaseFiles, error::Result, step::Pace};
+
+impl ReleaseFiles for Repository {
+    fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
+        // Once: the step that asks shows what goes wrong, and tries again until its deadline.
+        Box::pin(self.text_once(path, bundle::LARGEST_BYTES))
+    }
+
+    fn save<'a>(&'a self, pace: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+        Box::pin(async move {
+            let path = archive.archive.as_str();
+            let mut progress = Progress::new(pace, "saving", path, 1, 1);
+            file::save(self, archive, folder, &mut progress).await?;
+            Ok(folder.join(archive.archive.file_name()))
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Steps that put the new operating system on a node and have it rebooted. Every one of them does nothing on a node that
+//! already runs that system; those up to the installation do nothing once it is installed.
+
+use crate::{
+    error::Result,
+    host::{
+        UPGRADE_DIR, grub, oem, os_image,
+        os_image::Progress,
+        os_install::Installation,
+        reboot::{self, Guard},
+    },
+    limits::Limits,
+    node_run::NodeRun,
+    report::Reporter,
+    step::{Pace, Step},
+};
+
+/// The steps, in order.
+pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
+    vec![
+        download_step(limits),
+        Step {
+            name: "repair-state-file",
+            limit: limits.host,
+            run: |run, pace| Box::pin(repair_state(run, pace)),
+        },
+        Step {
+            name: "shrink-passive-image",
+            limit: limits.host,
+            run: |run, pace| Box::pin(shrink_passive(run, pace)),
+        },
+        Step {
+            name: "install-os",
+            limit: limits.install,
+            run: |run, pace| Box::pin(install(run, pace)),
+        },
+        Step {
+            name: "create-boot-environment",
+            limit: limits.host,
+            run: |run, _| Box::pin(boot_environment(run)),
+        },
+        Step {
+            name: "set-kernel-arguments",
+            limit: limits.host,
+            run: |run, _| Box::pin(kernel_arguments(run)),
+        },
+        Step {
+            name: "keep-multipathd-off-longhorn",
+            limit: limits.host,
+            run: |run, _| Box::pin(multipath(run)),
+        },
+        Step {
+            name: "move-sftp-server",
+            limit: limits.host,
+            run: |run, pace| Box::pin(sftp(run, pace)),
+        },
+        Step {
+            name: "remove-os-image",
+            limit: limits.host,
+            run: |run, _| Box::pin(remove_image(run)),
+        },
+        Step {
+            name: "arm-reboot",
+            limit: limits.host,
+            run: |run, _| Box::pin(arm_reboot(run)),
+        },
+    ]
+}
+
+/// Brings the image of the system onto the node. A cluster of one node does it early, while its repository still runs.
+pub(crate) fn download_step(limits: &Limits) -> Step<NodeRun> {
+    Step {
+        name: "download-os-image",
+        limit: limits.download,
+        run: |run, pace| Box::pin(download(run, pace)),
+    }
+}
+
+fn progress(run: &NodeRun) -> Result<Progress> {
+    os_image::progress(&run.root, &run.plan, &run.release()?.file.os)
+}
+
+fn is_missing(run: &NodeRun) -> Result<bool> {
+    progress(run).map(|progress| progress == Progress::Missing)
+}
+
+fn is_running(run: &NodeRun) -> Result<bool> {
+    progress(run).map(|progress| progress == Progress::Running)
+}
+
+fn installation<'a>(run: &'a NodeRun, report: &'a Reporter) -> Result<Installation<'a>> {
+    Ok(Installation {
+        root: &run.root,
+        tools: run.tools.as_ref(),
+        clock: &report.clock,
+        plan: &run.plan,
+        os: &run.release()?.file.os,
+        elemental: &run.elemental,
+    })
+}
+
+async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    if !is_missing(run)? {
+        tracing::info!(
+            os = run.release()?.file.os,
+            "the operating system is already on this node"
+        );
+        return Ok(());
+    }
+    let to = run.root.resolve(os_image::IMAGE)?;
+    run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await
+}
+
+async fn repair_state(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    if is_missing(run)? {
+        installation(run, pace.report)?.repair_state().await
+    } else {
+        Ok(())
+    }
+}
+
+async fn shrink_passive(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    if is_missing(run)? {
+        installation(run, pace.report)?.shrink_passive().await
+    } else {
+        Ok(())
+    }
+}
+
+async fn install(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    let installation = installation(run, pace.report)?;
+    if is_missing(run)? {
+        installation.install().await
+    } else {
+        // A try that was killed after the installation has not cleaned up behind itself.
+        installation.clean_up().await
+    }
+}
+
+async fn boot_environment(run: &NodeRun) -> Result<()> {
+    if is_running(run)? {
+        Ok(())
+    } else {
+        grub::create_environment(&run.root, run.tools.as_ref()).await
+    }
+}
+
+async fn kernel_arguments(run: &NodeRun) -> Result<()> {
+    if is_running(run)? {
+        Ok(())
+    } else {
+        grub::set_kernel_arguments(&run.root, run.tools.as_ref()).await
+    }
+}
+
+async fn multipath(run: &NodeRun) -> Result<()> {
+    if is_running(run)? {
+        Ok(())
+    } else {
+        oem::keep_multipathd_off_longhorn(&run.root)
+    }
+}
+
+async fn sftp(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+    if is_running(run)? {
+        Ok(())
+    } else {
+        installation(run, pace.report)?.move_sftp_server()
+    }
+}
+
+async fn remove_image(run: &NodeRun) -> Result<()> {
+    run.root.remove(os_image::IMAGE)?;
+    // What a download keeps beside its file.
+    let beside = format!(".{}.", os_image::IMAGE_IN_REPOSITORY);
+    for name in run
+        .root
+        .names_in(UPGRADE_DIR)?
+        .iter()
+        .filter(|name| name.starts_with(&beside))
+    {
+        run.root.remove(&format!("{UPGRADE_DIR}/{name}"))?;
+    }
+    Ok(())
+}
+
+async fn arm_reboot(run: &NodeRun) -> Result<()> {
+    if is_running(run)? {
+        tracing::info!("this node already runs the new operating system: no reboot");
+        return Ok(());
+    }
+    let guard = Guard::of(&run.pod.namespace, &run.pod.name, &run.pod.container);
+    reboot::arm(&run.root, run.tools.as_ref(), &guard).await
+}

@@ -1,0 +1,52 @@
+//! `post-drain`: after Rancher has drained a node, configures RKE2, waits for its upgrade, installs the new operating
+//! system and has the node rebooted. `docs/node-steps.md` says what each step does.
+
+use crate::{
+    configure_steps, drain_steps,
+    error::Result,
+    limits::Limits,
+    node_run::NodeRun,
+    os_steps,
+    report::Reporter,
+    rke2_steps,
+    step::{self, Step},
+};
+
+/// The steps, in order.
+#[must_use]
+pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
+    let mut steps: Vec<Step<NodeRun>> = vec![Step {
+        name: "wait-for-repository",
+        limit: limits.repository,
+        run: |run, pace| Box::pin(rke2_steps::wait_for_repository(run, pace)),
+    }];
+    steps.extend(configure_steps::steps(limits));
+    let more: [Step<NodeRun>; 3] = [
+        Step {
+            name: "wait-for-rke2",
+            limit: limits.rke2,
+            run: |run, pace| Box::pin(rke2_steps::wait_for_rke2(run, pace)),
+        },
+        Step {
+            name: "remove-rke2-archives",
+            limit: limits.host,
+            run: |run, pace| Box::pin(rke2_steps::remove_archives(run, pace)),
+        },
+        Step {
+            name: "remove-drain-taint",
+            limit: limits.request,
+            run: |run, pace| Box::pin(drain_steps::untaint(run, pace)),
+        },
+    ];
+    steps.extend(more);
+    steps.extend(os_steps::steps(limits));
+    steps
+}
+
+/// Runs the program.
+///
+/// # Errors
+/// The step that failed, or whose time was up.
+pub async fn run(run: &NodeRun, limits: &Limits, report: &Reporter) -> Result<()> {
+    step::run_all(run, &steps(limits), report).await
+}

@@ -1,0 +1,79 @@
+//! `pre-drain`: empties a node of VMs before Rancher drains it. `docs/node-steps.md` says what each step does.
+
+use futures::future::ready;
+
+use crate::{
+    drain_steps,
+    error::Result,
+    host::{rke2_config, system_agent},
+    limits::Limits,
+    node_run::NodeRun,
+    report::Reporter,
+    rke2_steps,
+    step::{self, Step},
+};
+
+/// The steps, in order.
+#[must_use]
+pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
+    vec![
+        Step {
+            name: "recover-system-agent",
+            limit: limits.host,
+            run: |run, _| Box::pin(system_agent::recover(&run.root, run.tools.as_ref())),
+        },
+        Step {
+            name: "wait-for-volumes",
+            limit: limits.volumes,
+            run: |run, pace| Box::pin(drain_steps::wait_for_volumes(run, pace)),
+        },
+        Step {
+            name: "stop-immovable-vms",
+            limit: limits.detector,
+            run: |run, pace| Box::pin(drain_steps::stop_immovable_vms(run, pace)),
+        },
+        Step {
+            name: "taint-node",
+            limit: limits.request,
+            run: |run, pace| Box::pin(drain_steps::taint(run, pace)),
+        },
+        Step {
+            name: "wait-for-vms",
+            limit: limits.vms,
+            run: |run, pace| Box::pin(drain_steps::evacuate(run, pace)),
+        },
+        Step {
+            name: "wait-for-evacuation-budgets",
+            limit: limits.budgets,
+            run: |run, pace| Box::pin(drain_steps::wait_for_budgets(run, pace)),
+        },
+        Step {
+            name: "keep-last-copies",
+            limit: limits.volumes,
+            run: |run, pace| Box::pin(drain_steps::keep_last_copies(run, pace)),
+        },
+        Step {
+            name: "remove-canal-config",
+            limit: limits.host,
+            run: |run, _| Box::pin(ready(rke2_config::remove_canal_config(&run.root))),
+        },
+        Step {
+            name: "disable-charts",
+            limit: limits.host,
+            run: |run, _| Box::pin(ready(rke2_config::disable_charts(&run.root))),
+        },
+        Step {
+            name: "choose-ingress",
+            limit: limits.request,
+            run: |run, pace| Box::pin(rke2_steps::choose_ingress(run, pace)),
+        },
+    ]
+}
+
+/// Runs the program.
+///
+/// # Errors
+/// The step that failed, or whose time was up.
+pub async fn run(run: &NodeRun, limits: &Limits, report: &Reporter) -> Result<()> {
+    step::run_all(run, &steps(limits), report).await
+}

@@ -1,0 +1,94 @@
+//! `single-node-upgrade`: a cluster of one node has nowhere to move its VMs, so they are stopped and everything is done
+//! in one go. `docs/node-steps.md` says what each step does.
+
+use futures::future::ready;
+
+use crate::{
+    configure_steps, drain_steps,
+    error::Result,
+    host::{rke2_config, system_agent},
+    limits::Limits,
+    node_run::NodeRun,
+    os_steps,
+    report::Reporter,
+    rke2_steps,
+    step::{self, Step},
+};
+
+/// The steps, in order.
+#[must_use]
+pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
+    let mut steps: Vec<Step<NodeRun>> = vec![
+        Step {
+            name: "recover-system-agent",
+            limit: limits.host,
+            run: |run, _| Box::pin(system_agent::recover(&run.root, run.tools.as_ref())),
+        },
+        Step {
+            name: "wait-for-repository",
+            limit: limits.repository,
+            run: |run, pace| Box::pin(rke2_steps::wait_for_repository(run, pace)),
+        },
+        Step {
+            name: "remove-canal-config",
+            limit: limits.host,
+            run: |run, _| Box::pin(ready(rke2_config::remove_canal_config(&run.root))),
+        },
+        Step {
+            name: "disable-charts",
+            limit: limits.host,
+            run: |run, _| Box::pin(ready(rke2_config::disable_charts(&run.root))),
+        },
+        os_steps::download_step(limits),
+        Step {
+            name: "stop-vms",
+            limit: limits.detector,
+            run: |run, pace| Box::pin(drain_steps::stop_immovable_vms(run, pace)),
+        },
+        Step {
+            name: "wait-for-vms",
+            limit: limits.vms,
+            run: |run, pace| Box::pin(drain_steps::wait_until_empty(run, pace)),
+        },
+        Step {
+            name: "wait-for-fleet",
+            limit: limits.fleet,
+            run: |run, pace| Box::pin(rke2_steps::wait_for_fleet(run, pace)),
+        },
+    ];
+    steps.extend(configure_steps::steps(limits));
+    let more: [Step<NodeRun>; 4] = [
+        Step {
+            name: "choose-ingress",
+            limit: limits.request,
+            run: |run, pace| Box::pin(rke2_steps::choose_ingress(run, pace)),
+        },
+        Step {
+            name: "start-rke2-upgrade",
+            limit: limits.request,
+            run: |run, pace| Box::pin(rke2_steps::start_rke2_upgrade(run, pace)),
+        },
+        Step {
+            name: "wait-for-rke2",
+            limit: limits.rke2,
+            run: |run, pace| Box::pin(rke2_steps::wait_for_rke2(run, pace)),
+        },
+        Step {
+            name: "remove-rke2-archives",
+            limit: limits.host,
+            run: |run, pace| Box::pin(rke2_steps::remove_archives(run, pace)),
+        },
+    ];
+    steps.extend(more);
+    // The image is on the node since long before, and its step finds it there.
+    steps.extend(os_steps::steps(limits));
+    steps
+}
+
+/// Runs the program.
+///
+/// # Errors
+/// The step that failed, or whose time was up.
+pub async fn run(run: &NodeRun, limits: &Limits, report: &Reporter) -> Result<()> {
+    step::run_all(run, &steps(limits), report).await
+}

@@ -1,0 +1,311 @@
+//! `vm-live-migrate-detector`: which VMs of a node cannot move to another one. They are put on the list of VMs to start
+//! again, and then stopped, in this order: whatever happens in between, no VM is forgotten.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use api::{
+    foreign::{condition_is, kubevirt::VirtualMachineInstance},
+    labels, names, reasons,
+};
+use checks::migration::{self, Stuck};
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client, api::ListParams};
+use plan::PlanEvent;
+
+use super::{VmName, power, restore_list};
+use crate::{
+    error::{Error, Result},
+    plan_events::Recorder,
+    report::{Reporter, Waiting},
+    step::{self, Pace, Step},
+};
+
+/// Between two tries to stop a VM while KubeVirt is not well.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The program. Each line is safe to repeat.
+const STEPS: [Step<Detector>; 3] = [
+    Step {
+        name: "find-vms",
+        limit: Duration::from_mins(5),
+        run: |detector, _| detector.find().boxed(),
+    },
+    Step {
+        name: "record-vms",
+        limit: Duration::from_mins(5),
+        run: |detector, _| detector.record().boxed(),
+    },
+    Step {
+        name: "stop-vms",
+        limit: Duration::from_mins(5),
+        run: |detector, pace| detector.stop(pace).boxed(),
+    },
+];
+
+/// A VM that cannot move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub vm: VmName,
+    /// Why it cannot.
+    pub why: Stuck,
+    /// Why it is not to be started again, if it is not.
+    pub unlisted: Option<Unlisted>,
+}
+
+/// Why a VM that is stopped is not put on the list of those to start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// Somebody had paused it; started again, it would run.
+    Paused,
+    /// It serves an upgrade itself, as the repository of older releases did.
+    ServesAnUpgrade,
+}
+
+impl fmt::Display for Unlisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Paused => "it is paused",
+            Self::ServesAnUpgrade => "it serves an upgrade itself",
+        })
+    }
+}
+
+/// Which of a node's running VMs must be stopped, why each, and which of them are to be started again. In the order
+/// of `vmis`. VMs that have ended or are on their way down already are none of our business.
+#[must_use]
+pub fn decide(nodes: &[Node], vmis: &[VirtualMachineInstance]) -> Vec<Found> {
+    let hosts = migration::hosts(nodes);
+    let staying = vmis.iter().filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
+    staying
+        .filter_map(|vmi| {
+            let why = migration::why_stuck(vmi, &hosts)?;
+            Some(Found {
+                vm: VmName::of(vmi),
+                why,
+                unlisted: unlisted(vmi),
+            })
+        })
+        .collect()
+}
+
+/// Why a VM is not to be started again, if it is not.
+#[must_use]
+pub fn unlisted(vmi: &VirtualMachineInstance) -> Option<Unlisted> {
+    let conditions = vmi.status.conditions.as_deref().unwrap_or_default();
+    let label = vmi.metadata.labels.as_ref().and_then(|all| all.get(labels::UPGRADE_VM));
+    if condition_is(conditions, "Paused") == Some(true) {
+        Some(Unlisted::Paused)
+    } else if label.is_some_and(|value| !value.is_empty()) {
+        Some(Unlisted::ServesAnUpgrade)
+    } else {
+        None
+    }
+}
+
+/// The VMs of them that are to be started again.
+#[must_use]
+pub fn listed(found: &[Found]) -> Vec<VmName> {
+    let listed = found.iter().filter(|one| one.unlisted.is_none());
+    listed.map(|one| one.vm.clone()).collect()
+}
+
+/// Looks at the cluster and decides about a node.
+///
+/// # Errors
+/// The API server did not answer.
+pub async fn look(client: &Client, node: &str) -> Result<Vec<Found>> {
+    let vmis: Api<VirtualMachineInstance> = Api::all(client.clone());
+    let on_node = ListParams::default().labels(&format!("{}={node}", labels::VMI_NODE));
+    let vmis = vmis.list(&on_node).await;
+    let vmis = vmis.map_err(|error| Error::api(format!("list the VMs of node {node}"), error))?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let nodes = nodes.list(&ListParams::default()).await;
+    let nodes = nodes.map_err(|error| Error::api("list nodes", error))?;
+    Ok(decide(&nodes.items, &vmis.items))
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The node whose VMs are looked at.
+    pub node: String,
+    /// The plan: its list is written and it gets the events. Without one there is neither.
+    pub upgrade: Option<String>,
+    /// Stop the VMs that are found.
+    pub shutdown: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detected {
+    /// The VMs that cannot move.
+    pub found: Vec<Found>,
+    /// Those that were stopped, and those that could not be.
+    pub stopped: BTreeMap<VmName, Result<(), String>>,
+}
+
+impl Detected {
+    fn succeeded(&self) -> usize {
+        self.stopped.values().filter(|ended| ended.is_ok()).count()
+    }
+}
+
+/// Runs the detector. A VM that cannot be stopped does not fail it: whoever empties the node waits for its VMs anyway
+/// and sees which one stays.
+///
+/// # Errors
+/// The VMs could not be found or put on the list. Then none was stopped.
+pub async fn run(client: &Client, options: Options, report: &Reporter) -> Result<Detected> {
+    let events = options.upgrade.as_ref().map(|plan| {
+        let (client, clock) = (client.clone(), report.clock.clone());
+        Recorder::new(client, clock, plan, reasons::SOURCE_DETECTOR, &options.node)
+    });
+    let detector = Detector {
+        client: client.clone(),
+        options,
+        events,
+        found: OnceLock::new(),
+        recorded: OnceLock::new(),
+        stopped: Mutex::default(),
+    };
+    let ended = step::run_all(&detector, &STEPS, report).await;
+    if let Err(error) = ended {
+        if detector.recorded.get().is_none() {
+            if detector.found.get().is_some() {
+                let event = PlanEvent::warning(reasons::RESTORE_VM_CONFIG_MAP_FAILED, error.to_string());
+                detector.tell(event).await;
+            }
+            return Err(error);
+        }
+        // They are on the list, and time is up for stopping them.
+        detector.give_up(&error.to_string()).await;
+    }
+    Ok(detector.finish(report).await)
+}
+
+struct Detector {
+    client: Client,
+    options: Options,
+    events: Option<Recorder>,
+    /// Decided once: who looks again after some VMs were stopped does not find them.
+    found: OnceLock<Vec<Found>>,
+    recorded: OnceLock<()>,
+    stopped: Mutex<BTreeMap<VmName, Result<(), String>>>,
+}
+
+impl Detector {
+    fn found(&self) -> &[Found] {
+        self.found.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    async fn find(&self) -> Result<()> {
+        let found = look(&self.client, &self.options.node).await?;
+        for one in &found {
+            match one.unlisted {
+                None => tracing::info!(vm = %one.vm, "cannot move: {}", one.why),
+                Some(unlisted) => {
+                    tracing::info!(vm = %one.vm, "cannot move: {}; not to be started again: {unlisted}", one.why);
+                }
+            }
+        }
+        // Set once; a step that has ended is not run again.
+        let _ = self.found.set(found);
+        Ok(())
+    }
+
+    async fn record(&self) -> Result<()> {
+        if let Some(plan) = &self.options.upgrade {
+            let vms = listed(self.found());
+            let added = restore_list::add(&self.client, plan, &self.options.node, &vms).await?;
+            if added == restore_list::Added::Created {
+                let list = restore_list::shown(&names::restore_config_map(plan));
+                let text = format!("{list} created");
+                self.tell(PlanEvent::normal(reasons::RESTORE_VM_CONFIG_MAP_CREATED, text))
+                    .await;
+            }
+        }
+        let _ = self.recorded.set(());
+        Ok(())
+    }
+
+    /// Stops all of them, the willing ones first: one that makes trouble does not keep the others waiting.
+    async fn stop(&self, pace: Pace<'_>) -> Result<()> {
+        if !self.options.shutdown {
+            return Ok(());
+        }
+        loop {
+            let mut waiting = Vec::new();
+            for vm in self.open() {
+                match power::stop(&self.client, &vm).await {
+                    Ok(()) => self.note(&vm, Ok(())).await,
+                    Err(error) if error.passes() => waiting.push(Waiting {
+                        what: "VMShutdown",
+                        object: format!("VirtualMachine {vm}"),
+                        message: error.to_string(),
+                    }),
+                    Err(error) => self.note(&vm, Err(error.to_string())).await,
+                }
+            }
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            pace.report.waiting(&waiting, Some(pace.deadline)).await;
+            pace.report.clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// Those whose stopping has not ended, well or badly.
+    fn open(&self) -> Vec<VmName> {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.found().iter().filter(|one| !stopped.contains_key(&one.vm));
+        open.map(|one| one.vm.clone()).collect()
+    }
+
+    async fn note(&self, vm: &VmName, ended: Result<(), String>) {
+        if let Err(why) = &ended {
+            let text = format!("Failed to shut down VM {vm} on node {}: {why}", self.options.node);
+            self.tell(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text)).await;
+        }
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        stopped.insert(vm.clone(), ended);
+    }
+
+    async fn give_up(&self, why: &str) {
+        for vm in self.open() {
+            self.note(&vm, Err(why.to_owned())).await;
+        }
+    }
+
+    async fn tell(&self, event: PlanEvent) {
+        if let Some(events) = &self.events {
+            events.tell(event).await;
+        }
+    }
+
+    async fn finish(self, report: &Reporter) -> Detected {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let detected = Detected {
+            found: self.found().to_vec(),
+            stopped,
+        };
+        let (total, succeeded) = (detected.found.len(), detected.succeeded());
+        let failed = detected.stopped.len() - succeeded;
+        let node = &self.options.node;
+        // The blank at the end is part of the message that others wait for.
+        let text =
+            format!("Shutdown completed for {total} VM(s) on node {node}, success: {succeeded}, failed: {failed} ");
+        report.last_word(text.trim_end());
+        self.tell(PlanEvent::normal(reasons::VM_SHUTDOWN_COMPLETED, text)).await;
+        detected
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! VMs that cannot move while their node is upgraded: they are found, put on a list, stopped, and started again later.
+
+pub mod detector;
+mod name;
+pub mod power;
+pub mod restore;
+pub mod restore_list;
+pub mod subresource;
+
+pub use name::VmName;

@@ -1,0 +1,103 @@
+//! The image of the operating system comes from a repository that misbehaves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
+
+use clock::Clock;
+use node::{board::NoBoard, images::Repository, node_run::Repository as _, report::Reporter, step::Pace};
+use support::{
+    PATIENCE,
+    hostile::{
+        Hostile,
+        Trick::{CutAfter, Status},
+    },
+};
+
+const IMAGE: &str = "rootfs.squashfs";
+
+fn content(byte: u8) -> Vec<u8> {
+    (0..300_000_u32)
+        .map(|number| byte.wrapping_add(number.to_le_bytes()[0]))
+        .collect()
+}
+
+async fn repository() -> Hostile {
+    Hostile::start(BTreeMap::from([(IMAGE.to_owned(), content(1))])).await
+}
+
+async fn save(hostile: &Hostile, to: &Path) -> node::Result<()> {
+    let clock = Clock::system();
+    let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
+    let deadline = clock.now().saturating_add(Duration::from_secs(60)).unwrap();
+    let pace = Pace {
+        report: &report,
+        deadline,
+    };
+    Repository::new(&hostile.url, clock.clone(), PATIENCE)
+        .save(IMAGE, to, pace)
+        .await
+}
+
+#[tokio::test]
+async fn it_goes_on_where_the_connection_was_cut_and_is_not_fetched_twice() {
+    let hostile = repository().await;
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("upgrade_tmp").join(IMAGE);
+    hostile.tricks(IMAGE, [CutAfter(0), CutAfter(100_000), Status(503), CutAfter(50_000)]);
+    save(&hostile, &to).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), content(1));
+    let sent = hostile.sent();
+    assert!(sent < 310_000, "{sent} bytes for 300000");
+    save(&hostile, &to).await.unwrap();
+    assert!(hostile.sent() - sent < 1_000, "it was there");
+}
+
+#[tokio::test]
+async fn a_program_that_was_killed_goes_on_and_until_then_there_is_no_file_of_that_name() {
+    let hostile = repository().await;
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join(IMAGE);
+    hostile.always(IMAGE, CutAfter(0)).tricks(IMAGE, [CutAfter(200_000)]);
+    let error = save(&hostile, &to).await.unwrap_err();
+    assert!(
+        error.to_string().contains("broke off after 200000 of 300000 bytes"),
+        "{error}"
+    );
+    assert!(!to.exists());
+    hostile.behave();
+    let before = hostile.sent();
+    save(&hostile, &to).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), content(1));
+    assert!(hostile.sent() - before < 110_000, "only the rest was fetched");
+}
+
+#[tokio::test]
+async fn another_image_of_the_same_size_replaces_it() {
+    let hostile = repository().await;
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join(IMAGE);
+    save(&hostile, &to).await.unwrap();
+    hostile.put(IMAGE, content(2));
+    save(&hostile, &to).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), content(2));
+}
+
+#[tokio::test]
+async fn an_image_that_is_not_there_is_named() {
+    let hostile = repository().await;
+    hostile.remove(IMAGE);
+    let directory = tempfile::tempdir().unwrap();
+    let error = save(&hostile, &directory.path().join(IMAGE)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("rootfs.squashfs") && !error.passes(),
+        "{error}"
+    );
+}

@@ -1,0 +1,223 @@
+//! What `prepare` brings, checks and says, and when it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use clock::Clock;
+use node::{
+    board::NoBoard,
+    images::{
+        Prepare, Repository,
+        eligibility::PlanFacts,
+        prepare::{PlanSource, STEPS},
+    },
+    report::Reporter,
+    step,
+};
+use rstest::rstest;
+use support::{
+    PATIENCE,
+    archive::{COMMON, COMMON_LIST, RKE2},
+    bench::Bench,
+    hostile::Trick::{CutAfter, Status},
+    plan,
+    shelf::Shelf,
+};
+
+#[tokio::test]
+async fn everything_is_brought_once_and_a_second_run_brings_nothing() {
+    let bench = Bench::new().await;
+    let (summary, done) = bench.prepare().await;
+    done.unwrap();
+    bench.assert_complete();
+    assert_eq!(summary.imported, [COMMON, RKE2]);
+    assert_eq!(summary.written.len(), 4);
+    assert_eq!(bench.board.0.lock().unwrap().1, "done");
+
+    bench.repository.requests();
+    let sent = bench.repository.sent();
+    let (summary, done) = bench.prepare().await;
+    done.unwrap();
+    assert_eq!((summary.imported.len(), summary.skipped.len()), (0, 2));
+    assert_eq!((summary.written.len(), summary.kept.len()), (0, 4));
+    assert_eq!(bench.shelf.imports(), 2, "those of the first run");
+    let archives: Vec<String> = bench
+        .repository
+        .requests()
+        .into_iter()
+        .filter(|request| request.contains(".tar.zst"))
+        .collect();
+    assert!(
+        archives.iter().all(|request| request.starts_with("HEAD")),
+        "{archives:?}"
+    );
+    assert!(bench.repository.sent() - sent < 10_000);
+}
+
+#[rstest]
+#[case::not_there(None, "404")]
+#[case::empty(Some(""), "is empty")]
+#[case::a_page(Some("<html>Welcome</html>"), "is not a list of images")]
+#[tokio::test]
+async fn f02_a_list_that_says_nothing_ends_the_preload_with_its_name(#[case] content: Option<&str>, #[case] why: &str) {
+    let bench = Bench::new().await;
+    match content {
+        None => bench.repository.remove(COMMON_LIST),
+        Some(text) => bench.repository.put(COMMON_LIST, text.into()),
+    }
+    let complaint = bench.complaint().await;
+    assert!(
+        complaint.contains(COMMON_LIST) && complaint.contains(why),
+        "{complaint}"
+    );
+    assert_eq!(bench.shelf.imports(), 0);
+}
+
+#[tokio::test]
+async fn f02_a_list_that_fails_for_a_while_is_asked_for_again() {
+    let bench = Bench::new().await;
+    bench
+        .repository
+        .tricks(COMMON_LIST, [Status(500), CutAfter(5), Status(502)]);
+    bench.prepare().await.1.unwrap();
+    bench.assert_complete();
+}
+
+#[tokio::test]
+async fn f02_images_that_an_archive_lacks_are_all_named() {
+    let bench = Bench::new().await;
+    let list = "docker.io/rancher/not-in-it:v1\ndocker.io/rancher/pause:3.6\ndocker.io/rancher/nor-this:v2\n";
+    bench.repository.put(COMMON_LIST, list.into());
+    let complaint = bench.complaint().await;
+    assert_eq!(
+        complaint,
+        "2 of 4 images are missing: docker.io/rancher/nor-this:v2, docker.io/rancher/not-in-it:v1"
+    );
+}
+
+#[tokio::test]
+async fn a_version_that_may_not_be_upgraded_ends_it_before_anything_is_brought() {
+    let bench = Bench::new().await;
+    let old = PlanFacts {
+        previous_version: Some("v1.6.1".to_owned()),
+        ..plan()
+    };
+    let (_, done) = bench.prepare_for(old.clone()).await;
+    let complaint = done.unwrap_err().to_string();
+    assert!(
+        complaint.contains("current version does not meet minimum upgrade requirement"),
+        "{complaint}"
+    );
+    assert!(
+        !bench
+            .repository
+            .requests()
+            .iter()
+            .any(|request| request.contains("images"))
+    );
+    let forced = PlanFacts { force: true, ..old };
+    bench.prepare_for(forced).await.1.unwrap();
+}
+
+#[tokio::test]
+async fn people_see_which_archive_is_brought_and_how_much_of_it() {
+    let bench = Bench::new().await;
+    bench.prepare().await.1.unwrap();
+    let shown = bench.board.0.lock().unwrap().0.clone();
+    let common = shown
+        .iter()
+        .find(|item| item.object.as_ref().is_some_and(|object| object.contains(COMMON)));
+    let common = common.expect("the archive is shown");
+    assert_eq!(common.what, "ImagePreload");
+    let message = common.message.as_deref().unwrap();
+    assert!(
+        message.starts_with("importing archive 1 of 1: 0.0 MiB of 0.5 MiB"),
+        "{message}"
+    );
+    assert!(common.deadline.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
+    let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
+    // Nobody listens on this port: it was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let repository = Repository::new(&format!("http://{free}/harvester-iso"), clock.clone(), PATIENCE);
+    let root = tempfile::tempdir().unwrap();
+    let program = Prepare::new(
+        repository,
+        Box::new(Shelf::default()),
+        root.path(),
+        PlanSource::Known(plan()),
+    );
+    let done = step::run_all(&program, STEPS, &Reporter::new(clock.clone(), Arc::new(NoBoard))).await;
+    let complaint = done.unwrap_err().to_string();
+    assert!(
+        complaint.starts_with("step wait-for-repository did not end within 900s: failed to reach"),
+        "{complaint}"
+    );
+    assert_eq!(clock.elapsed().as_secs(), Duration::from_secs(900).as_secs());
+}
+
+/// A cluster that answers everything with the same.
+fn cluster(status: u16, body: &serde_json::Value) -> kube::Client {
+    let body = body.to_string();
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let answer = http::Response::builder()
+            .status(status)
+            .header("content-type", "application/json")
+            .body(kube::client::Body::from(body.clone().into_bytes()));
+        std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn the_plan_in_the_cluster_says_whether_its_release_may_be_brought() {
+    let bench = Bench::new().await;
+    let plan_of = |previous: &str, force: bool| {
+        serde_json::json!({
+            "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "metadata": {"name": "up"},
+            "spec": {"version": "v1.8.0", "force": force},
+            "status": {"previousVersion": previous, "releaseMetadata": {"harvester": "v1.8.0"}},
+        })
+    };
+    let gone = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+        "reason": "NotFound", "message": "upgradeplans.management.harvesterhci.io \"up\" not found"});
+    let cases = [
+        (200, plan_of("v1.7.1", false), None),
+        (
+            200,
+            plan_of("v1.6.0", false),
+            Some("Harvester v1.6.0 cannot be upgraded to v1.8.0"),
+        ),
+        (200, plan_of("v1.6.0", true), None),
+        (404, gone, Some("failed to read UpgradePlan up")),
+    ];
+    for (status, answer, why) in cases {
+        let clock = Clock::system();
+        let plans = PlanSource::Cluster {
+            plans: Box::new(kube::Api::all(cluster(status, &answer))),
+            name: "up".to_owned(),
+        };
+        let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);
+        let program = Prepare::new(repository, Box::new(bench.shelf.clone()), bench.root.path(), plans);
+        let done = step::run_all(&program, STEPS, &Reporter::new(clock, Arc::new(NoBoard))).await;
+        match (done, why) {
+            (Ok(()), None) => {}
+            (Err(error), Some(why)) => assert!(error.to_string().contains(why), "{error}"),
+            (done, why) => panic!("{done:?} instead of {why:?}"),
+        }
+    }
+}

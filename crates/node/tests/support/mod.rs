@@ -1,0 +1,85 @@
+//! What the tests of images share: archives, a repository that misbehaves on purpose, a store in memory, and a real
+//! containerd.
+
+#![allow(dead_code, reason = "every test uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+pub(crate) mod archive;
+pub(crate) mod bench;
+pub(crate) mod containerd;
+pub(crate) mod hostile;
+pub(crate) mod shelf;
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::upgrade_plan::WaitingFor;
+use clock::Clock;
+use futures::future::BoxFuture;
+use node::{
+    board::Board,
+    images::{
+        ImageStore, Patience, Prepare, Repository, Summary,
+        eligibility::PlanFacts,
+        prepare::{PlanSource, STEPS},
+    },
+    report::Reporter,
+    step,
+};
+
+/// Little: tests do not wait.
+pub(crate) const PATIENCE: Patience = Patience {
+    tries: 4,
+    first_pause: Duration::from_millis(1),
+    longest_pause: Duration::from_millis(4),
+    answer: Duration::from_secs(10),
+    stall: Duration::from_secs(10),
+};
+
+/// Keeps everything that was shown.
+#[derive(Clone, Default)]
+pub(crate) struct Shown(pub(crate) Arc<Mutex<(Vec<WaitingFor>, String)>>);
+
+impl Board for Shown {
+    fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+        self.0.lock().unwrap().0.extend_from_slice(waiting);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn last_word(&self, text: &str) {
+        text.clone_into(&mut self.0.lock().unwrap().1);
+    }
+}
+
+/// A plan from v1.7.1 to what the repository has.
+pub(crate) fn plan() -> PlanFacts {
+    PlanFacts {
+        previous_version: Some("v1.7.1".to_owned()),
+        target: Some("v1.8.0".to_owned()),
+        force: false,
+    }
+}
+
+/// Runs `prepare`; the summary comes also when it failed.
+pub(crate) async fn prepare(
+    url: &str,
+    store: Box<dyn ImageStore>,
+    root: &Path,
+    plan: PlanFacts,
+    board: Shown,
+) -> (Summary, node::Result<()>) {
+    let clock = Clock::system();
+    let repository = Repository::new(url, clock.clone(), PATIENCE);
+    let program = Prepare::new(repository, store, root, PlanSource::Known(plan));
+    let report = Reporter::new(clock, Arc::new(board));
+    let done = step::run_all(&program, STEPS, &report).await;
+    (program.summary(), done)
+}

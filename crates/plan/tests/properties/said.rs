@@ -1,0 +1,101 @@
+//! What programs say that they wait for shows in the status of the plan.
+
+use api::{
+    WaitingFor,
+    labels::{component, job_type},
+    names, reasons,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use plan::observed::PodSeen;
+
+use crate::{model::Model, walk::until};
+
+/// A cluster whose first node is being emptied.
+fn pre_draining() -> Model {
+    let mut model = Model::new(3);
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    // It runs, and the plan sees it.
+    let decision = model.decide();
+    model.apply(&decision);
+    model
+}
+
+fn entry(name: &str, since: Timestamp, message: &str) -> WaitingFor {
+    WaitingFor {
+        what: "VMEvacuation".to_owned(),
+        object: Some(format!("VirtualMachine default/{name}")),
+        message: Some(message.to_owned()),
+        since: Time(since),
+        deadline: Some(Time(since + SignedDuration::from_mins(30))),
+    }
+}
+
+fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
+    let pod = PodSeen {
+        name: format!("harvester-system/pre-drain-{node}"),
+        component: component::NODE_UPGRADE.to_owned(),
+        job_type: Some(job_type::PRE_DRAIN.to_owned()),
+        node: Some(node.to_owned()),
+        problem: None,
+        said,
+    };
+    model.seen.pods.insert(pod.name.clone(), pod);
+}
+
+#[test]
+fn what_a_program_waits_for_stands_beside_the_wait_for_its_job() {
+    let mut model = pre_draining();
+    let said = entry("web-1", model.now, "it moves to node-2");
+    speak(&mut model, "node-1", vec![said.clone()]);
+    // A pod of a node that is not being emptied has nothing to say to this phase.
+    let other = entry("web-9", model.now, "left over");
+    speak(&mut model, "node-3", vec![other]);
+    let decision = model.decide();
+    let waits = &decision.status.waiting_for;
+    let words: Vec<&str> = waits.iter().map(|wait| wait.what.as_str()).collect();
+    assert_eq!(words, ["PreDrainJob", "VMEvacuation"]);
+    assert_eq!(waits[1], said);
+    model.apply(&decision);
+    model.now += SignedDuration::from_mins(1);
+    assert_eq!(model.decide().status, decision.status, "nothing new is no news");
+    model.seen.pods.clear();
+    assert_eq!(model.decide().status.waiting_for.len(), 1);
+}
+
+#[test]
+fn a_program_that_waits_beyond_its_own_deadline_makes_the_plan_degraded() {
+    let mut model = pre_draining();
+    let said = entry("web-1", model.now - SignedDuration::from_mins(31), "it does not move");
+    speak(&mut model, "node-1", vec![said]);
+    let decision = model.decide();
+    let degraded = decision
+        .status
+        .conditions
+        .iter()
+        .find(|one| one.type_ == reasons::DEGRADED);
+    let degraded = degraded.unwrap();
+    assert_eq!(
+        (degraded.status.as_str(), degraded.reason.as_str()),
+        ("True", reasons::STALLED)
+    );
+    assert!(
+        degraded.message.starts_with("it does not move (stalled"),
+        "{}",
+        degraded.message
+    );
+}
+
+#[test]
+fn of_very_many_things_some_are_named_and_the_others_counted() {
+    let mut model = pre_draining();
+    let now = model.now;
+    let said = (0..25)
+        .map(|number| entry(&format!("vm-{number}"), now, "it moves"))
+        .collect();
+    speak(&mut model, "node-1", said);
+    let waits = model.decide().status.waiting_for;
+    assert_eq!(waits.len(), 1 + 10 + 1);
+    assert_eq!(waits[11].message.as_deref(), Some("15 more things are waited for"));
+}
