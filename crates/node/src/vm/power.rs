@@ -121,7 +121,10 @@ mod tests {
 
     use super::*;
 
-    #[allow(clippy::needless_pass_by_value, reason = "values are written out where they are passed")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "values are written out where they are passed"
+    )]
     fn vm(spec: Value, status: Value) -> VirtualMachine {
         serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec, "status": status})).unwrap()
     }

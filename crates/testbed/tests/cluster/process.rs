@@ -9,8 +9,6 @@ use std::{
 };
 
 use api::names;
-use clap::Parser;
-use cli::command::Cli;
 
 use crate::harvester::Harvester;
 
@@ -139,5 +137,6 @@ fn manager() {
         }
         std::process::exit(1);
     });
-    assert_eq!(cli::command::run(Cli::parse_from(line)), ExitCode::SUCCESS);
+    let line = line.into_iter().map(OsString::from).collect();
+    assert_eq!(cli::command::run(line), ExitCode::SUCCESS);
 }

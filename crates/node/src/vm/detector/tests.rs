@@ -1,4 +1,7 @@
-#![allow(clippy::needless_pass_by_value, reason = "values are written out where they are passed")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values are written out where they are passed"
+)]
 
 use rstest::rstest;
 use serde_json::{Value, json};
