@@ -15,6 +15,7 @@ mod clean;
 mod failure;
 mod log;
 mod perturbation;
+mod rbac;
 mod run;
 mod sweep;
 mod together;
