@@ -13,7 +13,6 @@
 mod budget;
 mod clean;
 mod failure;
-mod log;
 mod perturbation;
 mod rbac;
 mod run;
