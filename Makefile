@@ -2,8 +2,8 @@
 
 CARGO ?= cargo
 KUBECTL ?= kubectl
-# Arguments of the manager for `make run`.
-ARGS ?= --log-format console --health-probe-bind-address 127.0.0.1:8081
+# More arguments of the manager for `make run`, e.g. ARGS='--repo-host http://localhost:8080'.
+ARGS ?=
 # Arguments of `cargo test` for `make test`, e.g. TEST_ARGS='-p plan'.
 TEST_ARGS ?= --workspace
 
@@ -157,7 +157,7 @@ deny: ## Check licences, sources and bans of dependencies, and advisories about 
 
 .PHONY: run
 run: ## Run the manager on this machine against the cluster of KUBECONFIG
-	$(CARGO) run -- manager $(ARGS)
+	$(CARGO) run -- manager --log-format console --health-probe-bind-address 127.0.0.1:8081 $(ARGS)
 
 .PHONY: rehearse
 rehearse: ## Rehearse an upgrade of three nodes

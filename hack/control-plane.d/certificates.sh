@@ -1,19 +1,20 @@
 # shellcheck shell=bash
-# Keys, certificates and kubeconfigs of one control plane, valid for a day. Sourced by hack/control-plane.
+# Keys, certificates and kubeconfigs of one control plane, valid for a month: the checks before an upgrade want a week.
+# Sourced by hack/control-plane.
 
 # sign DIR NAME SUBJECT CA [EXTENSIONS]: a key and a certificate.
 sign() {
     local dir="$1/pki" name="$2" subject="$3" ca="$4" extensions="${5:-extendedKeyUsage=clientAuth}"
     openssl ecparam -name prime256v1 -genkey -noout -out "$dir/$name.key"
     openssl req -new -key "$dir/$name.key" -subj "$subject" -out "$dir/$name.csr"
-    openssl x509 -req -in "$dir/$name.csr" -CA "$dir/$ca.crt" -CAkey "$dir/$ca.key" -CAcreateserial -days 1 \
+    openssl x509 -req -in "$dir/$name.csr" -CA "$dir/$ca.crt" -CAkey "$dir/$ca.key" -CAcreateserial -days 30 \
         -extfile <(echo "$extensions") -out "$dir/$name.crt" 2>/dev/null
     rm "$dir/$name.csr"
 }
 
 # make_ca DIR NAME: a certificate authority.
 make_ca() {
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "/CN=$2" \
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj "/CN=$2" \
         -keyout "$1/pki/$2.key" -out "$1/pki/$2.crt" 2>/dev/null
 }
 

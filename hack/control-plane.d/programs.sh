@@ -53,8 +53,9 @@ start_etcd() {
         --quota-backend-bytes=1073741824 --log-level=warn
 }
 
-# What the API server asks of kubelets goes to a socket that a test may listen on, and nowhere else: HTTP CONNECT with the
-# node's address. It would refuse nodes on loopback addresses, and no node has another one here.
+# What the API server asks of kubelets and Services goes to a socket that a test may listen on, and nowhere else: HTTP
+# CONNECT with the address of the node or the Service. It would refuse nodes on loopback addresses, and no node has another
+# one here.
 write_egress() {
     cat >"$1/egress.yaml" <<EOF
 apiVersion: apiserver.k8s.io/v1beta1
@@ -75,7 +76,7 @@ start_kube_apiserver() {
         --endpoint-reconciler-type=none --etcd-servers="http://127.0.0.1:$(cat "$dir/etcd-port")" \
         --service-cluster-ip-range=10.53.0.0/16 --allow-privileged=true \
         --authorization-mode=Node,RBAC \
-        --enable-admission-plugins=NodeRestriction,MutatingAdmissionWebhook,ValidatingAdmissionWebhook \
+        --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,MutatingAdmissionWebhook,ValidatingAdmissionWebhook \
         --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
         --kubelet-client-certificate="$pki/kubelet-client.crt" --kubelet-client-key="$pki/kubelet-client.key" \
         --kubelet-preferred-address-types=InternalIP --egress-selector-config-file="$dir/egress.yaml" \

@@ -48,6 +48,8 @@ pub trait Outside: Send + Sync {
 pub struct Network {
     /// Replaces scheme and host of the repository: a manager outside the cluster reaches it by port-forward.
     pub repo_host: Option<String>,
+    /// Replaces the addresses of API servers, as `host:port`: not every machine reaches the network of the nodes.
+    pub api_server: Option<String>,
 }
 
 /// An answer of the repository, if it comes soon enough.
@@ -73,6 +75,7 @@ impl Outside for Network {
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
+        let address = self.api_server.as_deref().unwrap_or(address);
         Box::pin(async move {
             match tokio::time::timeout(DIAL_TIMEOUT, tls::chain_end(address)).await {
                 Ok(result) => result,
@@ -108,6 +111,7 @@ mod tests {
         assert_eq!(Network::default().reachable(inside), inside);
         let forwarded = Network {
             repo_host: Some("http://localhost".to_owned()),
+            ..Network::default()
         };
         assert_eq!(
             forwarded.reachable(inside),

@@ -21,8 +21,11 @@ pub type NamedRule = (
     &'static [&'static str],
 );
 
-const READ: &[&str] = &["get", "list", "watch"];
-const READ_PATCH: &[&str] = &["get", "list", "watch", "patch"];
+/// What a cache needs: nobody reads single objects of a kind that is watched.
+const READ: &[&str] = &["list", "watch"];
+const READ_PATCH: &[&str] = &["list", "watch", "patch"];
+/// What we create is looked at when it is there already: it may be ours or somebody else's.
+const OWN: &[&str] = &["get", "list", "watch", "create", "deletecollection"];
 
 /// Rules for the whole cluster.
 pub const CLUSTER_RULES: &[Rule] = &[
@@ -30,16 +33,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("", &["events"], &["create"]),
     ("", &["nodes"], &["patch"]),
     ("", &["nodes/proxy"], &["get"]),
-    (
-        "",
-        &["services"],
-        &["get", "list", "watch", "create", "deletecollection"],
-    ),
-    (
-        "apps",
-        &["deployments"],
-        &["get", "list", "watch", "create", "deletecollection"],
-    ),
+    ("", &["services"], OWN),
+    ("apps", &["deployments"], OWN),
     (
         "batch",
         &["jobs"],
@@ -49,11 +44,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("discovery.k8s.io", &["endpointslices"], READ),
     ("harvesterhci.io", &["addons"], READ_PATCH),
     ("harvesterhci.io", &["settings", "versions"], READ),
-    (
-        "harvesterhci.io",
-        &["virtualmachineimages"],
-        &["get", "list", "watch", "create", "deletecollection"],
-    ),
+    ("harvesterhci.io", &["virtualmachineimages"], OWN),
     ("kubevirt.io", &["kubevirts"], READ_PATCH),
     ("kubevirt.io", &["virtualmachineinstances"], READ),
     ("longhorn.io", &["settings"], READ_PATCH),
@@ -69,14 +60,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         &["virtualmachinebackups", "schedulevmbackups", "upgrades"],
         &["list"],
     ),
-    ("kubevirt.io", &["virtualmachineinstances"], &["list"]),
-    ("longhorn.io", &["volumes"], &["list"]),
     ("provisioning.cattle.io", &["clusters"], READ_PATCH),
-    (
-        "upgrade.cattle.io",
-        &["plans"],
-        &["get", "list", "watch", "create", "deletecollection"],
-    ),
+    ("upgrade.cattle.io", &["plans"], OWN),
 ];
 
 /// Rules for namespace `fleet-local` only: Secrets nowhere else.

@@ -338,7 +338,7 @@ async fn a_whole_manager_serves_the_webhook_with_a_certificate_of_its_own() {
         ..manager::run::Config::default()
     };
     let client = manager_client(&cluster);
-    let outside = Arc::new(manager::outside::Network { repo_host: None });
+    let outside = Arc::new(manager::outside::Network::default());
     let running = tokio::spawn(async move {
         let forever = std::future::pending();
         manager::run::run(client, days_on(0), outside, config, None, forever).await

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::Error;
@@ -23,13 +24,29 @@ pub struct Request {
     pub name: String,
     /// The HTTP status code.
     pub code: u16,
+    /// When it came in.
+    pub received: Timestamp,
+    /// When it was answered; the log is in this order.
+    pub answered: Timestamp,
 }
 
 impl Request {
+    /// Reads one line of the log; nothing when it is not whole.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        parse(line)
+    }
+
     /// The request was to change something.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    /// The request was done.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        (200..300).contains(&self.code)
     }
 }
 
@@ -63,6 +80,8 @@ struct Line {
     object_ref: Reference,
     #[serde(default)]
     response_status: Outcome,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -113,6 +132,8 @@ fn parse(line: &str) -> Option<Request> {
         namespace,
         name,
         code: line.response_status.code,
+        received: line.request_received_timestamp,
+        answered: line.stage_timestamp,
     })
 }
 
@@ -123,13 +144,15 @@ mod tests {
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete",
         "requestURI":"/x","verb":"patch","user":{"username":"me","groups":["g"]},"userAgent":"manager",
         "objectRef":{"resource":"upgradeplans","name":"up","apiGroup":"management.harvesterhci.io","subresource":"status"},
-        "responseStatus":{"metadata":{},"code":409}}"#;
+        "responseStatus":{"metadata":{},"code":409},
+        "requestReceivedTimestamp":"2026-03-13T03:57:09.100000Z","stageTimestamp":"2026-03-13T03:57:09.250000Z"}"#;
 
     #[test]
     fn a_request_tells_who_asked_for_what_and_how_it_ended() {
         let request = parse(&LINE.replace('\n', "")).unwrap();
         assert_eq!(request.resource, "upgradeplans/status");
-        assert!(request.is_write());
+        assert!(request.is_write() && !request.succeeded());
+        assert_eq!(request.answered.duration_since(request.received).as_millis(), 150);
         let counted = tally(&[request.clone(), request]);
         let key = (
             "manager".to_owned(),

@@ -138,6 +138,34 @@ impl ControlPlane {
     /// # Errors
     /// There is no such account.
     pub async fn client_of(&self, namespace: &str, account: &str, agent: &str) -> Result<Client, Error> {
+        let mut config = self.config(agent).await?;
+        config.auth_info = kube::config::AuthInfo {
+            token: Some(self.token(namespace, account).await?.into()),
+            ..Default::default()
+        };
+        Client::try_from(config).map_err(|error| self.unusable(error))
+    }
+
+    /// Writes a kubeconfig with a token of a service account, for a process of its own; tells where.
+    ///
+    /// # Errors
+    /// There is no such account, or the file cannot be written.
+    pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf, Error> {
+        let mut kubeconfig = Kubeconfig::read_from(self.kubeconfig()).map_err(|error| self.unusable(error))?;
+        let token = self.token(namespace, account).await?;
+        for user in &mut kubeconfig.auth_infos {
+            user.auth_info = Some(kube::config::AuthInfo {
+                token: Some(token.clone().into()),
+                ..Default::default()
+            });
+        }
+        let path = self.directory.join(format!("{namespace}-{account}.kubeconfig"));
+        let text = serde_json::to_string(&kubeconfig).map_err(|error| self.unusable(error))?;
+        std::fs::write(&path, text).map_err(|error| self.unusable(error))?;
+        Ok(path)
+    }
+
+    async fn token(&self, namespace: &str, account: &str) -> Result<String, Error> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client("testbed").await?, namespace);
         let request = TokenRequest::default();
         let answer = accounts
@@ -147,13 +175,7 @@ impl ControlPlane {
                 what: format!("get a token of the service account {namespace}/{account}"),
                 source: Box::new(source),
             })?;
-        let token = answer.status.map(|status| status.token).unwrap_or_default();
-        let mut config = self.config(agent).await?;
-        config.auth_info = kube::config::AuthInfo {
-            token: Some(token.into()),
-            ..Default::default()
-        };
-        Client::try_from(config).map_err(|error| self.unusable(error))
+        Ok(answer.status.map(|status| status.token).unwrap_or_default())
     }
 
     async fn config(&self, agent: &str) -> Result<Config, Error> {

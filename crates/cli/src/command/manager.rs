@@ -61,6 +61,9 @@ pub(super) struct Args {
     /// Namespace of the lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "harvester-system")]
     leader_election_namespace: String,
+    /// How long the lease lasts when it is not renewed; it is renewed three times while it lasts
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease_duration)]
+    leader_elect_lease_duration: Duration,
     /// Who this manager is, among those that compete
     #[arg(long, env = "POD_NAME", default_value = "upgrade-toolkit")]
     identity: String,
@@ -83,6 +86,10 @@ pub(super) struct Args {
     /// Scheme and host of the upgrade repository, when it is not reached by its Service; outside a cluster http://localhost
     #[arg(long)]
     repo_host: Option<String>,
+    /// Address (HOST:PORT) at which the API server's certificate is looked at, when the addresses of the cluster's API
+    /// servers are not reached from here
+    #[arg(long, value_name = "HOST:PORT")]
+    api_server_address: Option<String>,
     /// Address of the admission webhooks; 0 turns them off, as ENABLE_WEBHOOKS=false does
     #[arg(long, default_value = ":9443")]
     webhook_bind_address: String,
@@ -157,6 +164,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         repo_host: args
             .repo_host
             .or_else(|| (!in_cluster).then(|| "http://localhost".to_owned())),
+        api_server: args.api_server_address,
     };
     let mut deadlines = Deadlines::default();
     for (name, limit) in &args.deadlines {
@@ -171,7 +179,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             plan_service_account: args.plan_service_account,
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
-        lease_timing: LeaseTiming::default(),
+        lease_timing: LeaseTiming::lasting(args.leader_elect_lease_duration),
         identity: args.identity,
         metrics: Some(metrics),
         webhook,
@@ -243,6 +251,16 @@ fn deadline(text: &str) -> Result<(String, Duration), String> {
     match Duration::try_from(limit) {
         Ok(limit) if !limit.is_zero() => Ok((name.to_owned(), limit)),
         _ => Err(format!("the deadline {name:?} must be longer than nothing")),
+    }
+}
+
+/// A duration in whole seconds, as leases count.
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration of at least one second, as in 30s");
+    let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    match Duration::try_from(duration) {
+        Ok(duration) if duration.as_secs() >= 1 => Ok(Duration::from_secs(duration.as_secs())),
+        _ => Err(wrong()),
     }
 }
 
@@ -337,6 +355,15 @@ mod tests {
         ] {
             let error = deadline(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_lease_lasts_whole_seconds_and_at_least_one() {
+        assert_eq!(lease_duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(lease_duration("1m"), Ok(Duration::from_mins(1)));
+        for text in ["0s", "300ms", "-5s", "soon", ""] {
+            assert!(lease_duration(text).is_err(), "{text}");
         }
     }
 

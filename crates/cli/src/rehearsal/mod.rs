@@ -40,6 +40,8 @@ pub use bars::Bars;
 
 /// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
+/// What the names of the manager's roles and webhooks begin with.
+pub const PREFIX: &str = "upgrade-toolkit-";
 /// When the rehearsed upgrade begins.
 const BEGINNING: &str = "2026-03-13T03:57:09Z";
 
@@ -72,12 +74,12 @@ pub struct Rehearsal {
     plan_changes: watch::Receiver<u64>,
 }
 
-/// Gives the manager's service account the roles that ship, and nothing else.
+/// Gives a service account of the manager the roles that ship, and nothing else. Their names begin with a prefix.
 ///
 /// # Errors
 /// The API server refused one.
-pub async fn install_roles(client: &kube::Client) -> anyhow::Result<()> {
-    for object in manager::rbac::objects("upgrade-toolkit-", names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT) {
+pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -> anyhow::Result<()> {
+    for object in manager::rbac::objects(prefix, names::HARVESTER_NAMESPACE, account) {
         let object: DynamicObject = serde_json::from_value(object)?;
         let kind = object.types.clone().unwrap_or_default();
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&kind)?);
@@ -171,7 +173,7 @@ impl Rehearsal {
         world::install(&client, &shape.objects())
             .await
             .context("failed to set the cluster up")?;
-        install_roles(&client)
+        install_roles(&client, PREFIX, SERVICE_ACCOUNT)
             .await
             .context("failed to install the manager's roles")?;
         let world_client = server.client_as(Identity {

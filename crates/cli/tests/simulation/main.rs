@@ -13,8 +13,8 @@
 mod budget;
 mod clean;
 mod failure;
-mod log;
 mod perturbation;
+mod rbac;
 mod run;
 mod sweep;
 mod together;

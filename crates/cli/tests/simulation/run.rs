@@ -16,6 +16,7 @@ use world::Shape;
 
 use crate::{
     perturbation::{self, Perturbation},
+    rbac,
     user::{self, User},
 };
 
@@ -30,6 +31,12 @@ pub(crate) struct Case {
     pub user: Vec<User>,
     /// Which write of the manager, counted from 1 without renewals of its lease, and what happens to it.
     pub perturbed: Option<(u64, Perturbation)>,
+    /// A rule that is taken out of the manager's roles: which role, which of its rules.
+    pub without_rule: Option<(String, usize)>,
+    /// When the run is given up; much longer than it takes when unset.
+    pub limit: Option<Duration>,
+    /// Where to note what the manager asks for.
+    pub asked: Option<rbac::Asked>,
 }
 
 impl Case {
@@ -70,6 +77,11 @@ const LIMIT: Duration = Duration::from_secs(12 * 3600);
 
 /// Runs a case on a runtime of its own.
 pub(crate) fn run(case: &Case) -> Ended {
+    try_run(case).unwrap_or_else(|plans| panic!("the upgrade did not end: {plans}"))
+}
+
+/// The same for a case that may not end; then tells what its plans look like.
+pub(crate) fn try_run(case: &Case) -> Result<Ended, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -78,10 +90,16 @@ pub(crate) fn run(case: &Case) -> Ended {
     runtime.block_on(simulate(case))
 }
 
-async fn simulate(case: &Case) -> Ended {
+async fn simulate(case: &Case) -> Result<Ended, String> {
     let clock = Clock::simulated(beginning(), 1.0);
     let rehearsal = Rehearsal::start(case.scenario.clone(), clock).await.unwrap();
+    if let Some((role, rule)) = &case.without_rule {
+        rbac::take_away(&rehearsal, role, *rule).await;
+    }
     let violations = watch_invariants(&rehearsal, case.user.contains(&User::MendsAndRetries));
+    if let Some(asked) = &case.asked {
+        rbac::note(&rehearsal, asked);
+    }
     let signals = perturbation::perturb(&rehearsal, case.perturbed);
     let mut manager = rehearsal.start_manager(perturbation::FIRST);
     let overlapping = matches!(case.perturbed, Some((_, Perturbation::Overlap)));
@@ -107,7 +125,7 @@ async fn simulate(case: &Case) -> Ended {
                 manager = rehearsal.start_manager(&format!("manager-{generation}"));
             }
             _ = &mut users, if acting => acting = false,
-            plan = &mut end => break plan,
+            plan = &mut end => break plan?,
         }
     };
     // What follows a plan's end (garbage collection, VMs that start again) takes its time too.
@@ -116,18 +134,18 @@ async fn simulate(case: &Case) -> Ended {
     if let Some(standby) = standby {
         standby.abort();
     }
-    Ended {
+    Ok(Ended {
         digest: digest(&rehearsal, plan.as_deref()),
         writes: writes(&rehearsal),
         violations: violations.lock().unwrap().clone(),
         requests: rehearsal.server.store().counters(),
         plan: plan.map(|plan| (*plan).clone()),
         store: rehearsal.server.store().clone(),
-    }
+    })
 }
 
 /// Waits until all plans have ended as the case wants; the plan, unless it is gone.
-async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<UpgradePlan>> {
+async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option<Arc<UpgradePlan>>, String> {
     let retries = case.user.contains(&User::MendsAndRetries);
     let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
     let store = rehearsal.server.store();
@@ -159,16 +177,18 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Option<Arc<Up
             std::future::pending::<()>().await;
         }
     };
+    let too_long = || {
+        let plans = store.list("management.harvesterhci.io", "upgradeplans", None);
+        let plans: Vec<String> = plans.iter().map(|plan| format!("{:#}", plan["status"])).collect();
+        plans.join("\n")
+    };
+    let limit = case.limit.unwrap_or(LIMIT);
     tokio::select! {
         biased;
-        () = gone => None,
-        plan = rehearsal.follow(name, Some(LIMIT), ended) => match plan {
-            Some(plan) => Some(plan),
-            None => {
-                let plans = store.list("management.harvesterhci.io", "upgradeplans", None);
-                let plans: Vec<String> = plans.iter().map(|plan| format!("{:#}", plan["status"])).collect();
-                panic!("the upgrade did not end: {}", plans.join("\n"));
-            }
+        () = gone => Ok(None),
+        plan = rehearsal.follow(name, Some(limit), ended) => match plan {
+            Some(plan) => Ok(Some(plan)),
+            None => Err(too_long()),
         },
     }
 }

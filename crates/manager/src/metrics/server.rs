@@ -151,11 +151,12 @@ impl Page {
     }
 }
 
-type Refused = (StatusCode, String);
+/// The answer to who may not read, and why.
+pub type Refused = (StatusCode, String);
 
 /// Asks the API server whether somebody may read.
 #[derive(Clone)]
-struct Gate {
+pub struct Gate {
     reviews: Api<TokenReview>,
     access: Api<SubjectAccessReview>,
     clock: Clock,
@@ -164,7 +165,9 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(client: Client, clock: Clock) -> Self {
+    /// Asks through a client.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock) -> Self {
         Self {
             reviews: Api::all(client.clone()),
             access: Api::all(client),
@@ -173,7 +176,11 @@ impl Gate {
         }
     }
 
-    async fn admit(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Lets in who sends a token that may read.
+    ///
+    /// # Errors
+    /// Everybody else.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
             return Err((StatusCode::UNAUTHORIZED, "send a bearer token".to_owned()));

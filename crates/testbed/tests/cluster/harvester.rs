@@ -3,10 +3,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{Phase, UpgradePlan, UpgradePlanSpec, names};
-use cli::rehearsal::{SERVICE_ACCOUNT, install_roles, outside::Simulated};
+use api::{Phase, UpgradePlan, UpgradePlanSpec, foreign::rancher, names};
+use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, install_roles, outside::Simulated};
 use clock::Clock;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, ServiceAccount};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Namespace, PersistentVolume, ServiceAccount},
+};
 use kube::{
     Api, Client, Resource,
     api::{ListParams, PostParams},
@@ -18,7 +21,7 @@ use testbed::{ControlPlane, Part};
 use tokio::task::{AbortHandle, JoinSet};
 use world::{Durations, Facts, Real, Shape, Troubles, World};
 
-use crate::kubelets;
+use crate::network::Network;
 
 /// The manager in the audit log.
 pub(crate) const MANAGER: &str = "upgrade-toolkit";
@@ -27,17 +30,31 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long setting up may take.
 const SETUP: Duration = Duration::from_secs(60);
 
+/// Runs a test on a cluster of its own, after those before it: two at once would only take each other's time.
+pub(crate) fn on_cluster(shape: Shape, durations: Durations, test: impl AsyncFnOnce(&mut Harvester)) {
+    if !testbed::is_wanted() {
+        return;
+    }
+    let _turn = crate::turn();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut harvester = Harvester::start(shape, durations).await;
+        test(&mut harvester).await;
+    });
+}
+
 /// A cluster with its world. Everything ends when it is dropped.
 pub(crate) struct Harvester {
     pub(crate) control_plane: ControlPlane,
     pub(crate) client: Client,
-    facts: Facts,
+    pub(crate) network: Network,
+    pub(crate) facts: Facts,
     shape: Shape,
-    tasks: JoinSet<()>,
+    pub(crate) tasks: JoinSet<()>,
 }
 
 impl Harvester {
-    pub(crate) async fn start(shape: Shape) -> Self {
+    /// Starts one in which things take so long.
+    pub(crate) async fn start(shape: Shape, durations: Durations) -> Self {
         let parts = [Part::ControllerManager, Part::Scheduler, Part::Kubelets];
         let control_plane = tokio::task::spawn_blocking(move || ControlPlane::start(&parts))
             .await
@@ -47,8 +64,8 @@ impl Harvester {
         let objects = shape.objects();
         tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
         world::install(&client, &objects).await.unwrap();
-        install_roles(&client).await.unwrap();
-        let (durations, troubles) = (Durations::instant(), Troubles::default());
+        install_roles(&client, PREFIX, SERVICE_ACCOUNT).await.unwrap();
+        let troubles = Troubles::default();
         let actors = control_plane.client_without_retries("world").await.unwrap();
         let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
             controllers: true,
@@ -58,26 +75,31 @@ impl Harvester {
         let facts = world.facts();
         let mut tasks = JoinSet::new();
         let socket = control_plane.kubelet_socket();
-        kubelets::serve(&socket, node_addresses(&objects), facts.clone(), &mut tasks);
+        let network = Network::serve(&socket, node_addresses(&objects), facts.clone(), &mut tasks);
         tasks.spawn(world.run());
         Self {
             control_plane,
             client,
+            network,
             facts,
             shape,
             tasks,
         }
     }
 
-    /// Starts a manager; aborting it is killing it.
+    /// Starts a manager in this process; aborting it is killing it.
     pub(crate) async fn start_manager(&mut self) -> AbortHandle {
+        self.start_manager_with(manager::run::Config::default()).await
+    }
+
+    /// Starts a manager in this process that runs in a certain way.
+    pub(crate) async fn start_manager_with(&mut self, config: manager::run::Config) -> AbortHandle {
         let client = self
             .control_plane
             .client_of(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, MANAGER)
             .await
             .unwrap();
         let outside = Arc::new(Simulated::new(self.facts.clone()));
-        let config = manager::run::Config::default();
         self.tasks.spawn(async move {
             let ended = manager::run::run(client, Clock::system(), outside, config, None, std::future::pending());
             ended.await.unwrap();
@@ -89,6 +111,22 @@ impl Harvester {
         let mut plan = UpgradePlan::new(name, spec);
         plan.spec.version.get_or_insert_with(|| self.shape.to.clone());
         self.plans().create(&PostParams::default(), &plan).await.unwrap();
+    }
+
+    /// Gives another service account the roles of the manager.
+    pub(crate) async fn add_account(&self, account: &str) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), names::HARVESTER_NAMESPACE);
+        ensure(&accounts, json!({"metadata": {"name": account}})).await;
+        install_roles(&self.client, &format!("{account}-"), account)
+            .await
+            .unwrap();
+    }
+
+    /// Rancher's counter of orders to upgrade nodes.
+    pub(crate) async fn provision_generation(&self) -> Option<i64> {
+        let clusters: Api<rancher::Cluster> = Api::namespaced(self.client.clone(), names::FLEET_NAMESPACE);
+        let cluster = clusters.get(names::LOCAL_CLUSTER).await.unwrap();
+        cluster.spec.rke_config.unwrap().provision_generation
     }
 
     pub(crate) fn plans(&self) -> Api<UpgradePlan> {
@@ -108,10 +146,18 @@ impl Harvester {
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
+        self.until_none_of(api, &ListParams::default(), limit).await;
+    }
+
+    /// Waits until there is no object of a kind that a list would show.
+    pub(crate) async fn until_none_of<K>(&self, api: &Api<K>, which: &ListParams, limit: Duration)
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
         let end = tokio::time::sleep(limit);
         tokio::pin!(end);
         loop {
-            let left = api.list(&ListParams::default()).await.unwrap();
+            let left = api.list(which).await.unwrap();
             if left.items.is_empty() {
                 return;
             }
@@ -130,15 +176,40 @@ impl Harvester {
         what: &str,
         test: impl Fn(&UpgradePlan) -> bool,
     ) -> UpgradePlan {
-        let condition = |plan: Option<&UpgradePlan>| plan.is_some_and(&test);
-        match tokio::time::timeout(limit, await_condition(self.plans(), name, condition)).await {
-            Ok(found) => found.unwrap().unwrap(),
-            Err(_) => {
-                let plan = self.plans().get_opt(name).await.unwrap();
-                let plan = serde_json::to_string_pretty(&plan).unwrap();
-                panic!("plan {name} is not {what} after {} s:\n{plan}", limit.as_secs());
-            }
+        if let Some(found) = self.plan_within(name, limit, test).await {
+            return found;
         }
+        let plan = self.plans().get_opt(name).await.unwrap();
+        let plan = serde_json::to_string_pretty(&plan).unwrap();
+        panic!("plan {name} is not {what} after {} s:\n{plan}", limit.as_secs());
+    }
+
+    /// The plan once a test holds; nothing when that takes too long.
+    pub(crate) async fn plan_within(
+        &self,
+        name: &str,
+        limit: Duration,
+        test: impl Fn(&UpgradePlan) -> bool,
+    ) -> Option<UpgradePlan> {
+        let condition = |plan: Option<&UpgradePlan>| plan.is_some_and(&test);
+        let found = tokio::time::timeout(limit, await_condition(self.plans(), name, condition)).await;
+        found.ok().map(|found| found.unwrap().unwrap())
+    }
+
+    /// Waits until a manager leads; tells which.
+    pub(crate) async fn leader(&self) -> String {
+        self.leader_other_than("").await
+    }
+
+    /// Waits until another manager leads than this one; tells which.
+    pub(crate) async fn leader_other_than(&self, other: &str) -> String {
+        let holder = |lease: Option<&Lease>| lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
+        let is_another = |lease: Option<&Lease>| holder(lease).is_some_and(|found| !found.is_empty() && found != other);
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::HARVESTER_NAMESPACE);
+        let found = await_condition(leases, names::LEASE, is_another);
+        let found = tokio::time::timeout(SETUP, found).await;
+        let found = found.expect("somebody takes the lease").unwrap();
+        holder(found.as_ref()).unwrap()
     }
 }
 

@@ -2,14 +2,21 @@
 //! insists on it.
 
 // Everything here is a test, also what is not marked as one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod access;
+mod bench;
 mod chart;
 mod contract;
 mod control_plane;
+mod crash;
+mod embedded;
 mod harvester;
-mod kubelets;
+mod network;
+mod process;
+mod repository;
 mod upgrade;
+mod webhook;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -2,37 +2,51 @@
 
 use std::time::Duration;
 
-use api::{NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, foreign::longhorn, names};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
+use api::{
+    NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, annotations,
+    foreign::{harvester::VirtualMachineImage, longhorn, suc},
+    labels,
+    labels::{component, job_type},
+    names, reasons,
+};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{ConfigMap, Node, Service},
+};
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
 use testbed::Program;
-use world::Shape;
+use world::{
+    Durations, Shape, Troubles,
+    troubles::{JobFailure, JobTrouble},
+};
 
-use crate::harvester::{Harvester, MANAGER};
+use crate::{
+    embedded::{self, masked},
+    harvester::{self, Harvester, MANAGER},
+};
 
+/// Part of kube-controller-manager.
+const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 /// An upgrade, or a part of one.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs a test on a cluster of its own, after those before it: two at once would only take each other's time.
+/// Runs a test on a cluster in which nothing outside takes any time.
 fn on_cluster_of(nodes: usize, test: impl AsyncFnOnce(&mut Harvester)) {
-    if !testbed::is_wanted() {
-        return;
-    }
-    let _turn = crate::turn();
-    let shape = Shape {
+    harvester::on_cluster(of(nodes), Durations::instant(), test);
+}
+
+fn of(nodes: usize) -> Shape {
+    Shape {
         nodes,
         vms: 2 * nodes,
         ..Shape::default()
-    };
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let mut harvester = Harvester::start(shape).await;
-        test(&mut harvester).await;
-    });
+    }
 }
 
 fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
@@ -47,6 +61,10 @@ fn is_held(plan: &UpgradePlan, node: &str) -> bool {
     status.is_some_and(|status| status.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
 }
 
+fn is_let_go(plan: &UpgradePlan) -> bool {
+    plan.finalizers().is_empty()
+}
+
 async fn replenishment(harvester: &Harvester) -> String {
     let settings: Api<longhorn::Setting> = Api::namespaced(harvester.client.clone(), names::LONGHORN_NAMESPACE);
     settings.get(names::REPLENISHMENT_SETTING).await.unwrap().value
@@ -59,6 +77,12 @@ fn three_nodes_are_upgraded_to_the_end() {
         harvester.start_manager().await;
         harvester.create_plan("up", UpgradePlanSpec::default()).await;
         harvester.succeeded("up", LIMIT).await;
+        let plan = harvester.plan_when("up", LIMIT, "let go", is_let_go).await;
+        assert_eq!(
+            masked(&plan),
+            masked(&embedded::upgraded(of(3), "up")),
+            "not as embedded"
+        );
 
         let nodes: Api<Node> = Api::all(harvester.client.clone());
         for node in nodes.list(&ListParams::default()).await.unwrap() {
@@ -143,5 +167,119 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
         assert_eq!(written.count(), 2, "the setting is changed and put back");
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
         harvester.until_none(&jobs, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
+    on_cluster_of(3, async |harvester| {
+        let trouble = JobTrouble {
+            component: component::NODE_UPGRADE.to_owned(),
+            job_type: Some(job_type::PRE_DRAIN.to_owned()),
+            node: Some("node-2".to_owned()),
+            failure: JobFailure::Fails(100),
+        };
+        harvester.facts.set_troubles(Troubles {
+            jobs: vec![trouble],
+            ..Troubles::default()
+        });
+        let before = harvester.provision_generation().await.unwrap_or_default();
+        harvester.start_manager().await;
+        harvester.create_plan("up", UpgradePlanSpec::default()).await;
+        // Kubernetes would try for ten minutes; a person without that patience says so.
+        let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
+        let job = names::node_job("up", job_type::PRE_DRAIN, "node-2");
+        let has_failed_once = |job: Option<&Job>| {
+            let failed = job.and_then(|job| job.status.as_ref()?.failed);
+            failed.is_some_and(|failed| failed > 0)
+        };
+        let failing = await_condition(jobs.clone(), &job, has_failed_once);
+        tokio::time::timeout(LIMIT, failing).await.unwrap().unwrap();
+        let impatient = Patch::Merge(json!({"spec": {"backoffLimit": 0}}));
+        jobs.patch(&job, &PatchParams::default(), &impatient).await.unwrap();
+
+        let has_failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && is_let_go(plan);
+        let failed = harvester.plan_when("up", LIMIT, "failed", has_failed).await;
+        let why = &failed.condition(reasons::PROGRESSING).unwrap().message;
+        assert!(why.starts_with("node node-2 upgrade failed: "), "{why}");
+        let states = |plan: &UpgradePlan| -> Vec<Option<String>> {
+            let nodes = plan.status.as_ref().unwrap().node_upgrade_statuses.values();
+            nodes.map(|node| node.state.clone()).collect()
+        };
+        assert_ne!(states(&failed)[0], states(&failed)[1], "node-1 is done");
+
+        harvester.facts.set_troubles(Troubles::default());
+        let retry = Patch::Merge(json!({"metadata": {"annotations": {annotations::RETRY: "1"}}}));
+        let plans = harvester.plans();
+        plans.patch("up", &PatchParams::default(), &retry).await.unwrap();
+        let has_succeeded = |plan: &UpgradePlan| plan.phase() == Some(Phase::Succeeded);
+        let plan = harvester.plan_when("up", LIMIT, "tried again", has_succeeded).await;
+        let done = Some(NodeState::ImageCleaned.as_str().to_owned());
+        assert!(states(&plan).iter().all(|state| *state == done), "{:?}", states(&plan));
+        assert_eq!(
+            harvester.provision_generation().await,
+            Some(before + 1),
+            "Rancher is told once"
+        );
+    });
+}
+
+#[test]
+fn what_a_plan_owns_goes_with_it_by_kubernetes_own_garbage_collector() {
+    on_cluster_of(3, async |harvester| {
+        let manager = harvester.start_manager().await;
+        let spec = UpgradePlanSpec {
+            restore_vm: Some(true),
+            node_upgrade_option: Some(NodeUpgradeOption {
+                pause_nodes: Some(vec!["node-2".to_owned()]),
+            }),
+            ..UpgradePlanSpec::default()
+        };
+        harvester.create_plan("up", spec).await;
+        harvester
+            .plan_when("up", LIMIT, "held at node-2", |plan| is_held(plan, "node-2"))
+            .await;
+        // No manager any more, and nothing of it in the way: all that is left is who owns what.
+        manager.abort();
+        let plans = harvester.plans();
+        let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        plans.patch("up", &PatchParams::default(), &let_go).await.unwrap();
+
+        let (client, namespace) = (harvester.client.clone(), names::HARVESTER_NAMESPACE);
+        let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+        let services: Api<Service> = Api::namespaced(client.clone(), namespace);
+        let images: Api<VirtualMachineImage> = Api::namespaced(client.clone(), namespace);
+        let suc_plans: Api<suc::Plan> = Api::namespaced(client.clone(), names::CATTLE_NAMESPACE);
+        let config_maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+        let ours = ListParams::default().labels(labels::UPGRADE_PLAN);
+        assert!(!jobs.list(&ours).await.unwrap().items.is_empty());
+        assert!(!deployments.list(&ours).await.unwrap().items.is_empty());
+        assert!(!services.list(&ours).await.unwrap().items.is_empty());
+        assert!(!images.list(&ours).await.unwrap().items.is_empty());
+        assert!(!suc_plans.list(&ours).await.unwrap().items.is_empty());
+        assert!(!config_maps.list(&ours).await.unwrap().items.is_empty());
+
+        plans.delete("up", &DeleteParams::default()).await.unwrap();
+        harvester.until_none_of(&jobs, &ours, LIMIT).await;
+        harvester.until_none_of(&deployments, &ours, LIMIT).await;
+        harvester.until_none_of(&services, &ours, LIMIT).await;
+        harvester.until_none_of(&images, &ours, LIMIT).await;
+        harvester.until_none_of(&suc_plans, &ours, LIMIT).await;
+        harvester.until_none_of(&config_maps, &ours, LIMIT).await;
+        let requests = harvester.control_plane.audit().unwrap();
+        for kind in [
+            "jobs",
+            "deployments",
+            "services",
+            "virtualmachineimages",
+            "plans",
+            "configmaps",
+        ] {
+            let by_collector = requests.iter().any(|request| {
+                request.verb == "delete" && request.resource == kind && request.user == GARBAGE_COLLECTOR
+            });
+            assert!(by_collector, "{kind} were not removed by the garbage collector");
+        }
     });
 }

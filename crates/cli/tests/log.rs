@@ -1,4 +1,23 @@
 //! The log of the manager: a line per decision that people and machines can read, and no secrets.
+//!
+//! Alone in its program: who collects a log must not meet others that log at the same time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[allow(dead_code, reason = "shared with the simulation")]
+#[path = "simulation/perturbation.rs"]
+mod perturbation;
+#[allow(dead_code, reason = "shared with the simulation")]
+#[path = "simulation/run.rs"]
+mod run;
+#[allow(dead_code, reason = "shared with the simulation")]
+#[path = "simulation/user.rs"]
+mod user;
 
 use std::{
     io::Write,

@@ -1,0 +1,329 @@
+//! The roles that ship allow what is needed and nothing more: without any of their rules some scenario breaks, and every
+//! verb that they allow is asked for in some scenario.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::{
+    Phase,
+    labels::{component, job_type},
+    names,
+};
+use apiserver::{Fault, FaultPlan, Identity, ReadFault, ResourceId, Verb};
+use checks::admission::{self, Reads};
+use cli::rehearsal::{PREFIX, Rehearsal, SERVICE_ACCOUNT, Scenario, beginning, manager_user};
+use clock::Clock;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use manager::{
+    metrics::server::Gate,
+    rbac::{metrics_reader, objects},
+    tls::{
+        Presented,
+        managed::{Keeper, Managed},
+    },
+    watched::Watched,
+    webhook::{
+        configurations,
+        configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
+        facts::Facts,
+    },
+};
+use serde_json::{Value, json};
+use world::Shape;
+
+use crate::{
+    failure::failing_job,
+    run::{Case, Ended, run, try_run},
+    user::User,
+};
+
+/// Longer than any of these scenarios takes.
+const LIMIT: Duration = Duration::from_hours(5);
+/// Rules that the embedded API cannot show to be needed, and where that is shown.
+const SHOWN_ELSEWHERE: [(&str, &str); 1] = [(
+    "upgradeplans/finalizers",
+    "crates/testbed: an owner that blocks deletion, on a real API server that insists on permission for that",
+)];
+
+/// A name, and how to make the case.
+type Tried = (&'static str, fn() -> Case);
+
+/// What is tried without a rule.
+const SCENARIOS: [Tried; 6] = [
+    ("three nodes", Case::three_nodes),
+    ("a single node", single_node),
+    ("a failed node, tried again", failure),
+    ("a held node", held),
+    ("a deletion", deletion),
+    ("VMs that start again", restored),
+];
+
+fn single_node() -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.nodes = 1;
+    case
+}
+
+fn failure() -> Case {
+    let mut case = Case {
+        user: vec![User::MendsAndRetries],
+        ..Case::three_nodes()
+    };
+    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case
+}
+
+fn held() -> Case {
+    Case {
+        pause: vec!["node-2".to_owned()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    }
+}
+
+fn deletion() -> Case {
+    Case {
+        user: vec![User::DeletesAt(Phase::ClusterUpgraded)],
+        ..Case::three_nodes()
+    }
+}
+
+fn restored() -> Case {
+    let mut case = Case {
+        restore_vm: true,
+        ..Case::three_nodes()
+    };
+    case.scenario.shape.vms = 12;
+    case
+}
+
+/// All roles that ship.
+fn roles() -> Vec<Value> {
+    let all = objects(PREFIX, names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
+    all.into_iter().filter(|object| object["rules"].is_array()).collect()
+}
+
+/// Takes a rule out of a role.
+pub(crate) async fn take_away(rehearsal: &Rehearsal, name: &str, rule: usize) {
+    let all = roles();
+    let role = all.iter().find(|role| role["metadata"]["name"] == name).unwrap();
+    let mut rules = role["rules"].as_array().unwrap().clone();
+    rules.remove(rule);
+    let kind = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", role["kind"].as_str().unwrap());
+    let (resource, client) = (ApiResource::from_gvk(&kind), rehearsal.server.client());
+    let api: Api<DynamicObject> = match role["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let patch = Patch::Merge(json!({"rules": rules}));
+    api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// What those who watch over the manager do: read its metrics.
+async fn read_metrics(rehearsal: &Rehearsal, client: kube::Client) -> Result<(), String> {
+    let reader = Identity::service_account("monitoring", "prometheus");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reads"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{PREFIX}metrics-reader")},
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}],
+    });
+    for object in [metrics_reader(PREFIX), binding] {
+        create(rehearsal, object).await;
+    }
+    let mut headers = http::HeaderMap::new();
+    let token = format!("Bearer {}", rehearsal.server.token_for(&reader));
+    headers.insert(http::header::AUTHORIZATION, token.parse().unwrap());
+    let admitted = Gate::new(client, rehearsal.clock.clone()).admit(&headers).await;
+    admitted.map_err(|(code, why)| format!("{code}: {why}"))
+}
+
+async fn create(rehearsal: &Rehearsal, object: Value) {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+    let api: Api<DynamicObject> = Api::all_with(rehearsal.server.client(), &ApiResource::from_gvk(&kind));
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// What a manager's servers do. The webhook makes and renews its certificate, lets the API server trust it, and looks at
+/// the cluster; metrics are shown to whom the cluster lets read them.
+fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let clock = Clock::simulated(beginning(), 1.0);
+        let scenario = Scenario {
+            shape: Shape {
+                vms: 0,
+                ..Shape::default()
+            },
+            ..Scenario::default()
+        };
+        let rehearsal = Rehearsal::start(scenario, clock.clone()).await.unwrap();
+        let namespace = names::HARVESTER_NAMESPACE;
+        for configuration in configurations(PREFIX, namespace, None) {
+            create(&rehearsal, configuration).await;
+        }
+        if let Some((role, rule)) = without {
+            take_away(&rehearsal, role, *rule).await;
+        }
+        watch(&rehearsal);
+        let client = rehearsal
+            .server
+            .client_as(Identity::service_account(namespace, SERVICE_ACCOUNT));
+        let managed = Managed {
+            namespace: namespace.to_owned(),
+            names: service_names(&format!("{PREFIX}{SERVICE}"), namespace),
+            mutating: format!("{PREFIX}{MUTATING_CONFIGURATION}"),
+            validating: format!("{PREFIX}{VALIDATING_CONFIGURATION}"),
+        };
+        // When it is made, and when it is due.
+        for days in [0, 61] {
+            let at = beginning().saturating_add(Duration::from_hours(24 * days)).unwrap();
+            let clock = Clock::simulated(at, 1.0);
+            let keeper = Keeper::new(client.clone(), clock, managed.clone(), Presented::default());
+            keeper.look().await.map_err(|error| error.to_string())?;
+        }
+        read_metrics(&rehearsal, client.clone()).await?;
+        let facts = Facts::new(client, Watched::default(), clock);
+        let cluster = facts.read(Reads::Everything).await;
+        let errors = admission::create(&rehearsal.plan(false, &[]), &cluster);
+        match errors.first() {
+            Some(error) => Err(format!("{error:?}")),
+            None => Ok(()),
+        }
+    })
+}
+
+fn rule_text(rule: &Value) -> String {
+    let words = |field: &str| {
+        let words = rule[field].as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+    };
+    format!("{} {} {}", words("apiGroups"), words("resources"), words("verbs"))
+}
+
+/// Dozens of simulated upgrades, so with the other sweeps.
+mod sweep {
+    use super::*;
+
+    #[test]
+    fn without_any_rule_of_the_roles_that_ship_some_scenario_breaks() {
+        let clean: Vec<Value> = SCENARIOS.iter().map(|(_, case)| run(&case()).digest).collect();
+        served(None, |_| ()).unwrap();
+        let breaks = |without: &(String, usize)| -> Option<&str> {
+            let scenario = |index: usize| {
+                let (name, case) = SCENARIOS[index];
+                let case = Case {
+                    without_rule: Some(without.clone()),
+                    limit: Some(LIMIT),
+                    ..case()
+                };
+                let as_ever = try_run(&case).is_ok_and(|ended: Ended| ended.digest == clean[index]);
+                (!as_ever).then_some(name)
+            };
+            scenario(0)
+                .or_else(|| served(Some(without), |_| ()).is_err().then_some("webhook and metrics"))
+                .or_else(|| (1..SCENARIOS.len()).find_map(scenario))
+        };
+        let mut unneeded = Vec::new();
+        for role in roles() {
+            let name = role["metadata"]["name"].as_str().unwrap();
+            for (index, rule) in role["rules"].as_array().unwrap().iter().enumerate() {
+                let text = rule_text(rule);
+                if let Some((_, place)) = SHOWN_ELSEWHERE.iter().find(|(resource, _)| text.contains(resource)) {
+                    println!("{name}: {text}: {place}");
+                    continue;
+                }
+                match breaks(&(name.to_owned(), index)) {
+                    Some(scenario) => println!("{name}: {text}: {scenario}"),
+                    None => unneeded.push(format!("{name}: {text}")),
+                }
+            }
+        }
+        assert!(unneeded.is_empty(), "nothing breaks without: {unneeded:#?}");
+    }
+}
+
+/// What was asked for: group, resource, verb.
+pub(crate) type Asked = Arc<Mutex<BTreeSet<(String, String, String)>>>;
+
+/// Notes what the manager asks for. Replies to its first creation of each kind are lost and its watches of that kind held
+/// back for a while, so that it also creates what is there already.
+pub(crate) fn note(rehearsal: &Rehearsal, asked: &Asked) {
+    let (reads, writes, server) = (asked.clone(), asked.clone(), rehearsal.server.clone());
+    let created: Mutex<BTreeMap<ResourceId, ()>> = Mutex::default();
+    let note = |asked: &Asked, verb: Verb, resource: &ResourceId, subresource: Option<&str>| {
+        let subresource = subresource.map(|sub| format!("/{sub}")).unwrap_or_default();
+        let entry = (
+            resource.group.clone(),
+            format!("{}{subresource}", resource.plural),
+            verb.name().to_owned(),
+        );
+        asked.lock().unwrap().insert(entry);
+    };
+    let plan = FaultPlan::writes(move |write| {
+        if write.who.user != manager_user() {
+            return Fault::None;
+        }
+        note(&writes, write.verb, write.resource, write.subresource);
+        let quiet = ["events", "leases", "secrets"].contains(&write.resource.plural.as_str());
+        if write.verb != Verb::Create || quiet || created.lock().unwrap().insert(write.resource.clone(), ()).is_some() {
+            return Fault::None;
+        }
+        let (server, resource) = (server.clone(), write.resource.clone());
+        server.hold_watches(&manager_user(), &resource, true);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            server.hold_watches(&manager_user(), &resource, false);
+        });
+        Fault::LoseReply
+    });
+    rehearsal.server.set_faults(plan.with_reads(move |read| {
+        if read.who.user == manager_user() {
+            note(&reads, read.verb, read.resource, None);
+        }
+        ReadFault::None
+    }));
+}
+
+#[test]
+fn every_verb_that_the_roles_allow_is_asked_for() {
+    let asked = Asked::default();
+    for (_, case) in SCENARIOS {
+        run(&Case {
+            asked: Some(asked.clone()),
+            ..case()
+        });
+    }
+    served(None, |rehearsal| note(rehearsal, &asked)).unwrap();
+    let asked = asked.lock().unwrap();
+    let mut idle = Vec::new();
+    for role in roles() {
+        for rule in role["rules"].as_array().unwrap() {
+            let words = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap() };
+            let group = &words("apiGroups")[0];
+            for resource in words("resources") {
+                for verb in words("verbs") {
+                    // Reads of subresources are not told apart, and reviews store nothing that could be noted; that
+                    // they are needed is shown without their rules.
+                    let shown = resource.contains('/') && verb != "update"
+                        || resource.ends_with("reviews")
+                        || SHOWN_ELSEWHERE.iter().any(|(known, _)| *known == resource);
+                    if !shown && !asked.contains(&(group.clone(), resource.clone(), verb.clone())) {
+                        idle.push(format!("{}: {group} {resource} {verb}", role["metadata"]["name"]));
+                    }
+                }
+            }
+        }
+    }
+    assert!(idle.is_empty(), "allowed and never asked for: {idle:#?}");
+}

@@ -1,0 +1,54 @@
+//! The upgrade repository as a manager outside the cluster reaches it: over HTTP on loopback, as by a port-forward.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use api::names;
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response,
+    body::{Bytes, Incoming},
+    header::CONTENT_LENGTH,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, task::JoinSet};
+use world::{Facts, RepositoryError};
+
+/// Serves the repository of a plan until the tasks are dropped; tells where.
+pub(crate) async fn serve(plan: &str, facts: Facts, tasks: &mut JoinSet<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let base = names::repo_url(plan);
+    let host = base.trim_end_matches("/harvester-iso").to_owned();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let (host, facts) = (host.clone(), facts.clone());
+            connections.spawn(async move {
+                let service = service_fn(|request: Request<Incoming>| {
+                    let url = format!("{host}{}", request.uri().path());
+                    std::future::ready(Ok::<_, Infallible>(answer(&facts, request.method(), &url)))
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                // A client that goes away in between is not our business.
+                drop(connection.serve_connection(TokioIo::new(stream), service).await);
+            });
+            while connections.try_join_next().is_some() {}
+        }
+    });
+    address
+}
+
+fn answer(facts: &Facts, method: &Method, url: &str) -> Response<Full<Bytes>> {
+    let response = Response::builder();
+    let response = match (method, facts.repository(url)) {
+        (&Method::HEAD, _) => match facts.size(url) {
+            Some(size) => response.header(CONTENT_LENGTH, size).body(Full::default()),
+            None => response.status(404).body(Full::default()),
+        },
+        (_, Ok(body)) => response.body(Full::new(body)),
+        (_, Err(RepositoryError::Status(code))) => response.status(code).body(Full::default()),
+        (_, Err(RepositoryError::Unreachable(_))) => response.status(503).body(Full::default()),
+    };
+    response.unwrap()
+}
