@@ -13,6 +13,7 @@
 mod budget;
 mod clean;
 mod failure;
+mod log;
 mod perturbation;
 mod rbac;
 mod run;

@@ -1,26 +1,8 @@
 //! The log of the manager: a line per decision that people and machines can read, and no secrets.
-//!
-//! Alone in its program: who collects a log must not meet others that log at the same time.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
-#[allow(dead_code, reason = "shared with the simulation")]
-#[path = "simulation/perturbation.rs"]
-mod perturbation;
-#[allow(dead_code, reason = "shared with the simulation")]
-#[path = "simulation/run.rs"]
-mod run;
-#[allow(dead_code, reason = "shared with the simulation")]
-#[path = "simulation/user.rs"]
-mod user;
 
 use std::{
     io::Write,
+    process::Command,
     sync::{Arc, Mutex},
 };
 
@@ -53,8 +35,29 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
+/// Set in the process that this test runs itself in.
+const ALONE: &str = "LOG_TEST_ALONE";
+
+/// Whoever collects a log must not meet others that log at the same time, so this runs in a process of its own.
 #[test]
 fn every_decision_is_a_line_with_plan_phase_and_node_and_no_line_has_a_secret() {
+    if std::env::var_os(ALONE).is_some() {
+        return collect_and_check();
+    }
+    let name = "log::every_decision_is_a_line_with_plan_phase_and_node_and_no_line_has_a_secret";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "it did not run"
+    );
+}
+
+fn collect_and_check() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
         .json()
