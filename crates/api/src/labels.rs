@@ -49,6 +49,8 @@ pub mod component {
     pub const SKIP_MANIFESTS_APPLY: &str = "apply-skip-rke2-manifests";
     /// The system-upgrade-controller Plan that undoes [`SKIP_MANIFESTS_APPLY`].
     pub const SKIP_MANIFESTS_REMOVE: &str = "remove-skip-rke2-manifests";
+    /// The Plan with which the cluster's Job keeps Rancher's agents from restarting RKE2; only in its name.
+    pub const HOLD_AGENT: &str = "skip-restart-rancher-system-agent";
 }
 
 /// Values of [`JOB_TYPE`].

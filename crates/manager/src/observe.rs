@@ -140,12 +140,13 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
 }
 
 /// The labels that system-upgrade-controller leaves on nodes for this plan.
-fn leftovers(plan: &str) -> [String; 4] {
+fn leftovers(plan: &str) -> [String; 5] {
     let components = [
         labels::component::IMAGE_PRELOAD,
         labels::component::IMAGE_CLEANUP,
         labels::component::SKIP_MANIFESTS_APPLY,
         labels::component::SKIP_MANIFESTS_REMOVE,
+        labels::component::HOLD_AGENT,
     ];
     components.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)))
 }

@@ -30,6 +30,8 @@ use tokio::{
 };
 use tracing_subscriber::EnvFilter;
 
+use super::named_duration;
+
 /// How the manager runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -238,20 +240,9 @@ fn serve_metrics(args: &Args, metrics: Metrics) -> anyhow::Result<MetricsConfig>
 
 /// `NAME=DURATION`, both checked.
 fn deadline(text: &str) -> Result<(String, Duration), String> {
-    let (name, limit) = text
-        .split_once('=')
-        .ok_or_else(|| format!("{text:?} is not NAME=DURATION, as in reboot=45m"))?;
-    if !Deadlines::default().set(name, Duration::ZERO) {
-        let known: Vec<String> = Deadlines::TABLE.iter().map(|row| row.0.replace('_', "-")).collect();
-        return Err(format!("there is no deadline {name:?}; known are {}", known.join(", ")));
-    }
-    let limit: jiff::SignedDuration = limit
-        .parse()
-        .map_err(|_| format!("{limit:?} is not a duration, as in 45m or 1h30m"))?;
-    match Duration::try_from(limit) {
-        Ok(limit) if !limit.is_zero() => Ok((name.to_owned(), limit)),
-        _ => Err(format!("the deadline {name:?} must be longer than nothing")),
-    }
+    let is_known = |name: &str| Deadlines::default().set(name, Duration::ZERO);
+    let known = Deadlines::TABLE.iter().map(|row| row.0);
+    named_duration::parse(text, "reboot=45m", is_known, known)
 }
 
 /// A duration in whole seconds, as leases count.

@@ -10,6 +10,7 @@ mod detector;
 mod man;
 mod manager;
 mod manifests;
+mod named_duration;
 mod node;
 mod node_host;
 mod node_images;

@@ -18,7 +18,10 @@ use node::{
     single_node,
 };
 
-use super::program::{self, ProgramArgs};
+use super::{
+    named_duration,
+    program::{self, ProgramArgs},
+};
 
 /// Which node, and where its host is.
 #[derive(Debug, clap::Args)]
@@ -64,20 +67,9 @@ pub(crate) struct Args {
 
 /// `NAME=DURATION`, both checked.
 fn deadline(text: &str) -> Result<(String, Duration), String> {
-    let (name, limit) = text
-        .split_once('=')
-        .ok_or_else(|| format!("{text:?} is not NAME=DURATION, as in vms=24h"))?;
-    if !Limits::default().set(name, Duration::ZERO) {
-        let known: Vec<&str> = Limits::TABLE.iter().map(|row| row.0).collect();
-        return Err(format!("there is no deadline {name:?}; known are {}", known.join(", ")));
-    }
-    let limit: jiff::SignedDuration = limit
-        .parse()
-        .map_err(|_| format!("{limit:?} is not a duration, as in 45m or 1h30m"))?;
-    match Duration::try_from(limit) {
-        Ok(limit) if !limit.is_zero() => Ok((name.to_owned(), limit)),
-        _ => Err(format!("the deadline {name:?} must be longer than nothing")),
-    }
+    let is_known = |name: &str| Limits::default().set(name, Duration::ZERO);
+    let known = Limits::TABLE.iter().map(|row| row.0);
+    named_duration::parse(text, "vms=24h", is_known, known)
 }
 
 impl Args {

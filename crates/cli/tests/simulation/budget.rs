@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use api::UpgradePlan;
 use cli::rehearsal::{Rehearsal, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
 
-use crate::run::{Case, run};
+use crate::{
+    run::{Case, in_paused_time, run},
+    user::is_held,
+};
 
 /// The existing toolkit needs about 110 for the same upgrade, 13 of them conflicts.
 const MOST_PLAN_WRITES: usize = 80;
@@ -37,12 +39,7 @@ fn an_upgrade_of_three_nodes_needs_at_most_80_writes_to_the_plan_and_none_confli
 
 #[test]
 fn at_rest_nothing_is_written_but_the_lease() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock).await.unwrap();
         let _manager = rehearsal.start_manager("manager-1");
@@ -50,15 +47,6 @@ fn at_rest_nothing_is_written_but_the_lease() {
             .create(&rehearsal.plan(false, &["node-1".to_owned()]))
             .await
             .unwrap();
-        let is_held = |plan: &UpgradePlan| {
-            let nodes = plan
-                .status
-                .iter()
-                .flat_map(|status| status.node_upgrade_statuses.values());
-            nodes
-                .into_iter()
-                .any(|node| node.state.as_deref() == Some("UpgradePaused"))
-        };
         rehearsal
             .follow(&plan.name_any(), Some(Duration::from_secs(12 * 3600)), is_held)
             .await

@@ -39,7 +39,7 @@ use world::Shape;
 
 use crate::{
     failure::failing_job,
-    run::{Case, Ended, run, try_run},
+    run::{Case, Ended, in_paused_time, run, try_run},
     user::User,
 };
 
@@ -153,12 +153,7 @@ async fn create(rehearsal: &Rehearsal, object: Value) {
 /// What a manager's servers do. The webhook makes and renews its certificate, lets the API server trust it, and looks at
 /// the cluster; metrics are shown to whom the cluster lets read them.
 fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let scenario = Scenario {
             shape: Shape {

@@ -75,6 +75,16 @@ pub(crate) struct Ended {
 /// Longer than any upgrade of a small cluster takes.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
 
+/// Runs something in time that passes only while everybody waits.
+pub(crate) fn in_paused_time<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
 /// Runs a case on a runtime of its own.
 pub(crate) fn run(case: &Case) -> Ended {
     try_run(case).unwrap_or_else(|plans| panic!("the upgrade did not end: {plans}"))
@@ -82,12 +92,7 @@ pub(crate) fn run(case: &Case) -> Ended {
 
 /// The same for a case that may not end; then tells what its plans look like.
 pub(crate) fn try_run(case: &Case) -> Result<Ended, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(simulate(case))
+    in_paused_time(simulate(case))
 }
 
 async fn simulate(case: &Case) -> Result<Ended, String> {

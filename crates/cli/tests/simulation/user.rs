@@ -119,7 +119,8 @@ fn has_failed(plan: &UpgradePlan) -> bool {
     plan.phase() == Some(Phase::Failed) && plan.finalizers().is_empty()
 }
 
-fn is_held(plan: &UpgradePlan) -> bool {
+/// A node of the plan is held.
+pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
     let nodes = plan
         .status
         .iter()

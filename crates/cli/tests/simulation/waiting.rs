@@ -19,16 +19,11 @@ use world::{
     troubles::{JobFailure, JobTrouble, RebootTrouble, RepositoryTrouble},
 };
 
-use crate::run::Case;
+use crate::run::{Case, in_paused_time};
 
 /// Every message of `waitingFor` that shows within a time, with its word.
 fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
         let _manager = rehearsal.start_manager("manager-1");

@@ -24,7 +24,6 @@ use crate::{
 
 use super::{context::Context, rollout::is_managed};
 
-const COMPONENT: &str = "skip-restart-rancher-system-agent";
 const CONCURRENCY: i64 = 10;
 /// How long the Job of one node may take.
 const JOB_DEADLINE_SECONDS: u32 = 10 * 60;
@@ -35,7 +34,7 @@ const ENVIRONMENT_FILE: &str = "10-harvester-upgrade.env";
 /// Runs the Plan and waits until every node it selects has had it.
 pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let plans = context.namespaced::<Plan>(names::CATTLE_NAMESPACE);
-    let name = names::suc_plan(&context.plan, COMPONENT);
+    let name = names::suc_plan(&context.plan, component::HOLD_AGENT);
     match plans.get(&name).await? {
         Some(plan) if !is_ours(&plan, &context.plan) => {
             return Err(Error::Lasting(format!(
@@ -122,7 +121,7 @@ pub fn plan(upgrade_plan: &UpgradePlan, image: &str, service_account: &str) -> V
     json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {
-            "name": names::suc_plan(&plan, COMPONENT), "namespace": names::CATTLE_NAMESPACE,
+            "name": names::suc_plan(&plan, component::HOLD_AGENT), "namespace": names::CATTLE_NAMESPACE,
             "labels": {labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
             "ownerReferences": [{
                 "apiVersion": UpgradePlan::api_version(&()), "kind": UpgradePlan::kind(&()), "name": plan, "uid": uid,
