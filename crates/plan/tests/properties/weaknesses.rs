@@ -99,6 +99,20 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
     model.now += SignedDuration::from_secs(60);
     let after = model.decide();
     assert_eq!(after.status, before.status, "a minute later, nothing is written");
+    // To the end: reason and message change all the time, the time of a condition only with its status.
+    while !ended(&model) {
+        let before = model.seen.plan.status.clone().unwrap_or_default().conditions;
+        go_on(&mut model);
+        let after = model.seen.plan.status.clone().unwrap_or_default().conditions;
+        for (one, next) in before.iter().zip(&after) {
+            let moved = one.status != next.status;
+            assert_eq!(
+                one.last_transition_time != next.last_transition_time,
+                moved,
+                "{one:?} {next:?}"
+            );
+        }
+    }
 }
 
 #[test]
