@@ -24,9 +24,10 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY package package
 # Paths of the builder stay out of the binary: they would differ from one machine to the next.
-ENV CARGO_INCREMENTAL=0 \
-    RUSTFLAGS="--remap-path-prefix=/src=. --remap-path-prefix=/root/.cargo=cargo"
-RUN --mount=type=cache,target=/root/.cargo/registry \
+ENV CARGO_HOME=/cargo \
+    CARGO_INCREMENTAL=0 \
+    RUSTFLAGS="--remap-path-prefix=/src=. --remap-path-prefix=/cargo=cargo"
+RUN --mount=type=cache,target=/cargo/registry \
     --mount=type=cache,target=/src/target,id=target-${TARGETARCH} \
     UPGRADE_TOOLKIT_VERSION="${VERSION}" \
     UPGRADE_TOOLKIT_GIT_COMMIT="${GIT_COMMIT}" \

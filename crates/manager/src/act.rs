@@ -4,6 +4,7 @@
 //! adopting it, and foreign objects are only ever patched.
 
 mod children;
+mod rancher_cluster;
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -309,60 +310,6 @@ impl Actor {
                     .await
             }
         }
-    }
-
-    async fn provision(
-        &self,
-        watched: &Watched,
-        kubernetes_version: &str,
-        (from, to): (i64, i64),
-        written: &mut Versions,
-    ) -> Result<(), ActError> {
-        let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
-            return Ok(());
-        };
-        let generation = cluster
-            .spec
-            .rke_config
-            .as_ref()
-            .and_then(|rke| rke.provision_generation)
-            .unwrap_or_default();
-        if generation != from {
-            return Ok(());
-        }
-        let version = cluster.resource_version().unwrap_or_default();
-        let patch = objects::rancher::provision(kubernetes_version, to, &version);
-        let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
-        self.patch(&clusters, names::LOCAL_CLUSTER, patch, Written::Cluster, written)
-            .await
-    }
-
-    async fn restore_strategy(
-        &self,
-        watched: &Watched,
-        strategy: &Value,
-        written: &mut Versions,
-    ) -> Result<(), ActError> {
-        let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
-            return Ok(());
-        };
-        let present = cluster
-            .spec
-            .rke_config
-            .as_ref()
-            .is_some_and(|rke| rke.upgrade_strategy.is_some());
-        let patch = objects::rancher::restore_strategy(strategy, present);
-        let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
-        let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
-        let patched = clusters
-            .patch(names::LOCAL_CLUSTER, &PatchParams::default(), &patch)
-            .await;
-        note(
-            written,
-            Written::Cluster,
-            &patched.map_err(|source| failed("put the upgradeStrategy back", source))?,
-        );
-        Ok(())
     }
 
     async fn patch<K>(

@@ -82,29 +82,22 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
     let volumes: Cache<Volume> = watches.add(run.longhorn(), any(), everything);
     let engines: Cache<Engine> = watches.add(run.longhorn(), any(), everything);
     let replicas: Cache<Replica> = watches.add(run.longhorn(), any(), everything);
-    watches
-        .while_doing(async |bell| {
-            let look = || {
-                if !bell.is_synced() {
-                    return Look::Wait(Vec::new());
-                }
-                let plan = plan.get("", &run.plan);
-                let skipped = plan
-                    .as_ref()
-                    .and_then(|plan| plan.annotation(annotations::SKIP_VOLUMES));
-                let storage = Storage {
-                    node: &run.node,
-                    nodes: longhorn_health::storage_nodes(nodes.list().iter().map(AsRef::as_ref)),
-                    volumes: &volumes.list(),
-                    engines: &engines.list(),
-                    replicas: &replicas.list(),
-                    skipped: &longhorn_health::skipped(skipped),
-                };
-                Look::of(rule(&storage))
-            };
-            pace.until(&bell.rings, look).await
-        })
-        .await
+    let look = || {
+        let plan = plan.get("", &run.plan);
+        let skipped = plan
+            .as_ref()
+            .and_then(|plan| plan.annotation(annotations::SKIP_VOLUMES));
+        let storage = Storage {
+            node: &run.node,
+            nodes: longhorn_health::storage_nodes(nodes.list().iter().map(AsRef::as_ref)),
+            volumes: &volumes.list(),
+            engines: &engines.list(),
+            replicas: &replicas.list(),
+            skipped: &longhorn_health::skipped(skipped),
+        };
+        Look::of(rule(&storage))
+    };
+    watches.until(pace, look).await
 }
 
 /// Records and stops the VMs that cannot be moved.
@@ -326,18 +319,11 @@ pub(crate) async fn wait_for_budgets(run: &NodeRun, pace: Pace<'_>) -> Result<()
     let budgets: Cache<PodDisruptionBudget> = all(run, &mut watches);
     let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
     let instances: Cache<VirtualMachineInstance> = all(run, &mut watches);
-    watches
-        .while_doing(async |bell| {
-            let look = || {
-                if !bell.is_synced() {
-                    return Look::Wait(Vec::new());
-                }
-                let (budgets, migrations) = (budgets.list(), migrations.list());
-                Look::of(evacuation::budgets(&run.node, &budgets, &migrations, &instances.list()))
-            };
-            pace.until(&bell.rings, look).await
-        })
-        .await
+    let look = || {
+        let (budgets, migrations) = (budgets.list(), migrations.list());
+        Look::of(evacuation::budgets(&run.node, &budgets, &migrations, &instances.list()))
+    };
+    watches.until(pace, look).await
 }
 
 /// Waits until all VMs of a cluster of one node are down. There is nowhere to move them.
@@ -345,15 +331,6 @@ pub(crate) async fn wait_until_empty(run: &NodeRun, pace: Pace<'_>) -> Result<()
     let mut watches = Watches::default();
     let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
     let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
-    watches
-        .while_doing(async |bell| {
-            let look = || {
-                if !bell.is_synced() {
-                    return Look::Wait(Vec::new());
-                }
-                Look::of(evacuation::remaining(&run.node, &instances.list()))
-            };
-            pace.until(&bell.rings, look).await
-        })
-        .await
+    let look = || Look::of(evacuation::remaining(&run.node, &instances.list()));
+    watches.until(pace, look).await
 }

@@ -33,18 +33,11 @@ pub(crate) async fn wait_for_repository(run: &NodeRun, pace: Pace<'_>) -> Result
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let api = Api::namespaced(run.client.clone(), names::HARVESTER_NAMESPACE);
     let deployments: Cache<Deployment> = watches.add(api, only, |_| ());
-    watches
-        .while_doing(async |bell| {
-            let look = || {
-                if !bell.is_synced() {
-                    return Look::Wait(Vec::new());
-                }
-                let deployment = deployments.get(names::HARVESTER_NAMESPACE, &name);
-                Look::of(unavailable(deployment.as_deref(), &name))
-            };
-            pace.until(&bell.rings, look).await
-        })
-        .await?;
+    let look = || {
+        let deployment = deployments.get(names::HARVESTER_NAMESPACE, &name);
+        Look::of(unavailable(deployment.as_deref(), &name))
+    };
+    watches.until(pace, look).await?;
     if run.release.get().is_none() {
         let file = run
             .repository
@@ -124,30 +117,23 @@ pub(crate) async fn wait_for_rke2(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let only = watcher::Config::default().fields(&format!("metadata.name={}", run.node));
     let nodes: Cache<Node> = watches.add(run.nodes(), only, |_| ());
-    watches
-        .while_doing(async |bell| {
-            let look = || {
-                if !bell.is_synced() {
-                    return Look::Wait(Vec::new());
-                }
-                let node = nodes.get("", &run.node);
-                let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
-                match info.map(|info| info.kubelet_version.as_str()) {
-                    Some(running) if running == wanted => Look::Done,
-                    running => Look::Wait(vec![Waiting {
-                        what: "RKE2",
-                        object: format!("Node {}", run.node),
-                        message: format!(
-                            "Rancher has not upgraded RKE2 on {} yet: its kubelet is {}, and {wanted} is waited for",
-                            run.node,
-                            running.unwrap_or("not known"),
-                        ),
-                    }]),
-                }
-            };
-            pace.until(&bell.rings, look).await
-        })
-        .await
+    let look = || {
+        let node = nodes.get("", &run.node);
+        let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
+        match info.map(|info| info.kubelet_version.as_str()) {
+            Some(running) if running == wanted => Look::Done,
+            running => Look::Wait(vec![Waiting {
+                what: "RKE2",
+                object: format!("Node {}", run.node),
+                message: format!(
+                    "Rancher has not upgraded RKE2 on {} yet: its kubelet is {}, and {wanted} is waited for",
+                    run.node,
+                    running.unwrap_or("not known"),
+                ),
+            }]),
+        }
+    };
+    watches.until(pace, look).await
 }
 
 /// The version that the kubelet of an RKE2 reports: that of a release candidate does not say so.
@@ -180,15 +166,8 @@ pub(crate) async fn remove_archives(run: &NodeRun, _: Pace<'_>) -> Result<()> {
 pub(crate) async fn wait_for_fleet(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let bundles: Cache<FleetBundle> = watches.add(Api::all(run.client.clone()), watcher::Config::default(), |_| ());
-    let settled = watches.while_doing(async |bell| {
-        let look = || {
-            if !bell.is_synced() {
-                return Look::Wait(Vec::new());
-            }
-            Look::of(bundles.list().iter().filter_map(|bundle| unready(bundle)).collect())
-        };
-        pace.until(&bell.rings, look).await
-    });
+    let look = || Look::of(bundles.list().iter().filter_map(|bundle| unready(bundle)).collect());
+    let settled = watches.until(pace, look);
     // A moment less than the step has, so that it ends well.
     let left = pace.deadline.duration_since(pace.report.clock.now()).unsigned_abs();
     tokio::select! {

@@ -93,8 +93,18 @@ async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<
         () = report.clock.sleep(step.limit) => Err(Error::Deadline {
             step: step.name,
             limit: step.limit,
-            waiting: report.waited_for().await,
+            waiting: named(report.waited_for().await),
         }),
+    }
+}
+
+/// A step whose time is up before it could say what it waits for has not been answered.
+fn named(waiting: String) -> String {
+    if waiting.is_empty() {
+        "nothing answered: look at the log of this program, and whether the API server and the host do answer"
+            .to_owned()
+    } else {
+        waiting
     }
 }
 

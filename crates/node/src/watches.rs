@@ -8,6 +8,8 @@ use kube::{Api, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
+use crate::{error::Result, report::Look, step::Pace};
+
 /// The watches of a step.
 #[derive(Default)]
 pub(crate) struct Watches {
@@ -43,6 +45,22 @@ impl Watches {
         let seen = cache.clone();
         self.synced.push(Box::new(move || seen.is_synced()));
         cache
+    }
+
+    /// Looks whenever something has changed until there is nothing to wait for; not before all watches have brought what
+    /// there is, since until then nothing can be said.
+    pub(crate) async fn until(self, pace: Pace<'_>, mut look: impl FnMut() -> Look) -> Result<()> {
+        self.while_doing(async |bell| {
+            let look = || {
+                if bell.is_synced() {
+                    look()
+                } else {
+                    Look::Wait(Vec::new())
+                }
+            };
+            pace.until(&bell.rings, look).await
+        })
+        .await
     }
 
     /// Runs the watches until the work is done.
