@@ -269,7 +269,12 @@ impl Actor {
                 kubernetes_version,
                 from,
                 to,
-            } => self.provision(watched, kubernetes_version, (*from, *to), written).await,
+                saved_strategy,
+            } => {
+                let generations = (*from, *to);
+                self.provision(watched, kubernetes_version, generations, saved_strategy, written)
+                    .await
+            }
             Action::RestoreUpgradeStrategy { strategy } => self.restore_strategy(watched, strategy, written).await,
             Action::SetReplenishmentInterval { value } => {
                 let settings = self.in_namespace::<longhorn::Setting>(names::LONGHORN_NAMESPACE);

@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use plan::{
     Need,
     observed::{Facts, Fetched, ImageLists, KubeletFacts, NewImages, PreflightFacts},
+    preflight,
 };
 use release::{bundle, image_list};
 use serde::Deserialize;
@@ -133,6 +134,11 @@ pub fn answer(
 ) -> Answering {
     let uid = plan.uid().unwrap_or_default();
     let base = names::repo_url(&plan.name_any());
+    // Kubelets are not asked where what they say does not count.
+    let managed_nodes = match preflight::skips_disk_space(plan) {
+        Ok(true) => Vec::new(),
+        _ => managed_nodes,
+    };
     let previous = plan
         .status
         .as_ref()
@@ -140,7 +146,7 @@ pub fn answer(
         .unwrap_or_default();
     Box::pin(async move {
         let found = match need {
-            Need::Preflight => Found::Preflight(preflight(&client, outside.as_ref(), managed_nodes).await),
+            Need::Preflight => Found::Preflight(disks_and_certificates(&client, outside.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(release(outside.as_ref(), &base).await),
             Need::ImageLists => Found::ImageLists(image_lists(outside.as_ref(), &base, &previous).await),
             Need::NewImages => Found::NewImages(new_images(&client, outside.as_ref(), &base, managed_nodes).await),
@@ -221,11 +227,27 @@ async fn kubelets(client: &Client, nodes: Vec<String>) -> Result<BTreeMap<String
         (node, facts)
     });
     let answers: Vec<_> = stream::iter(asked).buffer_unordered(KUBELETS_AT_ONCE).collect().await;
-    let answers = answers.into_iter().map(|(node, facts)| Ok((node, facts?)));
-    answers.collect()
+    let (mut found, mut silent) = (BTreeMap::new(), Vec::new());
+    for (node, facts) in answers {
+        match facts {
+            Ok(facts) => {
+                found.insert(node, facts);
+            }
+            Err(error) => silent.push(error),
+        }
+    }
+    if silent.is_empty() {
+        return Ok(found);
+    }
+    silent.sort();
+    Err(silent.join("; "))
 }
 
-async fn preflight(client: &Client, outside: &dyn Outside, nodes: Vec<String>) -> Result<PreflightFacts, String> {
+async fn disks_and_certificates(
+    client: &Client,
+    outside: &dyn Outside,
+    nodes: Vec<String>,
+) -> Result<PreflightFacts, String> {
     let kubelets = kubelets(client, nodes).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
     let selector = format!("{}={}", labels::SERVICE_NAME, names::KUBERNETES_SERVICE);
@@ -237,14 +259,21 @@ async fn preflight(client: &Client, outside: &dyn Outside, nodes: Vec<String>) -
         .flat_map(|endpoint| &endpoint.addresses)
         .map(|address| with_port(address))
         .collect();
-    let mut certificates = BTreeMap::new();
+    let (mut certificates, mut silent) = (BTreeMap::new(), Vec::new());
     for address in &api_servers {
         match outside.certificate_end(address).await {
             Ok(end) => {
                 certificates.insert(address.clone(), end);
             }
-            Err(error) => tracing::warn!(%error, "an API server did not show its certificate"),
+            Err(error) => {
+                tracing::warn!(%error, "an API server did not show its certificate");
+                silent.push(error.to_string());
+            }
         }
+    }
+    if certificates.is_empty() && !silent.is_empty() {
+        let silent = silent.join("; ");
+        return Err(format!("no certificates found for kubernetes API server: {silent}"));
     }
     Ok(PreflightFacts {
         kubelets,

@@ -315,6 +315,7 @@ fn cluster(watched: &Watched) -> Option<ClusterSeen> {
         kubernetes_version: cluster.spec.kubernetes_version.clone(),
         provision_generation: rke.provision_generation.unwrap_or_default(),
         upgrade_strategy: rke.upgrade_strategy,
+        saved_upgrade_strategy: cluster.annotations().get(annotations::SAVED_UPGRADE_STRATEGY).cloned(),
         ready: cluster.status.ready == Some(true),
         message: rancher_says(cluster.status.conditions.as_deref().unwrap_or_default()),
     })

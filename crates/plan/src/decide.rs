@@ -37,11 +37,14 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
         }
     };
     if has_ended(seen.plan.status.as_ref(), phase) {
-        if phase == Some(Phase::Failed) && retry::is_wanted(&draft) && older_active_plan(seen).is_none() {
-            return retry::resume(draft);
+        if phase == Some(Phase::Failed) && retry::is_wanted(&draft) {
+            return match another_active_plan(seen) {
+                None => retry::resume(draft),
+                Some(other) => postponed(draft, other),
+            };
         }
         draft.set_finalizer(false);
-        return draft.unchanged();
+        return draft.still_ended();
     }
     if let Some(older) = older_active_plan(seen) {
         return blocked(draft, phase, older);
@@ -145,6 +148,20 @@ fn older_active_plan(seen: &Observed) -> Option<&str> {
         .filter(|other| (other.created, other.uid.as_str()) < mine)
         .map(|other| other.name.as_str())
         .next()
+}
+
+/// Any other plan that runs or waits for its turn. A plan that has ended has given its turn away, however old it is.
+fn another_active_plan(seen: &Observed) -> Option<&str> {
+    let active = seen.other_plans.iter().find(|other| other.active);
+    active.map(|other| other.name.as_str())
+}
+
+/// Another try waits for whoever runs meanwhile.
+fn postponed(mut draft: Draft<'_>, other: &str) -> Decision {
+    draft.set_finalizer(false);
+    let message = format!("another try of this plan begins when the upgrade {other:?} has ended");
+    draft.wait("OtherUpgrade", Some(format!("UpgradePlan {other}")), message, UNBOUNDED);
+    draft.still_ended()
 }
 
 /// Waits for an older plan to end.

@@ -141,6 +141,8 @@ pub enum Action {
         from: i64,
         /// The generation that we give it.
         to: i64,
+        /// The upgradeStrategy that is replaced, noted on the cluster too: it outlives the plan.
+        saved_strategy: String,
     },
     /// Put the cluster's upgradeStrategy back.
     RestoreUpgradeStrategy {

@@ -1,15 +1,18 @@
 //! A decision while it is being made: rules read what is seen and add to the draft.
 
+mod waits;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use api::{NodeState, Phase, PhaseTransition, UpgradePlanStatus, WaitingFor, annotations, reasons};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use self::waits::Trouble;
 use crate::{
     decision::{Action, Child, Decision, Need, PlanEvent},
     node::{self, Progress},
-    observed::{Fetched, Observed},
+    observed::Observed,
 };
 
 /// What a rule found.
@@ -22,12 +25,6 @@ pub enum Outcome {
     /// It can never hold.
     Fail(String),
 }
-
-/// How long to pause before an unanswered question is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-
-/// How many things of those that programs wait for are shown; the others are counted.
-const MOST_SAID: usize = 10;
 
 /// A limit for what has none by its nature.
 pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -45,7 +42,7 @@ pub struct Draft<'a> {
     actions: Vec<Action>,
     needs: Vec<Need>,
     waits: Vec<WaitingFor>,
-    degraded: Option<(&'static str, String)>,
+    degraded: Option<Trouble>,
     ask_again_at: Option<Timestamp>,
 }
 
@@ -131,119 +128,6 @@ impl<'a> Draft<'a> {
         self.actions.push(Action::Create(child));
     }
 
-    /// Notes what is waited for, since when, and until when. Tells whether the deadline has passed.
-    pub fn wait(&mut self, what: &str, object: Option<String>, message: impl Into<String>, limit: Duration) -> bool {
-        let known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
-        let since = known
-            .clone()
-            .find(|wait| wait.what == what && wait.object == object)
-            .map_or(self.now, |wait| wait.since.0);
-        let deadline = since.saturating_add(limit).unwrap_or(Timestamp::MAX);
-        let message = message.into();
-        let expired = deadline <= self.now;
-        if expired && self.degraded.is_none() {
-            self.degraded = Some((reasons::STALLED, format!("{message} (stalled: waiting since {since})")));
-        }
-        self.waits.push(WaitingFor {
-            what: what.to_owned(),
-            object,
-            message: Some(message),
-            since: Time(since),
-            // What has no limit has no deadline to show.
-            deadline: (limit < UNBOUNDED).then_some(Time(deadline)),
-        });
-        expired
-    }
-
-    /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
-    /// for, as far as that fits into a status that people read.
-    pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
-        let seen = self.seen;
-        let limit = seen.settings.deadlines.pod;
-        let pods = seen.pods.values().filter(|pod| {
-            let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
-            let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
-            pod.component == component && same_step && same_node
-        });
-        let mut said = Vec::new();
-        for pod in pods {
-            if let Some(problem) = &pod.problem {
-                let message = format!("pod {} cannot start: {problem}", pod.name);
-                self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
-            } else {
-                said.extend(pod.said.iter().map(|entry| (pod.node.as_deref(), entry)));
-            }
-        }
-        for (of_node, entry) in said.iter().take(MOST_SAID) {
-            // Where several nodes are at work, people must see which one speaks.
-            let prefix = of_node.filter(|_| node.is_none());
-            self.repeat(prefix, entry);
-        }
-        if let Some(more) = said.len().checked_sub(MOST_SAID).filter(|more| *more > 0) {
-            let object = Some(format!("{component} pods"));
-            self.wait("More", object, format!("{more} more things are waited for"), UNBOUNDED);
-        }
-    }
-
-    /// Notes what a program says that it waits for, with its own beginning and end. Past that end the program gives up
-    /// by itself; if it has not, a person should look.
-    fn repeat(&mut self, node: Option<&str>, entry: &WaitingFor) {
-        let message = entry.message.as_deref().unwrap_or(&entry.what);
-        let message = match node {
-            Some(node) => format!("node {node}: {message}"),
-            None => message.to_owned(),
-        };
-        let expired = entry.deadline.as_ref().is_some_and(|deadline| deadline.0 <= self.now);
-        if expired && self.degraded.is_none() {
-            let since = entry.since.0;
-            self.degraded = Some((reasons::STALLED, format!("{message} (stalled: waiting since {since})")));
-        }
-        self.waits.push(WaitingFor {
-            message: Some(message),
-            ..entry.clone()
-        });
-    }
-
-    /// Something is waited for.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        !self.waits.is_empty()
-    }
-
-    /// Notes something that a person should look at.
-    pub fn degrade(&mut self, message: impl Into<String>) {
-        self.degraded = Some((reasons::RECONCILE_ERROR, message.into()));
-    }
-
-    /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted:
-    /// `waiting` is its word, its object and its message.
-    pub fn ask<T>(
-        &mut self,
-        need: Need,
-        fetched: &'a Fetched<T>,
-        waiting: (&str, String, &str),
-        limit: Duration,
-    ) -> Option<&'a T> {
-        let (what, object, message) = waiting;
-        match fetched {
-            Fetched::Got(answer) => return Some(answer),
-            Fetched::Unknown => {
-                self.needs.push(need);
-                self.wait(what, Some(object), message, limit);
-            }
-            Fetched::Failed { error, at, .. } => {
-                let again = at.saturating_add(ASK_AGAIN).unwrap_or(Timestamp::MAX);
-                if again <= self.now {
-                    self.needs.push(need);
-                } else {
-                    self.ask_again_at = Some(again);
-                }
-                self.wait(what, Some(object), error.clone(), limit);
-            }
-        }
-        None
-    }
-
     /// What a node has reached, as drafted so far.
     #[must_use]
     pub fn progress(&self, node: &str) -> Progress {
@@ -288,6 +172,13 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The plan as it has ended, with what is waited for nevertheless.
+    #[must_use]
+    pub fn still_ended(mut self) -> Decision {
+        self.status.waiting_for = std::mem::take(&mut self.waits);
+        self.unchanged()
+    }
+
     /// The decision, with conditions and waits. `available` is status, reason and message of that condition;
     /// `progressing` whether the upgrade goes on, and with which message instead of the one made from the waits.
     #[must_use]
@@ -303,8 +194,8 @@ impl<'a> Draft<'a> {
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);
         let degraded = self.degraded.take();
-        if let Some((reason, message)) = degraded {
-            if self.set_condition(reasons::DEGRADED, true, reason, &message) {
+        if let Some(Trouble { reason, message, known }) = degraded {
+            if self.set_condition(reasons::DEGRADED, true, reason, &message) && !known {
                 let text = if reason == reasons::STALLED {
                     message
                 } else {

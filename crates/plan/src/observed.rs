@@ -265,6 +265,8 @@ pub struct ClusterSeen {
     pub provision_generation: i64,
     /// How its nodes are drained.
     pub upgrade_strategy: Option<Value>,
+    /// How they were drained before an upgrade of ours, while it is not put back.
+    pub saved_upgrade_strategy: Option<String>,
     /// All is as wanted.
     pub ready: bool,
     /// What Rancher says about what it is doing.

@@ -1,7 +1,5 @@
 //! The checks between Initialized and the first change: disks and certificates. A failed check is final.
 
-use std::collections::BTreeMap;
-
 use api::{UpgradePlan, annotations};
 use jiff::{SignedDuration, Timestamp};
 
@@ -83,16 +81,17 @@ fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Resul
 ///
 /// # Errors
 /// Which nodes would fill up.
-pub fn new_images_fit(plan: &UpgradePlan, found: &NewImages) -> Result<(), String> {
-    match found.archive_bytes {
-        Some(bytes) if !skips_disk_space(plan)? => disks(&found.kubelets, bytes.saturating_mul(UNPACKED)),
-        _ => Ok(()),
-    }
+pub fn new_images_fit(found: &NewImages, is_to_load: impl Fn(&str) -> bool) -> Result<(), String> {
+    let Some(bytes) = found.archive_bytes else {
+        return Ok(());
+    };
+    let kubelets = found.kubelets.iter().filter(|(node, _)| is_to_load(node));
+    disks(kubelets, bytes.saturating_mul(UNPACKED))
 }
 
-fn disks(kubelets: &BTreeMap<String, KubeletFacts>, new_bytes: u64) -> Result<(), String> {
+fn disks<'a>(kubelets: impl IntoIterator<Item = (&'a String, &'a KubeletFacts)>, new_bytes: u64) -> Result<(), String> {
     let full: Vec<String> = kubelets
-        .iter()
+        .into_iter()
         .filter_map(|(node, kubelet)| projection(node, kubelet, new_bytes))
         .collect();
     if full.is_empty() { Ok(()) } else { Err(full.join(" ")) }
@@ -194,15 +193,25 @@ mod tests {
             archive_bytes: archive_gib.map(|gib| gib * GIB),
             kubelets: facts(70, 85.0, 365).kubelets,
         };
-        assert_eq!(new_images_fit(&plan(None), &found(Some(5))), Ok(()));
-        let error = new_images_fit(&plan(None), &found(Some(6))).unwrap_err();
+        let all = |_: &str| true;
+        assert_eq!(new_images_fit(&found(Some(5)), all), Ok(()));
+        let error = new_images_fit(&found(Some(6)), all).unwrap_err();
         assert!(
             error.starts_with("Node node-1 will reach 88.00% storage space"),
             "{error}"
         );
-        assert_eq!(new_images_fit(&plan(None), &found(None)), Ok(()));
-        let skips = plan(Some((annotations::SKIP_GC_THRESHOLD_CHECK, "true")));
-        assert_eq!(new_images_fit(&skips, &found(Some(6))), Ok(()));
+        assert_eq!(new_images_fit(&found(None), all), Ok(()));
+    }
+
+    #[test]
+    fn a_node_that_has_the_images_needs_no_more_space_for_them() {
+        let found = NewImages {
+            archive_bytes: Some(6 * GIB),
+            kubelets: facts(70, 85.0, 365).kubelets,
+        };
+        let error = new_images_fit(&found, |node| node == "node-2").unwrap_err();
+        assert!(error.starts_with("Node node-2") && !error.contains("node-1"), "{error}");
+        assert_eq!(new_images_fit(&found, |_| false), Ok(()));
     }
 
     #[test]

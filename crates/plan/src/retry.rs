@@ -2,12 +2,12 @@
 //!
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
-use api::{NodeState, NodeUpgradeStatus, Phase, UpgradePlanStatus, annotations};
+use api::{NodeState, NodeUpgradeStatus, Phase, UpgradePlanStatus, annotations, labels::job_type};
 
 use crate::{
     decision::{Action, Decision},
     draft::Draft,
-    observed::JobOutcome,
+    observed::{JobOutcome, JobSeen},
     pipeline::{self, PIPELINE},
 };
 
@@ -21,11 +21,7 @@ pub fn is_wanted(draft: &Draft<'_>) -> bool {
 /// Starts another try, once what failed is out of the way.
 #[must_use]
 pub fn resume(mut draft: Draft<'_>) -> Decision {
-    let failed = draft
-        .seen
-        .jobs
-        .iter()
-        .filter(|(_, job)| matches!(job.outcome, JobOutcome::Failed { .. }));
+    let failed = draft.seen.jobs.iter().filter(|(_, job)| is_in_the_way(&draft, job));
     let failed: Vec<Action> = failed
         .map(|(name, job)| Action::DeleteJob {
             namespace: job.namespace.clone(),
@@ -38,11 +34,26 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     }
     draft.set_finalizer(true);
     let phase = resumed_phase(draft.status());
+    let single = draft.status().single_node.is_some();
     for entry in draft.status_mut().node_upgrade_statuses.values_mut() {
-        reset(entry);
+        reset(entry, single);
     }
     draft.enter(phase);
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
+}
+
+/// A Job that failed, or that ended well on a node which then failed its step: one that came back with the old system has
+/// had its installation, and needs another one.
+fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
+    let node = job.node.as_deref().map(|node| draft.progress(node).state());
+    let step = match node.flatten() {
+        Some(NodeState::PreDrainFailed) => Some(job_type::PRE_DRAIN),
+        Some(NodeState::PostDrainFailed) => Some(job_type::POST_DRAIN),
+        Some(NodeState::SingleNodeUpgradeFailed) => Some(job_type::SINGLE_NODE_UPGRADE),
+        _ => None,
+    };
+    let repeated = step.is_some() && job.job_type.as_deref() == step;
+    repeated || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
 /// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish
@@ -75,11 +86,12 @@ fn resumed_phase(status: &UpgradePlanStatus) -> Phase {
 }
 
 /// A state that says what could not be reached becomes the one that had been reached.
-fn reset(entry: &mut NodeUpgradeStatus) {
+fn reset(entry: &mut NodeUpgradeStatus, single: bool) {
     let reached = match entry.state.as_deref().and_then(NodeState::parse) {
         Some(NodeState::ImagePreloadFailed) => Some(NodeState::ImagePreloading),
         Some(NodeState::PreDrainFailed | NodeState::SingleNodeUpgradeFailed) => Some(NodeState::ImagePreloaded),
         Some(NodeState::PostDrainFailed) => Some(NodeState::PreDrained),
+        Some(NodeState::ImageCleanFailed) if single => Some(NodeState::SingleNodeUpgraded),
         Some(NodeState::ImageCleanFailed) => Some(NodeState::PostDrained),
         _ => return,
     };

@@ -175,7 +175,8 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
     if !provisioned || (ending != Ending::Success && !rancher_is_done(draft)) {
         return;
     }
-    if cluster.upgrade_strategy.clone().unwrap_or_default() != saved {
+    let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
+    if strategy != saved || cluster.saved_upgrade_strategy.is_some() {
         draft.act(Action::RestoreUpgradeStrategy { strategy: saved });
         left.push("Cluster fleet-local/local".to_owned());
     } else {

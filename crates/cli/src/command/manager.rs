@@ -24,13 +24,13 @@ use plan::{
     deadlines::Deadlines,
     observed::{RepoServer, Settings},
 };
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::named_duration;
+use super::{
+    listen::{listen, listen_blocking},
+    named_duration,
+};
 
 /// How the manager runs.
 #[derive(Debug, clap::Args)]
@@ -153,14 +153,8 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = Metrics::new(concat!("v", env!("CARGO_PKG_VERSION")))?;
     let client = counting_client(&metrics).await?;
     let metrics = serve_metrics(&args, metrics)?;
-    let listener = match listen_address(&args.health_probe_bind_address) {
-        None => None,
-        Some(address) => {
-            let listener = TcpListener::bind(&address).await;
-            Some(listener.with_context(|| format!("failed to listen on --health-probe-bind-address {address}"))?)
-        }
-    };
-    let webhook = webhook(&args).await?;
+    let listener = listen("--health-probe-bind-address", &args.health_probe_bind_address)?;
+    let webhook = webhook(&args)?;
     let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let outside = Network {
         repo_host: args
@@ -209,15 +203,7 @@ async fn counting_client(metrics: &Metrics) -> anyhow::Result<kube::Client> {
 
 /// Where metrics are served, and to whom.
 fn serve_metrics(args: &Args, metrics: Metrics) -> anyhow::Result<MetricsConfig> {
-    let listener = match listen_address(&args.metrics_bind_address) {
-        None => None,
-        Some(address) => {
-            let listener = std::net::TcpListener::bind(&address)
-                .with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
-            listener.set_nonblocking(true)?;
-            Some(Arc::new(listener))
-        }
-    };
+    let listener = listen_blocking("--metrics-bind-address", &args.metrics_bind_address)?.map(Arc::new);
     let files = args.metrics_cert_path.as_ref().map(|directory| Files {
         certificate: directory.join(&args.metrics_cert_name),
         key: directory.join(&args.metrics_cert_key),
@@ -268,13 +254,14 @@ fn deadline_help() -> String {
 }
 
 /// The admission webhooks, unless they are turned off.
-async fn webhook(args: &Args) -> anyhow::Result<Option<WebhookConfig>> {
+fn webhook(args: &Args) -> anyhow::Result<Option<WebhookConfig>> {
     let enabled = webhooks_are_enabled(std::env::var("ENABLE_WEBHOOKS").ok().as_deref());
-    let Some(address) = listen_address(&args.webhook_bind_address).filter(|_| enabled) else {
+    if !enabled {
+        return Ok(None);
+    }
+    let Some(listener) = listen("--webhook-bind-address", &args.webhook_bind_address)? else {
         return Ok(None);
     };
-    let listener = TcpListener::bind(&address).await;
-    let listener = listener.with_context(|| format!("failed to listen on --webhook-bind-address {address}"))?;
     let (prefix, namespace) = (&args.webhook_name_prefix, &args.leader_election_namespace);
     let certificate = match &args.webhook_cert_path {
         Some(directory) => CertificateSource::Files(Files {
@@ -299,15 +286,6 @@ fn webhooks_are_enabled(value: Option<&str>) -> bool {
     value != Some("false")
 }
 
-/// `:8081` and `host:port` as in Go; `0` is off.
-pub(super) fn listen_address(text: &str) -> Option<String> {
-    match text {
-        "" | "0" => None,
-        text if text.starts_with(':') => Some(format!("0.0.0.0{text}")),
-        text => Some(text.to_owned()),
-    }
-}
-
 /// Ctrl-C or SIGTERM.
 pub(super) async fn terminated() {
     let Ok(mut term) = signal(SignalKind::terminate()) else {
@@ -323,13 +301,6 @@ pub(super) async fn terminated() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_as_go_reads_them() {
-        assert_eq!(listen_address(":8081").as_deref(), Some("0.0.0.0:8081"));
-        assert_eq!(listen_address("127.0.0.1:0").as_deref(), Some("127.0.0.1:0"));
-        assert_eq!(listen_address("0"), None);
-    }
 
     #[test]
     fn deadlines_are_named_and_bad_ones_are_explained() {

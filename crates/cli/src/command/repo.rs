@@ -9,9 +9,11 @@ use release::{
     iso::Iso,
     repo::{Limits, PREFIX, serve},
 };
-use tokio::net::TcpListener;
 
-use super::manager::{listen_address, start_log, terminated};
+use super::{
+    listen::listen,
+    manager::{start_log, terminated},
+};
 
 /// Threads that may wait for the disk at once.
 const DISK_THREADS: usize = 16;
@@ -53,9 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .max_blocking_threads(DISK_THREADS)
         .build()?;
     let served = runtime.block_on(async {
-        let address = listen_address(&args.listen).context("--listen has no address")?;
-        let listener = TcpListener::bind(&address).await;
-        let listener = listener.with_context(|| format!("failed to listen on --listen {address}"))?;
+        let listener = listen("--listen", &args.listen)?.context("--listen has no address")?;
         let address = listener.local_addr()?;
         tracing::info!(%address, path = PREFIX, harvester = found.release.harvester, "serving");
         serve(

@@ -11,10 +11,9 @@ fn a_clean_upgrade_puts_everything_back_and_leaves_nothing_behind() {
     let digest = &ended.digest;
     assert_eq!(digest["status"]["currentPhase"], "Succeeded");
     assert_eq!(digest["cluster"]["rkeConfig"]["provisionGeneration"], 1);
-    assert!(
-        digest["cluster"]["rkeConfig"].get("upgradeStrategy").is_none(),
-        "{}",
-        digest["cluster"]
+    assert_eq!(
+        digest["cluster"]["rkeConfig"]["upgradeStrategy"],
+        json!({"controlPlaneConcurrency": "1", "workerConcurrency": "10%"})
     );
     assert_eq!(digest["cluster"]["kubernetesVersion"], "v1.35.2+rke2r1");
     assert_eq!(digest["longhorn"], "600");

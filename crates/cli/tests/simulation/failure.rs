@@ -187,6 +187,7 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
 #[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
 #[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() })]
 #[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+#[case::old_system(old_system())]
 fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: Troubles) {
     let ended = run(&Case {
         user: vec![User::MendsAndRetries],
@@ -215,6 +216,38 @@ fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: T
             .all(|node| node.state.as_deref() == Some("ImageCleaned"))
     );
     assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
+}
+
+#[rstest]
+#[case::job(failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE)))]
+#[case::old_system(old_system())]
+#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+fn a_failed_single_node_is_tried_again(#[case] troubles: Troubles) {
+    let mut case = Case {
+        user: vec![User::MendsAndRetries],
+        ..case(troubles)
+    };
+    case.scenario.shape.nodes = 1;
+    let ended = run(&case);
+    assert_eq!(ended.violations, [""; 0]);
+    assert_eq!(plan(&ended).phase(), Some(Phase::Succeeded));
+    assert_eq!(ended.digest["nodes"]["node-1"]["osImage"], "Harvester v1.8.0");
+}
+
+#[test]
+fn what_the_gate_replaced_stays_on_the_clusters_record_until_it_is_put_back() {
+    let record = |ended: &Ended| {
+        let clusters = ended
+            .store
+            .list("provisioning.cattle.io", "clusters", Some("fleet-local"));
+        clusters[0]["metadata"]["annotations"][annotations::SAVED_UPGRADE_STRATEGY].clone()
+    };
+    let failed = run(&case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))));
+    let saved: serde_json::Value = serde_json::from_str(record(&failed).as_str().unwrap()).unwrap();
+    assert_eq!(saved["workerConcurrency"], "10%", "{saved}");
+    let done = run(&Case::three_nodes());
+    assert_eq!(record(&done), serde_json::Value::Null);
+    assert_eq!(done.digest["cluster"]["rkeConfig"]["upgradeStrategy"], saved);
 }
 
 #[rstest]

@@ -68,6 +68,46 @@ fn a_held_node_holds_until_it_is_let_go() {
 }
 
 #[test]
+fn a_held_node_is_shown_as_held_before_its_turn_and_does_not_hold_up_those_before_it() {
+    let ended = run(&Case {
+        pause: vec!["node-3".into()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    });
+    assert_eq!(ended.violations, [""; 0]);
+    assert_eq!(ended.plan.unwrap().phase(), Some(Phase::Succeeded));
+    let shown: Vec<String> = ended
+        .store
+        .history()
+        .iter()
+        .filter(|write| write.resource.plural == "upgradeplans")
+        .filter_map(|write| {
+            let states = &write.object.as_ref()?["status"]["nodeUpgradeStatuses"];
+            let state = |node: &str| states[node]["state"].as_str().map(str::to_owned);
+            (state("node-3")? == "UpgradePaused").then(|| state("node-1"))?
+        })
+        .collect();
+    assert_eq!(shown.first().map(String::as_str), Some("ImagePreloaded"), "{shown:?}");
+    assert!(shown.iter().any(|state| state == "PostDrained"), "{shown:?}");
+}
+
+#[test]
+fn a_node_that_is_let_go_before_its_turn_was_never_held() {
+    let ended = run(&Case {
+        pause: vec!["node-3".into()],
+        user: vec![User::LetsGoAtOnce],
+        ..Case::three_nodes()
+    });
+    assert_eq!(ended.plan.unwrap().phase(), Some(Phase::Succeeded));
+    let clean = run(&Case::three_nodes());
+    for part in ["nodes", "cluster", "plans"] {
+        assert_eq!(ended.digest[part], clean.digest[part], "{part}");
+    }
+    let resumed = ended.writes.iter().any(|write| write.starts_with("patch jobs"));
+    assert!(!resumed, "no Job was created suspended: {:?}", ended.writes);
+}
+
+#[test]
 fn a_held_single_node_holds_until_it_is_let_go() {
     let mut case = Case {
         pause: vec!["node-1".into()],

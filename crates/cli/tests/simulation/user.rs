@@ -21,6 +21,8 @@ use world::Troubles;
 pub(crate) enum User {
     /// Lets held nodes go, ten minutes after they are held.
     LetsGo,
+    /// Lets held nodes go as soon as they are held, long before their turn.
+    LetsGoAtOnce,
     /// Deletes the plan when it has reached a phase.
     DeletesAt(Phase),
     /// Mends what is broken and asks for another try, ten minutes after the plan has failed.
@@ -53,6 +55,19 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         User::LetsGo => {
             rehearsal.follow(name, None, is_held).await;
             rehearsal.clock.sleep(A_WHILE).await;
+            patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
+        }
+        User::LetsGoAtOnce => {
+            let is_paused = |plan: &UpgradePlan| {
+                let nodes = plan
+                    .status
+                    .iter()
+                    .flat_map(|status| status.node_upgrade_statuses.values());
+                nodes
+                    .into_iter()
+                    .any(|node| node.state.as_deref() == Some("UpgradePaused"))
+            };
+            rehearsal.follow(name, None, is_paused).await;
             patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
         }
         User::DeletesAt(phase) => {
@@ -119,15 +134,13 @@ fn has_failed(plan: &UpgradePlan) -> bool {
     plan.phase() == Some(Phase::Failed) && plan.finalizers().is_empty()
 }
 
-/// A node of the plan is held.
+/// A node of the plan is held, and it is its turn: nothing else is waited for.
 pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
-    let nodes = plan
-        .status
-        .iter()
-        .flat_map(|status| status.node_upgrade_statuses.values());
-    nodes
-        .into_iter()
-        .any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+    let Some(status) = &plan.status else { return false };
+    let mut nodes = status.node_upgrade_statuses.values();
+    let mut waits = status.waiting_for.iter();
+    nodes.any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+        && waits.all(|wait| wait.what.ends_with("Paused"))
 }
 
 /// Waits until a plan is gone.

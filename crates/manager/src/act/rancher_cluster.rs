@@ -19,6 +19,7 @@ impl Actor {
         watched: &Watched,
         kubernetes_version: &str,
         (from, to): (i64, i64),
+        saved_strategy: &str,
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
@@ -34,7 +35,7 @@ impl Actor {
             return Ok(());
         }
         let version = cluster.resource_version().unwrap_or_default();
-        let patch = objects::rancher::provision(kubernetes_version, to, &version);
+        let patch = objects::rancher::provision(kubernetes_version, to, saved_strategy, &version);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
         self.patch(&clusters, names::LOCAL_CLUSTER, patch, Written::Cluster, written)
             .await
@@ -49,12 +50,7 @@ impl Actor {
         let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
             return Ok(());
         };
-        let present = cluster
-            .spec
-            .rke_config
-            .as_ref()
-            .is_some_and(|rke| rke.upgrade_strategy.is_some());
-        let patch = objects::rancher::restore_strategy(strategy, present);
+        let patch = objects::rancher::restore_strategy(strategy, &cluster);
         let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
         let patched = clusters

@@ -2,16 +2,17 @@
 
 use api::{
     annotations,
-    foreign::rancher::{ComparePatch, Diff, ManagedChart},
+    foreign::rancher::{Cluster, ComparePatch, Diff, ManagedChart},
     names,
 };
 use serde_json::{Value, json};
 
 use super::IGNORED_POINTER;
 
-/// Makes Rancher upgrade all nodes one by one, each gated by our hooks, starting only from the version we know.
+/// Makes Rancher upgrade all nodes one by one, each gated by our hooks, starting only from the version we know. What is
+/// replaced stays on the cluster's record, since the plan may be deleted while the gate is closed.
 #[must_use]
-pub fn provision(kubernetes_version: &str, to: i64, resource_version: &str) -> Value {
+pub fn provision(kubernetes_version: &str, to: i64, saved_strategy: &str, resource_version: &str) -> Value {
     let drain = json!({
         "enabled": true,
         "force": true,
@@ -26,7 +27,10 @@ pub fn provision(kubernetes_version: &str, to: i64, resource_version: &str) -> V
         "postDrainHooks": [{"annotation": annotations::POST_HOOK}],
     });
     json!({
-        "metadata": {"resourceVersion": resource_version},
+        "metadata": {
+            "resourceVersion": resource_version,
+            "annotations": {annotations::SAVED_UPGRADE_STRATEGY: saved_strategy},
+        },
         "spec": {
             "kubernetesVersion": kubernetes_version,
             "rkeConfig": {
@@ -42,14 +46,24 @@ pub fn provision(kubernetes_version: &str, to: i64, resource_version: &str) -> V
     })
 }
 
-/// Puts an upgradeStrategy back. A merge patch would keep what only ours had, so this one replaces.
+/// Puts an upgradeStrategy back, and removes its record. A merge patch would keep what only ours had, so this one
+/// replaces.
 #[must_use]
-pub fn restore_strategy(strategy: &Value, present: bool) -> Value {
-    match (strategy, present) {
-        (Value::Null, true) => json!([{"op": "remove", "path": "/spec/rkeConfig/upgradeStrategy"}]),
-        (Value::Null, false) => json!([]),
-        (strategy, _) => json!([{"op": "add", "path": "/spec/rkeConfig/upgradeStrategy", "value": strategy}]),
+pub fn restore_strategy(strategy: &Value, cluster: &Cluster) -> Value {
+    const STRATEGY: &str = "/spec/rkeConfig/upgradeStrategy";
+    let rke = cluster.spec.rke_config.as_ref();
+    let present = rke.is_some_and(|rke| rke.upgrade_strategy.is_some());
+    let mut patch = match (strategy, present) {
+        (Value::Null, true) => vec![json!({"op": "remove", "path": STRATEGY})],
+        (Value::Null, false) => Vec::new(),
+        (strategy, _) => vec![json!({"op": "add", "path": STRATEGY, "value": strategy})],
+    };
+    let known = cluster.metadata.annotations.as_ref();
+    if known.is_some_and(|known| known.contains_key(annotations::SAVED_UPGRADE_STRATEGY)) {
+        let key = annotations::SAVED_UPGRADE_STRATEGY.replace('/', "~1");
+        patch.push(json!({"op": "remove", "path": format!("/metadata/annotations/{key}")}));
     }
+    Value::Array(patch)
 }
 
 /// The chart's comparePatches with our pointer in them, or without it. Entries of others stay as they are.
@@ -113,7 +127,7 @@ mod tests {
 
     #[test]
     fn w06_rancher_gets_the_version_as_the_release_writes_it() {
-        let patch = provision("v1.35.2+rke2r1", 4, "7");
+        let patch = provision("v1.35.2+rke2r1", 4, "null", "7");
         assert_eq!(patch["spec"]["kubernetesVersion"], "v1.35.2+rke2r1");
         assert_eq!(patch["spec"]["rkeConfig"]["provisionGeneration"], 4);
     }
@@ -139,8 +153,16 @@ mod tests {
 
     #[test]
     fn a_strategy_that_was_absent_is_absent_again() {
-        assert_eq!(restore_strategy(&Value::Null, true)[0]["op"], "remove");
-        assert_eq!(restore_strategy(&Value::Null, false), json!([]));
-        assert_eq!(restore_strategy(&json!({"a": 1}), true)[0]["value"], json!({"a": 1}));
+        let without = Cluster::named("local");
+        let mut with = without.clone();
+        with.spec.rke_config = serde_json::from_value(json!({"upgradeStrategy": {}})).unwrap();
+        assert_eq!(restore_strategy(&Value::Null, &with)[0]["op"], "remove");
+        assert_eq!(restore_strategy(&Value::Null, &without), json!([]));
+        assert_eq!(restore_strategy(&json!({"a": 1}), &with)[0]["value"], json!({"a": 1}));
+        let record = (annotations::SAVED_UPGRADE_STRATEGY.to_owned(), "null".to_owned());
+        with.metadata.annotations = Some([record].into());
+        let both = restore_strategy(&Value::Null, &with);
+        let path = "/metadata/annotations/management.harvesterhci.io~1saved-upgrade-strategy";
+        assert_eq!(both[1], json!({"op": "remove", "path": path}));
     }
 }

@@ -45,6 +45,12 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     // Another try begins here, and the failure before it has removed the repository.
     repo_create::keep(draft);
     let seen = draft.seen;
+    match preflight::skips_disk_space(&seen.plan) {
+        // Nobody is asked for what does not count.
+        Ok(true) => return Outcome::Done,
+        Ok(false) => {}
+        Err(why) => return Outcome::Fail(why),
+    }
     let limit = seen.settings.deadlines.preflight;
     let url = names::repo_url(draft.plan_name());
     let waiting = (
@@ -55,7 +61,9 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     let Some(found) = draft.ask(Need::NewImages, &seen.facts.new_images, waiting, limit) else {
         return Outcome::Wait;
     };
-    match preflight::new_images_fit(&seen.plan, found) {
+    // What an earlier try has loaded is part of what the disk holds already.
+    let is_to_load = |node: &str| draft.progress(node).state() != Some(NodeState::ImagePreloaded);
+    match preflight::new_images_fit(found, is_to_load) {
         Ok(()) => Outcome::Done,
         Err(why) => Outcome::Fail(why),
     }

@@ -11,8 +11,8 @@ use crate::{
 
 /// The oldest Harvester that this upgrade can start from.
 const OLDEST_RUNNING: &str = "v1.7.1";
-/// How often kubelets and API servers are asked before their silence counts.
-const PREFLIGHT_ATTEMPTS: u32 = 5;
+/// What is waited for while the pre-flight checks cannot look.
+const PREFLIGHT: (&str, &str) = ("Preflight", "Node (all), EndpointSlice default/kubernetes");
 
 /// Records the Version, the running version and the shape of the cluster.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
@@ -76,14 +76,14 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Fail(message);
     }
     let fetched: &Fetched<PreflightFacts> = &seen.facts.preflight;
-    if let Fetched::Failed { error, attempts, .. } = fetched
-        && *attempts >= PREFLIGHT_ATTEMPTS
+    let limit = seen.settings.deadlines.preflight;
+    let (what, object) = PREFLIGHT;
+    if let Fetched::Failed { error, .. } = fetched
+        && draft.is_overdue(what, object, limit)
     {
         return Outcome::Fail(error.clone());
     }
-    let limit = seen.settings.deadlines.preflight;
-    let object = "Node (all), EndpointSlice default/kubernetes".to_owned();
-    let waiting = ("Preflight", object, "disks and certificates are being checked");
+    let waiting = (what, object.to_owned(), "disks and certificates are being checked");
     let Some(facts) = draft.ask(Need::Preflight, fetched, waiting, limit) else {
         return Outcome::Wait;
     };

@@ -60,9 +60,16 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let limit = seen.settings.deadlines.repo;
     let name = names::repo(draft.plan_name());
-    // It may have been changed since the pre-flight checks.
+    // It may have been changed since the pre-flight checks, and can be changed again.
     if let Err(why) = preflight::repo_server(&seen.plan) {
-        return Outcome::Fail(why);
+        draft.wait(
+            "Annotation",
+            Some(format!("UpgradePlan {}", draft.plan_name())),
+            &why,
+            limit,
+        );
+        draft.degrade(why);
+        return Outcome::Wait;
     }
     let hosts = hosts(draft);
     if hosts == 0 {

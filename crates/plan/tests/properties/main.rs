@@ -197,3 +197,28 @@ fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
     );
     assert_eq!(done.status.current_phase.as_deref(), Some("ISODownloaded"));
 }
+
+#[test]
+fn who_is_warned_of_a_stall_is_not_warned_again_when_only_its_words_change() {
+    let mut model = Model::new(3);
+    let rancher = |model: &Model| {
+        let waits = model.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        waits.into_iter().any(|wait| wait.what == "RancherUpdate")
+    };
+    walk::until(&mut model, rancher);
+    model.now += model.seen.settings.deadlines.rancher;
+    let mut warnings = 0;
+    for words in [
+        "draining node node-1",
+        "draining node node-1: 3 pods left",
+        "2 pods left",
+    ] {
+        model.seen.cluster.as_mut().unwrap().message = Some(words.to_owned());
+        let decision = model.decide();
+        let degraded = decision.status.conditions.iter().find(|c| c.type_ == reasons::DEGRADED);
+        assert!(degraded.unwrap().message.contains(words), "{degraded:?}");
+        warnings += decision.events.len();
+        model.apply(&decision);
+    }
+    assert_eq!(warnings, 1);
+}

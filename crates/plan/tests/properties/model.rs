@@ -178,6 +178,7 @@ impl Model {
                 kubernetes_version,
                 from,
                 to,
+                saved_strategy,
             } => {
                 let Some(cluster) = &mut seen.cluster else { return };
                 assert_eq!(
@@ -187,10 +188,12 @@ impl Model {
                 cluster.provision_generation = to;
                 cluster.kubernetes_version = Some(kubernetes_version);
                 cluster.upgrade_strategy = Some(json!({"ours": true}));
+                cluster.saved_upgrade_strategy = Some(saved_strategy);
             }
             Action::RestoreUpgradeStrategy { strategy } => {
                 if let Some(cluster) = &mut seen.cluster {
                     cluster.upgrade_strategy = Some(strategy);
+                    cluster.saved_upgrade_strategy = None;
                 }
             }
             Action::SetReplenishmentInterval { value } => seen.replenishment_interval = Some(value),

@@ -1,7 +1,11 @@
 //! A plan that failed, and what comes after it.
 
 use api::{Phase, annotations, labels::job_type, names, reasons};
-use plan::{Severity, observed::JobOutcome};
+use plan::{
+    Severity,
+    observed::{JobOutcome, OtherPlan},
+};
+use serde_json::json;
 
 use crate::{
     model::Model,
@@ -69,6 +73,47 @@ fn one_wish_is_one_try() {
     );
     ask(&mut model, "2");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
+    let mut model = failed_at_pre_drain();
+    model.seen.other_plans = vec![OtherPlan {
+        name: "younger".into(),
+        uid: "z".into(),
+        created: Some(model.now),
+        active: true,
+        saved_upgrade_strategy: None,
+    }];
+    ask(&mut model, "1");
+    for _ in 0..3 {
+        let decision = model.decide();
+        assert_eq!(decision.actions, []);
+        model.apply(&decision);
+    }
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    let waiting = model.seen.plan.status.as_ref().unwrap().waiting_for[0].clone();
+    assert_eq!(waiting.object.as_deref(), Some("UpgradePlan younger"));
+    assert_eq!(
+        waiting.message.as_deref(),
+        Some("another try of this plan begins when the upgrade \"younger\" has ended")
+    );
+    model.seen.other_plans[0].active = false;
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
+    let mut failed = failed_at_pre_drain();
+    let mut cluster = failed.seen.cluster.take().unwrap();
+    cluster.upgrade_strategy = Some(json!({"controlPlaneDrainOptions": {"preDrainHooks": [
+        {"annotation": annotations::PRE_HOOK}]}}));
+    let mut model = Model::new(3);
+    let before = model.seen.cluster.replace(cluster);
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    let after = model.seen.cluster.unwrap();
+    assert_eq!(after.upgrade_strategy, before.unwrap().upgrade_strategy);
+    assert_eq!(after.saved_upgrade_strategy, None);
 }
 
 #[test]

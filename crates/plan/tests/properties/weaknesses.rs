@@ -141,8 +141,16 @@ fn w08_trouble_with_a_kubelet_is_tried_again_and_not_the_end() {
         model.now = decision.wake_at.expect("it is asked again");
         assert!(model.decide().needs.contains(&Need::Preflight));
     }
-    until(&mut model, ended);
-    assert_eq!(model.phase(), Some(Phase::Succeeded));
+    let mut patient = model.clone();
+    until(&mut patient, ended);
+    assert_eq!(patient.phase(), Some(Phase::Succeeded));
+    // Silence that lasts is the end, and named.
+    let since = model.seen.plan.status.as_ref().unwrap().waiting_for[0].since.0;
+    model.now = since + model.seen.settings.deadlines.preflight;
+    let decision = model.decide();
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+    let progressing = decision.status.conditions.iter().find(|c| c.type_ == "Progressing");
+    assert_eq!(progressing.map(|c| c.message.as_str()), Some(error));
 }
 
 #[test]

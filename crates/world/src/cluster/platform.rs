@@ -95,6 +95,7 @@ fn cluster() -> Value {
             // Things that an upgrade must keep.
             "rkeConfig": {
                 "provisionGeneration": 0,
+                "upgradeStrategy": {"controlPlaneConcurrency": "1", "workerConcurrency": "10%"},
                 "chartValues": {},
                 "machineGlobalConfig": {"cni": "multus,canal"},
                 "registries": {"mirrors": {"docker.io": {"endpoint": ["https://registry.example.com"]}}},

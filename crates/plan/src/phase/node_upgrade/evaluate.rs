@@ -45,13 +45,12 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     if done == nodes.len() && done > 0 {
         return Outcome::Done;
     }
-    wait_for_paused(draft, &nodes);
+    let is_held_up = wait_for_paused(draft, &nodes);
+    let mut is_at_work = false;
     for (name, state) in &nodes {
-        if let Some(state) = state {
-            wait_for_node(draft, name, *state);
-        }
+        is_at_work |= state.is_some_and(|state| wait_for_node(draft, name, state));
     }
-    if !draft.is_waiting() {
+    if !is_held_up && !is_at_work {
         let mut message = format!(
             "Rancher is to go on with the next node ({done} of {} done)",
             nodes.len()
@@ -82,37 +81,46 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     Outcome::Wait
 }
 
-fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) {
+/// Names the nodes that the user holds. Tells whether the others wait for one of them: Rancher has asked for it, and asks
+/// for no other before it has its answer.
+fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> bool {
     let paused = nodes
         .iter()
         .filter(|(_, state)| *state == Some(NodeState::UpgradePaused));
     let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
-    if !paused.is_empty() {
-        // A person holds the node, so only a person knows for how long.
-        let names = paused.join(", ");
+    if paused.is_empty() {
+        return false;
+    }
+    // A person holds the node, so only a person knows for how long.
+    let names = paused.join(", ");
+    draft.wait(
+        "Paused",
+        Some(format!("Node {names}")),
+        format!("node upgrade paused: {names}"),
+        UNBOUNDED,
+    );
+    let mut suspended = draft.seen.jobs.values().filter(|job| job.suspended);
+    let Some(asked_for) = suspended.find_map(|job| job.node.clone().filter(|node| paused.contains(&node.as_str())))
+    else {
+        return false;
+    };
+    let behind = nodes
+        .iter()
+        .filter(|(name, state)| *name != asked_for && !state.is_some_and(node::is_upgraded));
+    let behind = behind.count();
+    if behind > 0 {
         draft.wait(
-            "Paused",
-            Some(format!("Node {names}")),
-            format!("node upgrade paused: {names}"),
+            "BehindPaused",
+            Some("Cluster fleet-local/local".to_owned()),
+            format!("{behind} more wait behind {asked_for}: Rancher upgrades one node after the other"),
             UNBOUNDED,
         );
-        let behind = nodes
-            .iter()
-            .filter(|(name, state)| !paused.contains(&name.as_str()) && !state.is_some_and(node::is_upgraded));
-        let behind = behind.count();
-        if behind > 0 {
-            // Rancher has asked for the held node and asks for no other before it has its answer.
-            draft.wait(
-                "BehindPaused",
-                Some("Cluster fleet-local/local".to_owned()),
-                format!("{behind} more wait behind {names}: Rancher upgrades one node after the other"),
-                UNBOUNDED,
-            );
-        }
     }
+    true
 }
 
-fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) {
+/// Notes what a node that is at work waits for; tells whether it is.
+fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     let limits = draft.seen.settings.deadlines.clone();
     let (what, step, message, limit): (_, Option<&str>, String, Duration) = match state {
         NodeState::PreDraining => (
@@ -143,7 +151,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) {
             "it reboots into the new operating system".to_owned(),
             limits.reboot,
         ),
-        _ => return,
+        _ => return false,
     };
     let object = match step {
         Some(step) => format!(
@@ -156,6 +164,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) {
     if let Some(step) = step {
         draft.wait_for_pods(component::NODE_UPGRADE, Some(step), Some(name));
     }
+    true
 }
 
 /// What keeps a node's VMs: volumes that are not healthy come first, since no VM moves before.

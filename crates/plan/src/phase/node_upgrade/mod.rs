@@ -26,6 +26,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         return outcome;
     }
     nodes::look_at_jobs(draft);
+    nodes::look_at_held(draft);
     nodes::look_at_reboots(draft);
     nodes::recognise(draft);
     nodes::look_at_membership(draft);
@@ -72,10 +73,13 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     let wanted = if taken_over { from } else { from + 1 };
     let to = *draft.status_mut().provision_generation.get_or_insert(wanted);
     if from < to {
+        let saved = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY);
+        let saved_strategy = saved.unwrap_or("null").to_owned();
         draft.act(Action::ProvisionCluster {
             kubernetes_version,
             from,
             to,
+            saved_strategy,
         });
     }
     None

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use api::{
     NodeState, annotations,
     labels::{component, job_type},
-    reasons,
+    names, reasons,
 };
 
-use super::super::suc_plan;
+use super::super::{hooks, suc_plan};
 use crate::{
     decision::{Action, PlanEvent},
     draft::Draft,
@@ -45,6 +45,37 @@ pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
             draft.reach(node, NodeState::UpgradePaused, Some(reason), Some(message));
         } else {
             suc_plan::reach_by_job(draft, node, &job.outcome, states);
+        }
+    }
+}
+
+/// A node that the user holds is shown as held from the start, not only when its turn has come. One that is let go
+/// before its turn is as if it had never been held.
+pub(super) fn look_at_held(draft: &mut Draft<'_>) {
+    for name in suc_plan::managed_nodes(draft) {
+        let step = if draft.status().single_node.is_some() {
+            job_type::SINGLE_NODE_UPGRADE
+        } else {
+            job_type::PRE_DRAIN
+        };
+        let job = names::node_job(draft.plan_name(), step, &name);
+        // Its Job tells how it stands.
+        if draft.seen.jobs.contains_key(&job) {
+            continue;
+        }
+        match (draft.progress(&name).state(), hooks::is_held(draft, &name)) {
+            (Some(NodeState::ImagePreloaded), true) => {
+                let (reason, message) = (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE);
+                draft.reach(&name, NodeState::UpgradePaused, Some(reason), Some(message));
+            }
+            (Some(NodeState::UpgradePaused), false) => {
+                if let Some(entry) = draft.status_mut().node_upgrade_statuses.get_mut(&name) {
+                    entry.state = Some(NodeState::ImagePreloaded.to_string());
+                    entry.reason = None;
+                    entry.message = None;
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -114,11 +145,17 @@ pub(super) fn forget_boots(draft: &mut Draft<'_>) {
 }
 
 /// Where an upgrade is taken over from a plan that failed, nodes that run the new versions already are done. What they
-/// run tells, not what anybody remembers.
+/// run tells, not what anybody remembers. A single node is nobody's turn, so it needs no sign of a take-over.
 pub(super) fn recognise(draft: &mut Draft<'_>) {
-    if draft.annotation(annotations::TAKEN_OVER) != Some("true") {
+    let single = draft.status().single_node.is_some();
+    if !single && draft.annotation(annotations::TAKEN_OVER) != Some("true") {
         return;
     }
+    let done = if single {
+        NodeState::SingleNodeUpgraded
+    } else {
+        NodeState::PostDrained
+    };
     let seen = draft.seen;
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
@@ -133,7 +170,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
         let asked = machine_plan.is_some_and(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
         let current = node.os_image == os && node.kubelet_version == kubernetes;
         if node.managed && node.ready && current && !asked && draft.progress(name).ordinal() < 3 {
-            draft.reach(name, NodeState::PostDrained, None, None);
+            draft.reach(name, done, None, None);
         }
     }
 }

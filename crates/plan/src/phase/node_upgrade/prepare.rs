@@ -94,12 +94,11 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         .as_ref()
         .and_then(|release| release.kubernetes.clone());
     if is_ours(&strategy) {
-        // A failed plan has left its gate closed. What was there before it is on that plan's record.
-        let saved = seen
-            .other_plans
-            .iter()
-            .rev()
-            .find_map(|other| other.saved_upgrade_strategy.clone());
+        // A failed plan has left its gate closed. What was there before it is on the cluster's record, and on that of the
+        // plan if somebody has changed the cluster's.
+        let plans = seen.other_plans.iter().rev();
+        let saved = cluster.saved_upgrade_strategy.clone();
+        let saved = saved.or_else(|| plans.into_iter().find_map(|other| other.saved_upgrade_strategy.clone()));
         draft.annotate(
             annotations::SAVED_UPGRADE_STRATEGY,
             Some(saved.unwrap_or_else(|| Value::Null.to_string())),

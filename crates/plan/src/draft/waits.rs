@@ -1,0 +1,179 @@
+//! What a decision waits for: since when, until when, and when that is trouble.
+
+use std::time::Duration;
+
+use api::{WaitingFor, reasons};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Draft, UNBOUNDED};
+use crate::{decision::Need, observed::Fetched};
+
+/// How long to pause before an unanswered question is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How many things of those that programs wait for are shown; the others are counted.
+const MOST_SAID: usize = 10;
+
+/// Something that a person should look at.
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// People have been warned of it.
+    pub(super) known: bool,
+}
+
+/// A wait that takes too long, in the words of the condition.
+fn stalled(wait: &WaitingFor) -> String {
+    let message = wait.message.as_deref().unwrap_or(&wait.what);
+    format!("{message} (stalled: waiting since {})", wait.since.0)
+}
+
+impl<'a> Draft<'a> {
+    /// Notes what is waited for, since when, and until when. Tells whether the deadline has passed.
+    pub fn wait(&mut self, what: &str, object: Option<String>, message: impl Into<String>, limit: Duration) -> bool {
+        let since = self.waits_since(what, object.as_deref());
+        let deadline = since.saturating_add(limit).unwrap_or(Timestamp::MAX);
+        let message = message.into();
+        let expired = deadline <= self.now;
+        let wait = WaitingFor {
+            what: what.to_owned(),
+            object,
+            message: Some(message),
+            since: Time(since),
+            // What has no limit has no deadline to show.
+            deadline: (limit < UNBOUNDED).then_some(Time(deadline)),
+        };
+        if expired {
+            self.stall(&wait);
+        }
+        self.waits.push(wait);
+        expired
+    }
+
+    /// Since when something is waited for: from now on, if it is not yet.
+    fn waits_since(&self, what: &str, object: Option<&str>) -> Timestamp {
+        let mut known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        known
+            .find(|wait| wait.what == what && wait.object.as_deref() == object)
+            .map_or(self.now, |wait| wait.since.0)
+    }
+
+    /// Whether something has been waited for as long as it may take.
+    #[must_use]
+    pub fn is_overdue(&self, what: &str, object: &str, limit: Duration) -> bool {
+        let since = self.waits_since(what, Some(object));
+        since.saturating_add(limit).is_ok_and(|deadline| deadline <= self.now)
+    }
+
+    /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
+    /// for, as far as that fits into a status that people read.
+    pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
+        let seen = self.seen;
+        let limit = seen.settings.deadlines.pod;
+        let pods = seen.pods.values().filter(|pod| {
+            let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
+            let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
+            pod.component == component && same_step && same_node
+        });
+        let mut said = Vec::new();
+        for pod in pods {
+            if let Some(problem) = &pod.problem {
+                let message = format!("pod {} cannot start: {problem}", pod.name);
+                self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
+            } else {
+                said.extend(pod.said.iter().map(|entry| (pod.node.as_deref(), entry)));
+            }
+        }
+        for (of_node, entry) in said.iter().take(MOST_SAID) {
+            // Where several nodes are at work, people must see which one speaks.
+            let prefix = of_node.filter(|_| node.is_none());
+            self.repeat(prefix, entry);
+        }
+        if let Some(more) = said.len().checked_sub(MOST_SAID).filter(|more| *more > 0) {
+            let object = Some(format!("{component} pods"));
+            self.wait("More", object, format!("{more} more things are waited for"), UNBOUNDED);
+        }
+    }
+
+    /// Notes what a program says that it waits for, with its own beginning and end. Past that end the program gives up
+    /// by itself; if it has not, a person should look.
+    fn repeat(&mut self, node: Option<&str>, entry: &WaitingFor) {
+        let message = entry.message.as_deref().unwrap_or(&entry.what);
+        let message = match node {
+            Some(node) => format!("node {node}: {message}"),
+            None => message.to_owned(),
+        };
+        let wait = WaitingFor {
+            message: Some(message),
+            ..entry.clone()
+        };
+        if wait.deadline.as_ref().is_some_and(|deadline| deadline.0 <= self.now) {
+            self.stall(&wait);
+        }
+        self.waits.push(wait);
+    }
+
+    /// Notes that something is waited for longer than it should take. The first is told. Who is told already that this
+    /// thing stalls is not warned again when only its words change.
+    fn stall(&mut self, wait: &WaitingFor) {
+        if self.degraded.is_some() {
+            return;
+        }
+        let told = self.seen.plan.condition(reasons::DEGRADED);
+        let told = told.filter(|condition| condition.reason == reasons::STALLED);
+        let before = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        let known = before
+            .filter(|known| (&known.what, &known.object) == (&wait.what, &wait.object))
+            .any(|known| told.is_some_and(|condition| condition.message == stalled(known)));
+        self.degraded = Some(Trouble {
+            reason: reasons::STALLED,
+            message: stalled(wait),
+            known,
+        });
+    }
+
+    /// Something is waited for.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// Notes something that a person should look at.
+    pub fn degrade(&mut self, message: impl Into<String>) {
+        self.degraded = Some(Trouble {
+            reason: reasons::RECONCILE_ERROR,
+            message: message.into(),
+            known: false,
+        });
+    }
+
+    /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted:
+    /// `waiting` is its word, its object and its message.
+    pub fn ask<T>(
+        &mut self,
+        need: Need,
+        fetched: &'a Fetched<T>,
+        waiting: (&str, String, &str),
+        limit: Duration,
+    ) -> Option<&'a T> {
+        let (what, object, message) = waiting;
+        match fetched {
+            Fetched::Got(answer) => return Some(answer),
+            Fetched::Unknown => {
+                self.needs.push(need);
+                self.wait(what, Some(object), message, limit);
+            }
+            Fetched::Failed { error, at, .. } => {
+                let again = at.saturating_add(ASK_AGAIN).unwrap_or(Timestamp::MAX);
+                if again <= self.now {
+                    self.needs.push(need);
+                } else {
+                    self.ask_again_at = Some(again);
+                }
+                self.wait(what, Some(object), error.clone(), limit);
+            }
+        }
+        None
+    }
+}
