@@ -2,6 +2,8 @@
 //!
 //! A question is answered by a future that the manager's loop drives; what it found is kept until the plan is gone.
 
+mod kept_pods;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Phase, ReleaseMetadata, UpgradePlan, labels, names};
@@ -11,7 +13,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use plan::{
     Need,
-    observed::{Facts, Fetched, ImageLists, KubeletFacts, NewImages, PreflightFacts},
+    observed::{Facts, Fetched, ImageLists, KeptPods, KubeletFacts, NewImages, PreflightFacts},
     preflight,
 };
 use release::{bundle, image_list};
@@ -42,6 +44,7 @@ enum Found {
     Release(Result<ReleaseMetadata, String>),
     ImageLists(Result<ImageLists, String>),
     NewImages(Result<NewImages, String>),
+    KeptPods(Result<KeptPods, String>),
 }
 
 /// What is known, per plan.
@@ -91,6 +94,15 @@ impl Known {
             Found::NewImages(result) => {
                 note(&mut facts.new_images, result, clock);
                 Need::NewImages
+            }
+            Found::KeptPods(result) => {
+                let at = clock.now_in_seconds();
+                note(
+                    &mut facts.kept_pods,
+                    result.map(|found| KeptPods { at, ..found }),
+                    clock,
+                );
+                Need::KeptPods
             }
         };
         self.asked.entry(uid).or_default().retain(|asked| *asked != need);
@@ -144,12 +156,14 @@ pub fn answer(
         .as_ref()
         .and_then(|status| status.previous_version.clone())
         .unwrap_or_default();
+    let drained = kept_pods::drained_nodes(plan);
     Box::pin(async move {
         let found = match need {
             Need::Preflight => Found::Preflight(disks_and_certificates(&client, outside.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(release(outside.as_ref(), &base).await),
             Need::ImageLists => Found::ImageLists(image_lists(outside.as_ref(), &base, &previous).await),
             Need::NewImages => Found::NewImages(new_images(&client, outside.as_ref(), &base, managed_nodes).await),
+            Need::KeptPods => Found::KeptPods(kept_pods::ask(&client, &drained).await),
         };
         Answer { uid, found }
     })

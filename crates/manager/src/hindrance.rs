@@ -11,7 +11,7 @@ use plan::observed::PodSeen;
 use crate::watched::Watched;
 
 /// Reasons of a waiting container that do not pass by themselves.
-const STUCK: [&str; 7] = [
+const STUCK: [&str; 8] = [
     "ImagePullBackOff",
     "ErrImagePull",
     "ErrImageNeverPull",
@@ -19,6 +19,8 @@ const STUCK: [&str; 7] = [
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
+    // Pods of the repository start again and again; those of Jobs do not.
+    "CrashLoopBackOff",
 ];
 
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.

@@ -54,6 +54,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"]),
     // An owner that blocks deletion may only be named by who may touch its finalizers.
     ("management.harvesterhci.io", &["upgradeplans/finalizers"], &["update"]),
+    // What keeps the pods of a node from being evicted.
+    ("policy", &["poddisruptionbudgets"], &["list"]),
     // Admission lists these when a plan is created: what must be at rest before an upgrade may begin.
     (
         "harvesterhci.io",

@@ -82,6 +82,8 @@ pub enum Need {
     ImageLists,
     /// How large the new images are, and how full the disks.
     NewImages,
+    /// Which pods keep a drain from ending.
+    KeptPods,
 }
 
 /// A change to an object other than the plan.

@@ -285,6 +285,18 @@ pub struct Facts {
     pub image_lists: Fetched<ImageLists>,
     /// How large the new images are, and how full the disks.
     pub new_images: Fetched<NewImages>,
+    /// Which pods keep a drain from ending.
+    pub kept_pods: Fetched<KeptPods>,
+}
+
+/// Pods that may not be evicted from nodes which are being drained, at some moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptPods {
+    /// When that was.
+    pub at: Timestamp,
+    /// Per node, each pod with the budget that keeps it.
+    pub by_node: BTreeMap<String, Vec<String>>,
 }
 
 /// Something that has to be asked for.

@@ -132,7 +132,7 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
     "Degraded Stalled: node node-1: "
 )]
 #[case::drain(Troubles { blocked_drains: ["node-1".to_owned()].into(), ..Troubles::default() },
-    "Degraded Stalled: node node-1: Rancher drains it and updates RKE2; Rancher says: ")]
+    "Degraded Stalled: node node-1: Rancher drains it and updates RKE2; pod default/stubborn-node-1 is kept by PodDisruptionBudget stubborn-node-1; Rancher says: ")]
 #[case::reboot(Troubles { reboots: [("node-1".to_owned(), RebootTrouble::NeverReturns)].into(), ..Troubles::default() },
     "Degraded Stalled: node node-1: it reboots into the new operating system")]
 fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(

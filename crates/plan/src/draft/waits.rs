@@ -12,6 +12,9 @@ use crate::{decision::Need, observed::Fetched};
 /// How long to pause before an unanswered question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// How long a drain takes that nothing hinders; after that it is asked what does, and again after as long.
+const QUICK_DRAIN: Duration = Duration::from_mins(2);
+
 /// How many things of those that programs wait for are shown; the others are counted.
 const MOST_SAID: usize = 10;
 
@@ -166,14 +169,34 @@ impl<'a> Draft<'a> {
             }
             Fetched::Failed { error, at, .. } => {
                 let again = at.saturating_add(ASK_AGAIN).unwrap_or(Timestamp::MAX);
-                if again <= self.now {
-                    self.needs.push(need);
-                } else {
-                    self.ask_again_at = Some(again);
-                }
+                self.ask_at(need, again);
                 self.wait(what, Some(object), error.clone(), limit);
             }
         }
         None
+    }
+
+    /// Asks at a moment that may have come.
+    fn ask_at(&mut self, need: Need, moment: Timestamp) {
+        if moment <= self.now {
+            self.needs.push(need);
+        } else {
+            let earlier = self.ask_again_at.filter(|other| *other < moment);
+            self.ask_again_at = Some(earlier.unwrap_or(moment));
+        }
+    }
+
+    /// What keeps pods of a node that Rancher drains, once that takes longer than it should: it is asked then, and
+    /// now and again as long as it lasts.
+    pub fn kept_pods(&mut self, node: &str, (what, object): (&str, &str)) -> &'a [String] {
+        let since = self.waits_since(what, Some(object));
+        let (asked, found) = match &self.seen.facts.kept_pods {
+            Fetched::Unknown => (since, None),
+            Fetched::Failed { at, .. } => (*at, None),
+            Fetched::Got(found) => (found.at.max(since), found.by_node.get(node)),
+        };
+        let again = asked.saturating_add(QUICK_DRAIN).unwrap_or(Timestamp::MAX);
+        self.ask_at(Need::KeptPods, again);
+        found.map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@ use api::{ReleaseMetadata, labels::job_type, names};
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
-    observed::{Fetched, ImageLists, JobOutcome, KubeletFacts, MachinePlanSeen, NewImages, PreflightFacts},
+    observed::{Fetched, ImageLists, JobOutcome, KeptPods, KubeletFacts, MachinePlanSeen, NewImages, PreflightFacts},
 };
 
 use crate::model::{Model, OS};
@@ -71,7 +71,7 @@ impl Model {
         let seen = &mut self.seen;
         match step {
             Step::Answer(need) => {
-                answer(seen, *need);
+                answer(seen, *need, self.now);
                 self.needs.retain(|asked| asked != need);
             }
             Step::Import => {
@@ -105,7 +105,7 @@ pub(crate) enum Step {
     Reboot(String),
 }
 
-fn answer(seen: &mut Observed, need: Need) {
+fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
     let end: Timestamp = "2027-03-13T00:00:00Z".parse().unwrap();
     let kubelet = KubeletFacts {
         capacity_bytes: 1 << 40,
@@ -130,6 +130,12 @@ fn answer(seen: &mut Observed, need: Need) {
             });
         }
         Need::NewImages => seen.facts.new_images = Fetched::Got(NewImages::default()),
+        Need::KeptPods => {
+            seen.facts.kept_pods = Fetched::Got(KeptPods {
+                at: now,
+                ..KeptPods::default()
+            });
+        }
         Need::ImageLists => {
             let (previous, current) = (Some(vec!["old:1".into()]), Some(vec!["new:1".into()]));
             seen.facts.image_lists = Fetched::Got(ImageLists { previous, current });

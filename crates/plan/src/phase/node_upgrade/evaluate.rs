@@ -130,8 +130,12 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
             limits.pre_drain,
         ),
         NodeState::PreDrained => {
-            let message = with_rancher(draft, "Rancher drains it and updates RKE2".to_owned());
-            ("RancherUpdate", None, message, limits.rancher)
+            let mut message = "Rancher drains it and updates RKE2".to_owned();
+            let kept = draft.kept_pods(name, ("RancherUpdate", &format!("Node {name}")));
+            if !kept.is_empty() {
+                message = format!("{message}; {}", listed(kept));
+            }
+            ("RancherUpdate", None, with_rancher(draft, message), limits.rancher)
         }
         NodeState::PostDraining => (
             "PostDrainJob",
