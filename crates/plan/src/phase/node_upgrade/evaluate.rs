@@ -175,6 +175,18 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
 fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
     let seen = draft.seen;
     let left = seen.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default();
+    let mut pods = seen.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
+    let says_itself = pods.any(|pod| pod.job_type.as_deref() == Some(job_type::PRE_DRAIN) && !pod.said.is_empty());
+    if says_itself {
+        // Its own words follow, volume by volume and VM by VM: the same twice would be written twice.
+        let volumes_first = !seen.unhealthy_volumes.is_empty();
+        let what = if volumes_first {
+            "volumes are being rebuilt first"
+        } else {
+            "VMs are being moved away"
+        };
+        return what.to_owned();
+    }
     if !seen.unhealthy_volumes.is_empty() {
         return format!("volumes are being rebuilt first: {}", listed(&seen.unhealthy_volumes));
     }
