@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::board::Board;
 
-/// What changes in a message alone, a percentage for instance, is not shown more often than this.
+/// Progress with what is shown already, a percentage or one VM less, is not shown more often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One thing a step waits for.
@@ -73,8 +73,8 @@ impl Reporter {
         }
     }
 
-    /// Shows what is waited for, until when. Things that were waited for before keep their beginning. When it is too soon
-    /// to show news of a message alone, tells how long to wait before they should be shown.
+    /// Shows what is waited for, until when. Things that were waited for before keep their beginning. What is new is shown
+    /// at once, and so is the end; when it is too soon to show progress, tells how long to wait before it should be shown.
     pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) -> Option<Duration> {
         let now = self.clock.now_in_seconds();
         let mut shown = self.shown.lock().await;
@@ -85,12 +85,13 @@ impl Reporter {
         if next == shown.items {
             return None;
         }
-        let same_things = next.iter().map(thing).eq(shown.items.iter().map(thing));
+        let known = |item: &WaitingFor| shown.items.iter().any(|before| thing(before) == thing(item));
+        let is_progress = !next.is_empty() && next.iter().all(known);
         let ago = shown.at.map(|at| now.duration_since(at).unsigned_abs());
         if let Some(left) = ago
             .and_then(|ago| SHORTEST_INTERVAL.checked_sub(ago))
             .filter(|left| !left.is_zero())
-            && same_things
+            && is_progress
         {
             return Some(left);
         }
@@ -137,5 +138,50 @@ fn carry_on(item: &Waiting, before: &[WaitingFor], now: Timestamp, deadline: Opt
         message: Some(item.message.clone()),
         since: known.map_or(Time(now), |known| known.since.clone()),
         deadline: deadline.map(Time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as StdMutex;
+
+    use futures::future::{BoxFuture, ready};
+
+    use super::*;
+
+    /// Notes how many things were shown each time.
+    #[derive(Default)]
+    struct Notes(StdMutex<Vec<usize>>);
+
+    impl Board for Notes {
+        fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+            self.0.lock().unwrap().push(waiting.len());
+            Box::pin(ready(()))
+        }
+
+        fn last_word(&self, _: &str) {}
+    }
+
+    fn vms(names: &[&str]) -> Vec<Waiting> {
+        let vm = |name: &&str| Waiting {
+            what: "VMEvacuation",
+            object: format!("VirtualMachineInstance default/{name}"),
+            message: format!("{name} has not left yet"),
+        };
+        names.iter().map(vm).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_new_or_over_is_shown_at_once_and_progress_now_and_then() {
+        let board = Arc::new(Notes::default());
+        let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
+        let report = Reporter::new(clock.clone(), board.clone());
+        assert_eq!(report.waiting(&vms(&["a", "b", "c"]), None).await, None);
+        assert_eq!(report.waiting(&vms(&["a", "b"]), None).await, Some(SHORTEST_INTERVAL));
+        assert_eq!(report.waiting(&vms(&["b", "d"]), None).await, None, "d is new");
+        clock.sleep(SHORTEST_INTERVAL).await;
+        assert_eq!(report.waiting(&vms(&["d"]), None).await, None);
+        report.going_on().await;
+        assert_eq!(*board.0.lock().unwrap(), [3, 2, 1, 0]);
     }
 }
