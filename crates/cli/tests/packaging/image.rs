@@ -1,6 +1,9 @@
 //! The image: its root file system assembled from this machine's programs, and what its recipe says.
 
-use std::process::Command;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
 
 use crate::{hack, root, skipped};
 
@@ -40,5 +43,41 @@ fn the_image_is_built_with_the_toolchain_of_the_tree_and_runs_as_nobody_in_parti
     {
         let version = line.rsplit_once(':').unwrap().1;
         assert!(version.contains('.') && !version.contains("latest"), "{line}");
+    }
+}
+
+#[test]
+fn the_image_takes_the_definitions_of_cdi_and_nothing_else_from_its_release() {
+    let sieve = |input: &str| {
+        let mut child = Command::new(root().join("package/definitions"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        )
+    };
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: cdis\n";
+    let operator = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: cdi-operator\nspec:\n  kind: CustomResourceDefinition\n";
+    let all = format!("---\n{operator}---\n{definition}---\n{operator}---\n{definition}");
+    assert_eq!(sieve(&all), (0, format!("---\n{definition}---\n{definition}")));
+    let backwards = format!("kind: CustomResourceDefinition\nmetadata: {{}}\n---\n{operator}");
+    assert_eq!(
+        sieve(&backwards),
+        (0, "---\nkind: CustomResourceDefinition\nmetadata: {}\n".to_owned())
+    );
+    assert_eq!(sieve(operator), (1, "definitions: there are none\n".to_owned()));
+    let recipe = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
+    for line in [
+        "ARG CDI_VERSION=v",
+        "/package/definitions </cdi-operator.yaml",
+        "COPY --from=cdi /cdi/ /usr/local/share/extra_manifests/cdi/",
+    ] {
+        assert!(recipe.contains(line), "the Dockerfile lacks {line}");
     }
 }
