@@ -9,12 +9,12 @@
 
 mod support;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
 use node::images::{
     ImageStore,
-    clean::{Runtime, Stays, clean},
+    clean::{Runtime, Stays, Time, clean},
     crictl::Crictl,
     prepare::{AGENT_FOLDER, RKE2_FOLDER},
 };
@@ -42,6 +42,10 @@ const PREVIOUS: [&str; 4] = [
 
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn plenty() -> Time {
+    Time::of(Clock::system(), Duration::from_mins(10))
 }
 
 async fn import(store: &dyn ImageStore, images: &[&str]) {
@@ -118,7 +122,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
     } else {
         Box::new(store.clone())
     };
-    let cleaned = clean(runtime.as_ref(), &stale).await.unwrap();
+    let cleaned = clean(runtime.as_ref(), &stale, &plenty()).await.unwrap();
     assert_eq!(cleaned.failed, []);
     let (nameless, mut named): (Vec<String>, Vec<String>) = cleaned
         .removed
@@ -133,7 +137,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
     assert_eq!(store.list().await.unwrap(), expected);
 
     // And a second time there is nothing left to remove.
-    let again = clean(runtime.as_ref(), &named).await.unwrap();
+    let again = clean(runtime.as_ref(), &named, &plenty()).await.unwrap();
     assert!(again.removed.is_empty() && again.failed.is_empty(), "{again:?}");
 }
 
@@ -190,7 +194,7 @@ async fn without_crictl_ctr_removes_the_same() {
     containerd.tag("docker.io/rancher/shared:v1", "docker.io/rancher/still-needed:v2");
 
     let targets = strings(&["docker.io/rancher/old-component:v3", "docker.io/rancher/shared:v1"]);
-    let cleaned = clean(&store, &targets).await.unwrap();
+    let cleaned = clean(&store, &targets, &plenty()).await.unwrap();
     assert_eq!(cleaned.removed, ["docker.io/rancher/old-component:v3"]);
     assert_eq!(
         cleaned.kept,
