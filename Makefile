@@ -164,5 +164,6 @@ rehearse: ## Rehearse an upgrade of three nodes
 	$(CARGO) run --release -- rehearse
 
 .PHONY: bench
-bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes
+bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes, and the repository against nginx
 	@bench/rehearse
+	@bench/repo
