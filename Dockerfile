@@ -58,7 +58,7 @@ RUN --mount=type=bind,source=package,target=/package \
     sha256sum /cdi-operator.yaml && \
     if [ -n "${CDI_SHA256}" ]; then echo "${CDI_SHA256}  /cdi-operator.yaml" | sha256sum --check; fi && \
     mkdir /cdi && /package/definitions </cdi-operator.yaml >/cdi/cdi.yaml && \
-    find /cdi -exec touch --date="@${SOURCE_DATE_EPOCH}" {} +
+    touch --date="@${SOURCE_DATE_EPOCH}" /cdi/cdi.yaml /cdi
 
 FROM ${BASE_OS_IMAGE} AS baseos
 
