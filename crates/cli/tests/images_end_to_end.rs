@@ -24,21 +24,13 @@ use std::{
 };
 
 use apiserver::{ApiServer, Config};
-use archive::{COMMON_IMAGES, RKE2_IMAGES, release_files};
+use archive::{COMMON_IMAGES, PREVIOUS_IMAGES, RKE2_IMAGES, release_files};
 use clock::Clock;
 use containerd::Containerd;
 use node::images::{ImageStore, Patience, Repository};
 use release::{image_list, testing::Sources};
 use serde_json::json;
 use tokio::{net::TcpListener, task::spawn_blocking};
-
-/// What the release before had: one image is in both.
-const PREVIOUS: [&str; 4] = [
-    "docker.io/rancher/harvester:v1.7.1",
-    "docker.io/rancher/harvester-upgrade-toolkit:v1.7.1",
-    "docker.io/rancher/old-component:v3",
-    "docker.io/rancher/pause:3.6",
-];
 
 /// A process that ends with the test.
 struct Repo {
@@ -130,7 +122,7 @@ async fn from_the_iso_over_the_repository_onto_the_node_and_exactly_the_stale_on
     };
     let store = containerd.store();
     let mirrored = "registry.example:5000/mirror/old-component:v3";
-    for images in [&PREVIOUS[..], &[mirrored]] {
+    for images in [&PREVIOUS_IMAGES[..], &[mirrored]] {
         let tar = zstd::decode_all(archive::archive(images, 20_000).as_slice()).unwrap();
         store.import(Box::new(std::io::Cursor::new(tar))).await.unwrap();
     }
@@ -141,7 +133,7 @@ async fn from_the_iso_over_the_repository_onto_the_node_and_exactly_the_stale_on
         sources.add(&path, &content);
     }
     let new: Vec<&str> = COMMON_IMAGES.iter().chain(&RKE2_IMAGES).copied().collect();
-    for (version, images) in [("current", new.as_slice()), ("v1.7.1", &PREVIOUS)] {
+    for (version, images) in [("current", new.as_slice()), ("v1.7.1", &PREVIOUS_IMAGES)] {
         sources.add(&image_list::path_of(version), (images.join("\n") + "\n").as_bytes());
     }
     let iso = sources.iso();

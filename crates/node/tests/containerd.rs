@@ -25,20 +25,12 @@ use release::{
 };
 use support::{
     Shown,
-    archive::{AGENT, COMMON, COMMON_IMAGES, RKE2, RKE2_IMAGES, archive, release_files},
+    archive::{AGENT, COMMON, COMMON_IMAGES, PREVIOUS_IMAGES, RKE2, RKE2_IMAGES, archive, release_files},
     containerd::Containerd,
     hostile::{Hostile, Trick},
     plan,
 };
 use tokio::net::TcpListener;
-
-/// What the release before had: one image is in both.
-const PREVIOUS: [&str; 4] = [
-    "docker.io/rancher/harvester:v1.7.1",
-    "docker.io/rancher/harvester-upgrade-toolkit:v1.7.1",
-    "docker.io/rancher/old-component:v3",
-    "docker.io/rancher/pause:3.6",
-];
 
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -75,7 +67,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
         return;
     };
     let store = containerd.store();
-    import(&store, &PREVIOUS).await;
+    import(&store, &PREVIOUS_IMAGES).await;
     import(&store, &["registry.example:5000/mirror/old-component:v3"]).await;
 
     let sources = Sources::new();
@@ -109,7 +101,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
         .chain(&RKE2_IMAGES)
         .map(|name| (*name).to_owned())
         .collect();
-    let stale = plan::stale_images::stale(&strings(&PREVIOUS), &current);
+    let stale = plan::stale_images::stale(&strings(&PREVIOUS_IMAGES), &current);
     assert_eq!(
         stale,
         [
@@ -188,7 +180,7 @@ async fn without_crictl_ctr_removes_the_same() {
         return;
     };
     let store = containerd.store();
-    import(&store, &PREVIOUS).await;
+    import(&store, &PREVIOUS_IMAGES).await;
     // Two names of one image: the tag of the other would go with it.
     import(&store, &["docker.io/rancher/shared:v1"]).await;
     containerd.tag("docker.io/rancher/shared:v1", "docker.io/rancher/still-needed:v2");

@@ -27,6 +27,8 @@ const BLOCK: u64 = 2048;
 const LARGEST_EXTENT: u64 = (1 << 32) - BLOCK;
 /// Three extents.
 const SIZE: u64 = 2 * LARGEST_EXTENT + 123_457;
+/// Blocks between two extents: whoever reads straight on reads something else.
+const GAP: u64 = 1;
 const NAME: &str = "huge.tar.zst";
 const RELEASE: &[u8] = b"harvester: v1\n";
 
@@ -77,7 +79,7 @@ fn huge() -> Vec<Vec<u8>> {
         let flags = if left > 0 { MORE_EXTENTS } else { 0 };
         let size = u32::try_from(length).unwrap();
         records.push(record(block, size, flags, b"HUGE.ZST;1", &named(NAME)));
-        block += u32::try_from(length.div_ceil(BLOCK)).unwrap();
+        block += u32::try_from(length.div_ceil(BLOCK) + GAP).unwrap();
     }
     records
 }
@@ -89,11 +91,16 @@ fn directory(block: u32, system_use: &[u8], entries: Vec<Vec<u8>>) -> Vec<u8> {
     [vec![own, parent], entries].concat().concat()
 }
 
+/// Where a byte of the large file is in the image.
+fn place(at: u64) -> u64 {
+    u64::from(HUGE_BLOCK) * BLOCK + at + at / LARGEST_EXTENT * GAP * BLOCK
+}
+
 /// An image with these records in its folder `bundle`.
 fn image(folder: &Path, entries: Vec<Vec<u8>>) -> PathBuf {
     let path = folder.join("release.iso");
     let file = File::create_new(&path).unwrap();
-    let length = u64::from(HUGE_BLOCK) * BLOCK + SIZE.next_multiple_of(BLOCK);
+    let length = place(SIZE).next_multiple_of(BLOCK);
     file.set_len(length).unwrap();
     let put = |bytes: &[u8], at: u64| file.write_all_at(bytes, at).unwrap();
     let block = |number: u32| u64::from(number) * BLOCK;
@@ -123,7 +130,12 @@ fn image(folder: &Path, entries: Vec<Vec<u8>>) -> PathBuf {
     put(&directory(FOLDER_BLOCK, &[], entries), block(FOLDER_BLOCK));
     put(RELEASE, block(RELEASE_BLOCK));
     for (text, at) in MARKS {
-        put(text, block(HUGE_BLOCK) + at);
+        for (byte, at) in text.iter().zip(at..) {
+            put(&[*byte], place(at));
+        }
+    }
+    for border in [LARGEST_EXTENT, 2 * LARGEST_EXTENT] {
+        put(&[b'?'; BLOCK as usize], place(border) - GAP * BLOCK);
     }
     let taken = file.metadata().unwrap().blocks() * 512;
     assert!(taken < 1 << 20, "the image takes {taken} bytes of the disk");

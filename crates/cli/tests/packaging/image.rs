@@ -1,9 +1,6 @@
 //! The image: its root file system assembled from this machine's programs, and what its recipe says.
 
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-};
+use std::process::Command;
 
 use crate::{hack, root, skipped};
 
@@ -48,19 +45,16 @@ fn the_image_is_built_with_the_toolchain_of_the_tree_and_runs_as_nobody_in_parti
 
 #[test]
 fn the_image_takes_the_definitions_of_cdi_and_nothing_else_from_its_release() {
+    let folder = tempfile::tempdir().unwrap();
     let sieve = |input: &str| {
-        let mut child = Command::new(root().join("package/definitions"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        let file = folder.path().join("input");
+        std::fs::write(&file, input).unwrap();
+        let output = Command::new(root().join("package/definitions"))
+            .stdin(std::fs::File::open(&file).unwrap())
+            .output()
             .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
-        )
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
     };
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: cdis\n";
     let operator = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: cdi-operator\nspec:\n  kind: CustomResourceDefinition\n";
