@@ -103,7 +103,9 @@ fn help(image: &Path, pod: &Pod) -> String {
         .output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    // Lines are broken at blanks, also inside of brackets.
+    let help = String::from_utf8(output.stdout).unwrap();
+    help.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What stands in brackets behind a label: `[default: …]`, `[env: NAME=]`.
