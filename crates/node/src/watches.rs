@@ -16,14 +16,15 @@ use crate::{
 
 /// What is asked of a watch whose kind the watches as a whole need not know.
 trait Watched: Send + Sync {
-    fn is_synced(&self) -> bool;
+    /// What there is has come, or cannot.
+    fn is_known(&self) -> bool;
     /// The kind, when the API server does not serve it.
     fn unserved(&self) -> Option<Waiting>;
 }
 
 impl<K: Resource<DynamicType = ()> + Send + Sync> Watched for Cache<K> {
-    fn is_synced(&self) -> bool {
-        Cache::is_synced(self)
+    fn is_known(&self) -> bool {
+        self.is_synced()
     }
 
     fn unserved(&self) -> Option<Waiting> {
@@ -63,7 +64,7 @@ impl Bell {
     /// All watches have brought what there is, or know that they cannot. Before that, nothing can be said.
     #[must_use]
     pub(crate) fn is_synced(&self) -> bool {
-        self.watched.iter().all(|watched| watched.is_synced())
+        self.watched.iter().all(|watched| watched.is_known())
     }
 
     /// Kinds that the API server does not serve. While there are any, nothing is done.
