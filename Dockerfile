@@ -4,6 +4,7 @@
 #   docker build .                                                        for this machine
 #   docker buildx build --platform linux/amd64,linux/arm64 .              for both
 #   docker build --build-arg WITH_NGINX=false .                           without nginx
+#   docker build --build-arg CDI_VERSION=… --build-arg CDI_SHA256=… .     with the definitions of another CDI
 #
 # `make docker-build` passes version and time of the commit, so that the same commit gives the same image. To pin images
 # for a release, give them by digest: --build-arg BASE_IMAGE=NAME@sha256:…
@@ -45,6 +46,20 @@ RUN git clone --depth 1 --branch "${ADDONS_BRANCH}" https://github.com/harvester
     cd /src && go run . -generateAddons -path /addons && \
     find /addons -exec touch --date="@${SOURCE_DATE_EPOCH}" {} +
 
+# Definitions of CDI: the Harvester chart brings CDI's operator, but Helm leaves definitions that exist as they are. The
+# version is that of the chart in the release. The rest of the file would be a second operator.
+FROM ${BASE_IMAGE} AS cdi
+ARG CDI_VERSION=v1.62.0
+# SHA-256 of the file; give it for a release. Without it, what came is only printed.
+ARG CDI_SHA256=
+ARG SOURCE_DATE_EPOCH=0
+ADD https://github.com/kubevirt/containerized-data-importer/releases/download/${CDI_VERSION}/cdi-operator.yaml /cdi-operator.yaml
+RUN --mount=type=bind,source=package,target=/package \
+    sha256sum /cdi-operator.yaml && \
+    if [ -n "${CDI_SHA256}" ]; then echo "${CDI_SHA256}  /cdi-operator.yaml" | sha256sum --check; fi && \
+    mkdir /cdi && /package/definitions </cdi-operator.yaml >/cdi/cdi.yaml && \
+    touch --date="@${SOURCE_DATE_EPOCH}" /cdi/cdi.yaml /cdi
+
 FROM ${BASE_OS_IMAGE} AS baseos
 
 FROM ${BASE_IMAGE}
@@ -61,6 +76,7 @@ RUN packages="coreutils util-linux" && \
 # Installs the operating system of the release: newer than the one on a node that is to be upgraded.
 COPY --from=baseos /usr/bin/elemental /usr/local/bin/elemental
 COPY --from=addons /addons/ /usr/local/share/addons/
+COPY --from=cdi /cdi/ /usr/local/share/extra_manifests/cdi/
 COPY --from=builder /rootfs/ /
 RUN --mount=type=bind,source=package,target=/package /package/check
 

@@ -25,7 +25,8 @@ IMAGE_NAME = $(patsubst %:$(IMAGE_TAG),%,$(IMG))
 # The same source gives the same image: time and version come from the commit.
 IMAGE_ARGS = --build-arg SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) \
 	--build-arg VERSION=$(shell git describe --tags --always) --build-arg GIT_COMMIT=$(shell git rev-parse HEAD) \
-	--build-arg GIT_TREE_STATE=$(if $(shell git status --porcelain),dirty,clean)
+	--build-arg GIT_TREE_STATE=$(if $(shell git status --porcelain),dirty,clean) \
+	$(foreach name,CDI_VERSION CDI_SHA256,$(if $($(name)),--build-arg $(name)=$($(name))))
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
 # Tests that drive the embedded API with the Python client run this interpreter.
@@ -164,5 +165,6 @@ rehearse: ## Rehearse an upgrade of three nodes
 	$(CARGO) run --release -- rehearse
 
 .PHONY: bench
-bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes
+bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes, and the repository against nginx
 	@bench/rehearse
+	@bench/repo

@@ -10,7 +10,7 @@ pub const ALLOW_DELETION: &str = "management.harvesterhci.io/allow-deletion";
 pub const SKIP_GC_THRESHOLD_CHECK: &str = "management.harvesterhci.io/skip-garbage-collection-threshold-check";
 /// User, on a plan: the least number of days API server certificates must still be valid.
 pub const MIN_CERTS_EXPIRATION_IN_DAY: &str = "management.harvesterhci.io/min-certs-expiration-in-day";
-/// User, on a plan: `"true"` makes `version-guard` let any version pass, as `spec.force` does everywhere.
+/// User, on a plan: `"true"` lets any version pass, everywhere, as `spec.force` does.
 pub const SKIP_VERSION_CHECK: &str = "harvesterhci.io/skip-version-check";
 /// User, on a plan: repository and name of the toolkit image, without tag.
 pub const UPGRADE_TOOLKIT_IMAGE: &str = "management.harvesterhci.io/upgrade-toolkit-image";

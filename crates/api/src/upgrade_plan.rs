@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::Phase;
+use crate::{Phase, annotations};
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -303,6 +303,13 @@ impl UpgradePlan {
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Whether its user lets any version be upgraded to any other: `spec.force`, or the annotation of the existing
+    /// toolkit. The only place that says so, since a plan that the manager lets pass must not fail on the nodes.
+    #[must_use]
+    pub fn skips_version_check(&self) -> bool {
+        self.spec.force == Some(true) || self.annotation(annotations::SKIP_VERSION_CHECK) == Some("true")
     }
 }
 

@@ -44,6 +44,8 @@ struct State<K> {
     /// What a list in progress has brought so far.
     relist: BTreeMap<Key, Arc<K>>,
     synced: bool,
+    /// The server has said that it does not know the kind.
+    unserved: bool,
     seen: u64,
     news: u64,
 }
@@ -54,6 +56,7 @@ impl<K> Default for State<K> {
             objects: BTreeMap::new(),
             relist: BTreeMap::new(),
             synced: false,
+            unserved: false,
             seen: 0,
             news: 0,
         }
@@ -93,6 +96,13 @@ impl<K> Cache<K> {
         self.lock().synced
     }
 
+    /// Whether the server serves the kind, as far as it has said. Without it there are no objects, which is all that some
+    /// want to know; who must not take a definition that is missing for a moment for an empty cluster looks here.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        !self.lock().unserved
+    }
+
     /// The newest resourceVersion that came in. Whoever wrote an object and got version `v` back sees that write here
     /// once this is `v` or more: versions are ordered within a kind.
     #[must_use]
@@ -126,8 +136,9 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
                     if is_not_served(&error) {
                         // A cluster without this kind is a cluster without objects of it.
                         let mut state = self.lock();
-                        if !state.synced {
+                        if !state.synced || !state.unserved {
                             state.synced = true;
+                            state.unserved = true;
                             changed.notify_one();
                         }
                     } else {
@@ -157,6 +168,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
             Event::InitDone => {
                 state.objects = std::mem::take(&mut state.relist);
                 state.synced = true;
+                state.unserved = false;
                 true
             }
             Event::Apply(object) => {

@@ -124,6 +124,83 @@ fn the_names_of_the_old_scripts_are_names_of_this_binary() {
     assert_eq!(call(&manifests, &[]).status.code(), Some(2));
 }
 
+/// Calls it as a pod does, and returns what it leaves as its termination message.
+fn last_word(arguments: &[&str]) -> (Option<i32>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("termination-log");
+    std::fs::write(&log, "").unwrap();
+    let mut command = Command::new(binary());
+    command.args(arguments).env("HOME", "/nonexistent");
+    for name in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HARVESTER_UPGRADEPLAN_NAME"] {
+        command.env_remove(name);
+    }
+    command
+        .env("SYSTEM_UPGRADE_POD_NAME", "a-pod")
+        .env("TERMINATION_LOG", &log);
+    let output = command.output().unwrap();
+    (output.status.code(), std::fs::read_to_string(&log).unwrap())
+}
+
+#[test]
+fn what_fails_before_the_first_step_leaves_a_last_word_too() {
+    let host = tempfile::tempdir().unwrap();
+    let root = host.path().to_str().unwrap();
+    for (arguments, why) in [
+        (vec!["node", "prepare", "--plan", "up"], "failed to find a cluster"),
+        (
+            vec!["node", "pre-drain", "--plan", "up", "--node", "n"],
+            "failed to find a cluster",
+        ),
+        (vec!["cluster-upgrade", "--plan", "up"], "failed to find a cluster"),
+        (
+            vec!["node", "skip-manifests", "toggle", "a.yaml", "--host-root", root],
+            "\"toggle\" is not an action",
+        ),
+        (
+            vec!["node", "skip-manifests", "apply", "../a.yaml", "--host-root", root],
+            "\"../a.yaml\" is not the name of a manifest",
+        ),
+        // An empty root has no systemd: tried again until the deadline, and then named.
+        (
+            vec![
+                "cluster-upgrade",
+                "hold-agent",
+                "--host-root",
+                root,
+                "--deadline",
+                "hold-agent=200ms",
+            ],
+            "step hold-agent did not end within 200ms: systemctl daemon-reload ended with code",
+        ),
+    ] {
+        let (code, word) = last_word(&arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {word}");
+        assert!(word.contains(why), "{arguments:?}: {word:?}");
+    }
+}
+
+#[test]
+fn every_verb_with_a_deadline_knows_its_own_names() {
+    for (arguments, known) in [
+        (
+            &["node", "prepare", "--plan", "up"][..],
+            "known are wait-for-repository, ",
+        ),
+        (&["node", "clean-images"], "known are clean-images"),
+        (&["node", "skip-manifests", "apply"], "known are skip-manifests"),
+        (&["cluster-upgrade", "hold-agent"], "known are hold-agent"),
+        (
+            &["node", "pre-drain", "--plan", "up", "--node", "n"],
+            "known are host, ",
+        ),
+    ] {
+        let output = toolkit(&[arguments, &["--deadline", "lunch=1h"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(known), "{said}");
+    }
+}
+
 #[test]
 fn the_version_is_three_lines_also_by_the_old_name() {
     let directory = tempfile::tempdir().unwrap();

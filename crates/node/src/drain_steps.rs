@@ -199,7 +199,16 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         })
     };
     watches
-        .while_doing(async |bell| attend(run, pace, bell, look).await)
+        .while_doing(async |bell| {
+            let look = || match bell.unserved() {
+                unserved if unserved.is_empty() => look(),
+                unserved => Decision {
+                    waiting: unserved,
+                    ..Decision::default()
+                },
+            };
+            attend(run, pace, bell, look).await
+        })
         .await
 }
 

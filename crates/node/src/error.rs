@@ -66,6 +66,13 @@ impl Error {
         }
     }
 
+    /// Whether the API server says that this is not allowed. One that has just started says so of everything, until it
+    /// has read its roles; so this is believed only after a while.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
+    }
+
     /// Whether trying again may help. While RKE2 is upgraded the API server restarts, and requests fail in many ways
     /// that say nothing about the request.
     #[must_use]

@@ -2,7 +2,7 @@
 //! already runs that system; those up to the installation do nothing once it is installed.
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     host::{
         UPGRADE_DIR, grub, oem, os_image,
         os_image::Progress,
@@ -108,7 +108,21 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         return Ok(());
     }
     let to = run.root.resolve(os_image::IMAGE)?;
-    run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await
+    run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await?;
+    let promises = &run.release()?.bundle.files;
+    let promise = promises.get(os_image::IMAGE_IN_REPOSITORY).cloned().unwrap_or_default();
+    let looked = tokio::task::spawn_blocking(move || os_image::flaw(&to, &promise)).await;
+    match looked.map_err(|error| Error::Lasting(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
+        None => Ok(()),
+        Some(flaw) => {
+            // The next try of the Job fetches it anew.
+            remove_image(run).await?;
+            Err(Error::Lasting(format!(
+                "{} from the repository cannot be installed: {flaw}",
+                os_image::IMAGE_IN_REPOSITORY
+            )))
+        }
+    }
 }
 
 async fn repair_state(run: &NodeRun, pace: Pace<'_>) -> Result<()> {

@@ -1,16 +1,32 @@
 //! Keeps RKE2 from applying some of its manifests while nodes are upgraded: a file `<manifest>.skip` beside it.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::Path,
-    str::FromStr,
-};
+use std::{future::ready, str::FromStr, time::Duration};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    host::{HostRoot, root::Change},
+    step::Step,
+};
 
 /// Where RKE2 keeps its manifests, on the host. Agents have no such folder.
 pub const FOLDER: &str = "var/lib/rancher/rke2/server/manifests";
+
+/// The only step.
+pub const STEPS: &[Step<SkipManifests>] = &[Step {
+    name: "skip-manifests",
+    limit: Duration::from_mins(10),
+    run: |program, _| Box::pin(ready(run(&program.root, &program.manifests, program.action).map(drop))),
+}];
+
+/// What the step works on.
+pub struct SkipManifests {
+    /// The root of the host.
+    pub root: HostRoot,
+    /// File names of manifests.
+    pub manifests: Vec<String>,
+    /// What is to be done with them.
+    pub action: Action,
+}
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,38 +54,27 @@ impl FromStr for Action {
 ///
 /// # Errors
 /// When a name is none, before anything is changed; when a file cannot be written or removed.
-pub fn run(root: &Path, manifests: &[String], action: Action) -> Result<Vec<String>> {
+pub fn run(root: &HostRoot, manifests: &[String], action: Action) -> Result<Vec<String>> {
     let is_name = |name: &&String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     if let Some(bad) = manifests.iter().find(|name| !is_name(name)) {
         return Err(Error::Lasting(format!("{bad:?} is not the name of a manifest")));
     }
-    let folder = root.join(FOLDER);
-    if manifests.is_empty() || !folder.is_dir() {
-        tracing::info!(folder = %folder.display(), manifests = manifests.len(), "there is nothing to skip");
+    if manifests.is_empty() || !root.resolve(FOLDER)?.is_dir() {
+        tracing::info!(folder = FOLDER, manifests = manifests.len(), "there is nothing to skip");
         return Ok(Vec::new());
     }
     let mut changed = Vec::new();
     for manifest in manifests {
-        let path = folder.join(format!("{manifest}.skip"));
-        let did = match action {
-            Action::Apply => File::create_new(&path).map(|_| ()),
-            Action::Remove => fs::remove_file(&path),
+        let path = format!("{FOLDER}/{manifest}.skip");
+        let change = match action {
+            // Whatever is in it: that it is there is enough.
+            Action::Apply if root.exists(&path)? => Change::None,
+            Action::Apply => root.write(&path, b"", 0o644)?,
+            Action::Remove => root.remove(&path)?,
         };
-        match did {
-            Ok(()) => changed.push(manifest.clone()),
-            Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
-            Err(error) => {
-                let what = match action {
-                    Action::Apply => "write",
-                    Action::Remove => "remove",
-                };
-                return Err(Error::file(what, path, error));
-            }
+        if change == Change::Written {
+            changed.push(manifest.clone());
         }
-    }
-    if !changed.is_empty() {
-        let synced = File::open(&folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| Error::file("write", &folder, error))?;
     }
     tracing::info!(?action, ?changed, "skipped manifests");
     Ok(changed)
@@ -77,10 +82,16 @@ pub fn run(root: &Path, manifests: &[String], action: Action) -> Result<Vec<Stri
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
     use super::*;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn host(root: &Path) -> HostRoot {
+        HostRoot::new(root)
     }
 
     fn server() -> tempfile::TempDir {
@@ -94,28 +105,57 @@ mod tests {
         let root = server();
         let multus = names(&["rke2-multus.yaml"]);
         let skip = root.path().join(FOLDER).join("rke2-multus.yaml.skip");
-        assert_eq!(run(root.path(), &multus, Action::Apply).unwrap(), multus);
+        assert_eq!(run(&host(root.path()), &multus, Action::Apply).unwrap(), multus);
         assert!(skip.is_file());
-        assert!(run(root.path(), &multus, Action::Apply).unwrap().is_empty());
+        assert!(run(&host(root.path()), &multus, Action::Apply).unwrap().is_empty());
         assert!(skip.is_file());
-        assert_eq!(run(root.path(), &multus, Action::Remove).unwrap(), multus);
+        assert_eq!(run(&host(root.path()), &multus, Action::Remove).unwrap(), multus);
         assert!(!skip.exists());
-        assert!(run(root.path(), &multus, Action::Remove).unwrap().is_empty());
+        assert!(run(&host(root.path()), &multus, Action::Remove).unwrap().is_empty());
     }
 
     #[test]
     fn agents_have_nothing_to_skip() {
         let root = tempfile::tempdir().unwrap();
-        assert!(run(root.path(), &names(&["a.yaml"]), Action::Apply).unwrap().is_empty());
-        assert!(run(server().path(), &[], Action::Apply).unwrap().is_empty());
+        assert!(
+            run(&host(root.path()), &names(&["a.yaml"]), Action::Apply)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(run(&host(server().path()), &[], Action::Apply).unwrap().is_empty());
         assert!(!root.path().join("var").exists());
+    }
+
+    #[test]
+    fn a_link_on_the_node_leads_nowhere_else() {
+        let both = tempfile::tempdir().unwrap();
+        let (root, outside) = (both.path().join("host"), both.path().join("outside"));
+        for folder in [
+            &root.join("var/lib/rancher"),
+            &root.join("data/rke2/server/manifests"),
+            &outside,
+        ] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        // As on a node whose data is elsewhere; seen from the container, it would lead into the container.
+        symlink("/data/rke2", root.join("var/lib/rancher/rke2")).unwrap();
+        let multus = names(&["rke2-multus.yaml"]);
+        let skip = root.join("data/rke2/server/manifests/rke2-multus.yaml.skip");
+        assert_eq!(run(&host(&root), &multus, Action::Apply).unwrap(), multus);
+        assert!(skip.is_file());
+        assert_eq!(run(&host(&root), &multus, Action::Remove).unwrap(), multus);
+        assert!(!skip.exists());
+        fs::remove_file(root.join("var/lib/rancher/rke2")).unwrap();
+        symlink(&outside, root.join("var/lib/rancher/rke2")).unwrap();
+        assert!(run(&host(&root), &multus, Action::Apply).unwrap().is_empty());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
 
     #[test]
     fn no_name_leads_out_of_the_folder() {
         let root = server();
         for bad in ["../x", "a/b", "", ".."] {
-            assert!(run(root.path(), &names(&["good.yaml", bad]), Action::Apply).is_err());
+            assert!(run(&host(root.path()), &names(&["good.yaml", bad]), Action::Apply).is_err());
         }
         assert_eq!(fs::read_dir(root.path().join(FOLDER)).unwrap().count(), 0);
     }

@@ -14,6 +14,8 @@ use crate::{
 /// The first pause after passing trouble; each further one is twice as long, up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long an API server may say that something is not allowed before it is believed: see [`Error::is_forbidden`].
+const FORBIDDEN_FOR: Duration = Duration::from_mins(2);
 
 /// One line of a program's table. `run` is safe to repeat: it looks first and does only what is missing.
 pub struct Step<C> {
@@ -67,6 +69,18 @@ pub(crate) async fn after(report: &Reporter, pause: Option<Duration>) {
     }
 }
 
+/// A table with other limits for some of its steps, by their names.
+#[must_use]
+pub fn with_limits<C>(steps: &[Step<C>], limits: &[(String, Duration)]) -> Vec<Step<C>> {
+    let limit_of = |step: &Step<C>| limits.iter().rfind(|(name, _)| name == step.name);
+    let steps = steps.iter().map(|step| Step {
+        name: step.name,
+        limit: limit_of(step).map_or(step.limit, |(_, limit)| *limit),
+        run: step.run,
+    });
+    steps.collect()
+}
+
 /// Runs all steps in order and leaves a last word.
 ///
 /// # Errors
@@ -110,23 +124,98 @@ fn named(waiting: String) -> String {
 
 async fn tries<C: Sync>(context: &C, step: &Step<C>, pace: Pace<'_>) -> Result<()> {
     let mut pause = SHORTEST_PAUSE;
+    let mut forbidden_since: Option<Timestamp> = None;
     loop {
-        match (step.run)(context, pace).await {
-            Ok(()) => {
-                pace.report.going_on().await;
-                return Ok(());
-            }
-            Err(error) if error.passes() => {
-                let waiting = Waiting {
-                    what: "Retry",
-                    object: step.name.to_owned(),
-                    message: error.to_string(),
-                };
-                pace.report.waiting(&[waiting], Some(pace.deadline)).await;
-                pace.report.clock.sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-            Err(error) => return Err(error),
+        let Err(error) = (step.run)(context, pace).await else {
+            pace.report.going_on().await;
+            return Ok(());
+        };
+        let now = pace.report.clock.now();
+        forbidden_since = error.is_forbidden().then(|| forbidden_since.unwrap_or(now));
+        let is_doubted = |since: Timestamp| now.duration_since(since).unsigned_abs() < FORBIDDEN_FOR;
+        if !error.passes() && !forbidden_since.is_some_and(is_doubted) {
+            return Err(error);
         }
+        let waiting = Waiting {
+            what: "Retry",
+            object: step.name.to_owned(),
+            message: error.to_string(),
+        };
+        pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+        pace.report.clock.sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use clock::Clock;
+    use futures::future::ready;
+
+    use super::*;
+    use crate::board::NoBoard;
+
+    /// Answers with these codes, one after the other; the last one for ever.
+    struct Answers(Mutex<Vec<u16>>);
+
+    fn answer(answers: &Answers) -> Result<()> {
+        let mut codes = answers.0.lock().unwrap();
+        let code = if codes.len() > 1 { codes.remove(0) } else { codes[0] };
+        if code == 200 {
+            return Ok(());
+        }
+        let status = kube::core::Status::failure("no", "Some").with_code(code);
+        Err(Error::api("look", kube::Error::Api(Box::new(status))))
+    }
+
+    const STEPS: &[Step<Answers>] = &[Step {
+        name: "look",
+        limit: Duration::from_hours(1),
+        run: |answers, _| Box::pin(ready(answer(answers))),
+    }];
+
+    async fn ends(codes: &[u16]) -> (Result<()>, Duration) {
+        let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
+        let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
+        let began = clock.now();
+        let ended = run_all(&Answers(Mutex::new(codes.to_vec())), STEPS, &report).await;
+        (ended, clock.now().duration_since(began).unsigned_abs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_has_just_started_may_forbid_everything_for_a_while() {
+        ends(&[503, 403, 403, 403, 200]).await.0.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_forbidden_ends_the_program_after_minutes_and_with_what_was_said() {
+        let (ended, took) = ends(&[403]).await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.to_string(), "failed to look: no");
+        assert!(took >= FORBIDDEN_FOR && took < FORBIDDEN_FOR * 2, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_starts_twice_is_doubted_twice() {
+        // Longer than it is doubted, but not in one row.
+        let (ended, took) = ends(&[403, 403, 403, 403, 403, 503, 403, 403, 403, 200]).await;
+        ended.unwrap();
+        assert!(took > FORBIDDEN_FOR, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_refusals_are_believed_at_once() {
+        let (ended, took) = ends(&[404, 200]).await;
+        assert!(ended.is_err() && took.is_zero());
+    }
+
+    #[test]
+    fn limits_are_changed_by_the_names_of_steps_and_the_last_word_counts() {
+        let named = |name: &str, seconds| (name.to_owned(), Duration::from_secs(seconds));
+        let steps = with_limits(STEPS, &[named("look", 1), named("other", 2), named("look", 3)]);
+        assert_eq!(steps[0].limit, Duration::from_secs(3));
+        assert_eq!(with_limits(STEPS, &[])[0].limit, STEPS[0].limit);
     }
 }

@@ -1,6 +1,6 @@
 //! `version-guard`: may the running Harvester be upgraded to the release of a plan?
 
-use api::{UpgradePlan, annotations};
+use api::UpgradePlan;
 use kube::{Api, Client};
 use plan::version::{self, Ineligible};
 
@@ -22,8 +22,8 @@ pub struct Compared {
 pub enum Pass {
     /// The versions allow it.
     Eligible(Compared),
-    /// The user has said not to look, and how.
-    Unchecked(&'static str),
+    /// The user has said not to look.
+    Unchecked,
 }
 
 /// Why an upgrade may not go on.
@@ -56,11 +56,8 @@ fn shown(minimum: &str) -> &str {
 /// # Errors
 /// The first rule that forbids the upgrade.
 pub fn judge(plan: &UpgradePlan, strict: bool, minimum: Option<&str>) -> Result<Pass, Refusal> {
-    if plan.spec.force == Some(true) {
-        return Ok(Pass::Unchecked("spec.force"));
-    }
-    if plan.annotation(annotations::SKIP_VERSION_CHECK) == Some("true") {
-        return Ok(Pass::Unchecked(annotations::SKIP_VERSION_CHECK));
+    if plan.skips_version_check() {
+        return Ok(Pass::Unchecked);
     }
     let status = plan.status.as_ref();
     let release = status.and_then(|status| status.release_metadata.as_ref());
@@ -104,8 +101,8 @@ pub async fn run(client: &Client, plan: &str, strict: bool, minimum: Option<&str
             );
             Ok(())
         }
-        Ok(Pass::Unchecked(by)) => {
-            tracing::warn!(name = plan, "versions are not checked, by {by}");
+        Ok(Pass::Unchecked) => {
+            tracing::warn!(name = plan, "versions are not checked: the plan says so");
             Ok(())
         }
         Err(why) => Err(Error::Lasting(why.to_string())),
@@ -114,6 +111,7 @@ pub async fn run(client: &Client, plan: &str, strict: bool, minimum: Option<&str
 
 #[cfg(test)]
 mod tests {
+    use api::annotations;
     use rstest::rstest;
     use serde_json::{Value, json};
 

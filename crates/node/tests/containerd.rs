@@ -9,12 +9,12 @@
 
 mod support;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
 use node::images::{
     ImageStore,
-    clean::{Runtime, Stays, clean},
+    clean::{Runtime, Stays, Time, clean},
     crictl::Crictl,
     prepare::{AGENT_FOLDER, RKE2_FOLDER},
 };
@@ -25,23 +25,19 @@ use release::{
 };
 use support::{
     Shown,
-    archive::{AGENT, COMMON, COMMON_IMAGES, RKE2, RKE2_IMAGES, archive, release_files},
+    archive::{AGENT, COMMON, COMMON_IMAGES, PREVIOUS_IMAGES, RKE2, RKE2_IMAGES, archive, release_files},
     containerd::Containerd,
     hostile::{Hostile, Trick},
     plan,
 };
 use tokio::net::TcpListener;
 
-/// What the release before had: one image is in both.
-const PREVIOUS: [&str; 4] = [
-    "docker.io/rancher/harvester:v1.7.1",
-    "docker.io/rancher/harvester-upgrade-toolkit:v1.7.1",
-    "docker.io/rancher/old-component:v3",
-    "docker.io/rancher/pause:3.6",
-];
-
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn plenty() -> Time {
+    Time::of(Clock::system(), Duration::from_mins(10))
 }
 
 async fn import(store: &dyn ImageStore, images: &[&str]) {
@@ -71,7 +67,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
         return;
     };
     let store = containerd.store();
-    import(&store, &PREVIOUS).await;
+    import(&store, &PREVIOUS_IMAGES).await;
     import(&store, &["registry.example:5000/mirror/old-component:v3"]).await;
 
     let sources = Sources::new();
@@ -105,7 +101,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
         .chain(&RKE2_IMAGES)
         .map(|name| (*name).to_owned())
         .collect();
-    let stale = plan::stale_images::stale(&strings(&PREVIOUS), &current);
+    let stale = plan::stale_images::stale(&strings(&PREVIOUS_IMAGES), &current);
     assert_eq!(
         stale,
         [
@@ -118,7 +114,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
     } else {
         Box::new(store.clone())
     };
-    let cleaned = clean(runtime.as_ref(), &stale).await.unwrap();
+    let cleaned = clean(runtime.as_ref(), &stale, &plenty()).await.unwrap();
     assert_eq!(cleaned.failed, []);
     let (nameless, mut named): (Vec<String>, Vec<String>) = cleaned
         .removed
@@ -133,7 +129,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
     assert_eq!(store.list().await.unwrap(), expected);
 
     // And a second time there is nothing left to remove.
-    let again = clean(runtime.as_ref(), &named).await.unwrap();
+    let again = clean(runtime.as_ref(), &named, &plenty()).await.unwrap();
     assert!(again.removed.is_empty() && again.failed.is_empty(), "{again:?}");
 }
 
@@ -184,13 +180,13 @@ async fn without_crictl_ctr_removes_the_same() {
         return;
     };
     let store = containerd.store();
-    import(&store, &PREVIOUS).await;
+    import(&store, &PREVIOUS_IMAGES).await;
     // Two names of one image: the tag of the other would go with it.
     import(&store, &["docker.io/rancher/shared:v1"]).await;
     containerd.tag("docker.io/rancher/shared:v1", "docker.io/rancher/still-needed:v2");
 
     let targets = strings(&["docker.io/rancher/old-component:v3", "docker.io/rancher/shared:v1"]);
-    let cleaned = clean(&store, &targets).await.unwrap();
+    let cleaned = clean(&store, &targets, &plenty()).await.unwrap();
     assert_eq!(cleaned.removed, ["docker.io/rancher/old-component:v3"]);
     assert_eq!(
         cleaned.kept,

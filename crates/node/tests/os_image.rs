@@ -80,6 +80,37 @@ async fn a_program_that_was_killed_goes_on_and_until_then_there_is_no_file_of_th
 }
 
 #[tokio::test]
+async fn after_a_power_failure_only_what_was_synced_is_trusted() {
+    let hostile = repository().await;
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join(IMAGE);
+    hostile.always(IMAGE, CutAfter(0)).tricks(IMAGE, [CutAfter(200_000)]);
+    save(&hostile, &to).await.unwrap_err();
+    // The length of the file survived, its last pages and the note about them did not.
+    let (partial, note) = (
+        directory.path().join(".rootfs.squashfs.partial"),
+        directory.path().join(".rootfs.squashfs.version"),
+    );
+    let mut lost = fs::read(&partial).unwrap();
+    assert_eq!(lost.len(), 200_000);
+    lost[120_000..].fill(0);
+    fs::write(&partial, lost).unwrap();
+    fs::write(&note, fs::read_to_string(&note).unwrap().replace("200000", "120000")).unwrap();
+    hostile.behave();
+    let before = hostile.sent();
+    save(&hostile, &to).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), content(1));
+    assert!(
+        (180_000..190_000).contains(&(hostile.sent() - before)),
+        "what was certain is not fetched again"
+    );
+    // A note that is no note: everything anew.
+    fs::write(&note, "{").unwrap();
+    save(&hostile, &to).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), content(1));
+}
+
+#[tokio::test]
 async fn another_image_of_the_same_size_replaces_it() {
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,11 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    os::unix::fs::symlink,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use clock::Clock;
 use node::{
@@ -25,11 +29,11 @@ use node::{
 use rstest::rstest;
 use support::{
     PATIENCE,
-    archive::{COMMON, COMMON_LIST, RKE2},
+    archive::{AGENT, COMMON, COMMON_LIST, RKE2},
     bench::Bench,
     hostile::Trick::{CutAfter, Status},
     plan,
-    shelf::Shelf,
+    shelf::{Refusing, Shelf},
 };
 
 #[tokio::test]
@@ -168,6 +172,75 @@ async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
         "{complaint}"
     );
     assert_eq!(clock.elapsed().as_secs(), Duration::from_secs(900).as_secs());
+}
+
+/// Runs `prepare` with a store; hours pass in moments.
+async fn prepare_into(bench: &Bench, store: Refusing) -> node::Result<()> {
+    let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 100.0);
+    let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);
+    let program = Prepare::new(
+        repository,
+        Box::new(store),
+        bench.root.path(),
+        PlanSource::Known(plan()),
+    );
+    step::run_all(&program, STEPS, &Reporter::new(clock, Arc::new(bench.board.clone()))).await
+}
+
+#[tokio::test]
+async fn f18_a_containerd_that_restarts_again_and_again_is_waited_for() {
+    let bench = Bench::new().await;
+    let store = Refusing {
+        shelf: bench.shelf.clone(),
+        refusals: Arc::new(Mutex::new(5)),
+        is_away_for: 2,
+        ..Refusing::default()
+    };
+    prepare_into(&bench, store).await.unwrap();
+    bench.assert_complete();
+    let shown = bench.board.0.lock().unwrap().0.clone();
+    assert!(shown.iter().any(|item| item.what == "Retry"), "people see why");
+}
+
+#[tokio::test]
+async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
+    let bench = Bench::new().await;
+    let refusals = Arc::new(Mutex::new(100));
+    let store = Refusing {
+        shelf: bench.shelf.clone(),
+        refusals: refusals.clone(),
+        ..Refusing::default()
+    };
+    let complaint = prepare_into(&bench, store).await.unwrap_err().to_string();
+    assert!(
+        complaint.contains("ctr was told to go away; gave up after 3 tries"),
+        "{complaint}"
+    );
+    assert_eq!(*refusals.lock().unwrap(), 97);
+}
+
+#[tokio::test]
+async fn f12_files_go_where_links_of_the_node_lead_and_never_out_of_it() {
+    let bench = Bench::new().await;
+    let outside = tempfile::tempdir().unwrap();
+    let at = |path: &str| bench.root.path().join(path);
+    std::fs::create_dir_all(at("var/lib")).unwrap();
+    std::fs::create_dir_all(at("data/rancher/rke2/agent/images")).unwrap();
+    symlink("/data/rancher", at("var/lib/rancher")).unwrap();
+    // A file that is a link out of the node is replaced, not followed; what it leads to has the right content.
+    let name = RKE2.rsplit('/').next().unwrap();
+    std::fs::write(outside.path().join(name), &bench.files[RKE2]).unwrap();
+    let link = at("data/rancher/rke2/agent/images").join(name);
+    symlink(outside.path().join(name), &link).unwrap();
+    bench.prepare().await.1.unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_file());
+    assert!(std::fs::read(&link).unwrap() == bench.files[RKE2]);
+    assert!(
+        at("data/rancher/agent/images")
+            .join(AGENT.rsplit('/').next().unwrap())
+            .is_file()
+    );
+    assert!(!std::path::Path::new("/data/rancher/agent").exists());
 }
 
 /// A cluster that answers everything with the same.

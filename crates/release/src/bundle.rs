@@ -24,6 +24,21 @@ pub const AGENT: &str = "agent";
 pub struct Bundle {
     /// Archives by group: [`COMMON`], [`RKE2`], [`AGENT`].
     pub images: BTreeMap<String, Vec<Archive>>,
+    /// What is promised about other files, by their paths from the root of the image; nothing in releases built so far.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, Promise>,
+}
+
+/// What is promised about a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Promise {
+    /// How many bytes it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Its SHA-256.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Sha256Sum>,
 }
 
 /// An archive of images and the list of what is in it.

@@ -1,17 +1,29 @@
 //! `cluster-upgrade`: what the Job of the ClusterUpgrade phase runs, and what it has nodes run.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use node::{
-    cluster::{self, Context, Found, hold_agent, installer::InstallerImage},
+    cluster::{self, Context, Found, installer::InstallerImage},
+    host::{
+        Chroot, HostRoot,
+        system_agent::{self, HeldNode},
+    },
     images::{Patience, Repository},
+    step,
 };
 
-use super::program::{self, ProgramArgs};
+use super::{
+    named_duration,
+    program::{self, ProgramArgs},
+};
 
 /// What to upgrade, and with what.
 #[derive(Debug, clap::Args)]
@@ -47,7 +59,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// Account of the Jobs of system-upgrade-controller
-    #[arg(long, value_name = "NAME", default_value = "system-upgrade-controller")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "UPGRADE_PLAN_SERVICE_ACCOUNT",
+        default_value = "system-upgrade-controller"
+    )]
     plan_service_account: String,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
@@ -60,13 +77,31 @@ enum Part {
         /// Where the root of the host is mounted
         #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
         host_root: PathBuf,
+        /// How long the step hold-agent may take before the program gives up, as NAME=DURATION (hold-agent=20m)
+        #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, value_delimiter = ',')]
+        deadlines: Vec<(String, Duration)>,
     },
+}
+
+fn deadline(text: &str) -> Result<(String, Duration), String> {
+    named_duration::of_step(text, system_agent::HOLD_STEPS)
+}
+
+/// `cluster-upgrade hold-agent`.
+async fn hold_agent(args: &Args, host_root: &Path, deadlines: &[(String, Duration)]) -> anyhow::Result<()> {
+    let node = HeldNode {
+        root: HostRoot::new(host_root),
+        tools: Arc::new(Chroot::new(host_root)),
+    };
+    let report = program::reporter_if_any(&args.program).await;
+    let steps = step::with_limits(system_agent::HOLD_STEPS, deadlines);
+    Ok(step::run_all(&node, &steps, &report).await?)
 }
 
 /// `cluster-upgrade`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    if let Some(Part::HoldAgent { host_root }) = &args.part {
-        return Ok(hold_agent::hold_on_this_node(host_root)?);
+    if let Some(Part::HoldAgent { host_root, deadlines }) = &args.part {
+        return hold_agent(&args, host_root, deadlines).await;
     }
     let plan = args.plan.context("--plan is missing")?;
     let client = args.program.client().await?;

@@ -2,6 +2,15 @@
 
 use std::time::Duration;
 
+use node::step::Step;
+
+/// Reads it, the name being that of a step of a program.
+pub(crate) fn of_step<C>(text: &str, steps: &[Step<C>]) -> Result<(String, Duration), String> {
+    let names = || steps.iter().map(|step| step.name);
+    let example = names().next().map(|name| format!("{name}=20m")).unwrap_or_default();
+    parse(text, &example, |name| names().any(|known| known == name), names())
+}
+
 /// Reads it. `is_known` says whether there is such a name; `known` are all of them, and `example` is one.
 pub(crate) fn parse(
     text: &str,

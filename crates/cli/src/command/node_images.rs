@@ -1,23 +1,25 @@
 //! `node prepare`, `node clean-images` and `node skip-manifests`: what runs on a node for its images and manifests.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, time::Duration};
 
 use api::names;
-use clock::Clock;
 use kube::Api;
 use node::{
-    board::NoBoard,
+    host::HostRoot,
     images::{
         Patience, Prepare, Repository,
         cleanup::{self, CleanImages},
-        ctr::Ctr,
+        ctr::{Ctr, socket_of_host},
         prepare::{self, PlanSource},
     },
-    report::Reporter,
-    skip_manifests, step,
+    skip_manifests::{self, SkipManifests},
+    step,
 };
 
-use super::program::{self, ProgramArgs};
+use super::{
+    named_duration,
+    program::{self, ProgramArgs},
+};
 
 /// Where the host is.
 #[derive(Debug, clap::Args)]
@@ -47,6 +49,9 @@ pub(crate) struct PrepareArgs {
     /// The program `ctr`; RKE2's on the host by default
     #[arg(long, value_name = "FILE", env = "CTR")]
     ctr: Option<PathBuf>,
+    /// How long a step may take before the program gives up, as NAME=DURATION (import-common=2h); may be repeated
+    #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = prepare_deadline, value_delimiter = ',')]
+    deadlines: Vec<(String, Duration)>,
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
@@ -65,6 +70,9 @@ pub(crate) struct CleanImagesArgs {
     /// Names of images; in the environment separated by blanks
     #[arg(value_name = "IMAGE", env = "IMAGES", value_delimiter = ' ')]
     images: Vec<String>,
+    /// How long all of it may take, as NAME=DURATION (clean-images=2h); what is left then is named
+    #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = clean_images_deadline, value_delimiter = ',')]
+    deadlines: Vec<(String, Duration)>,
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
@@ -87,8 +95,23 @@ pub(crate) struct SkipManifestsArgs {
     /// Where the root of the host is mounted
     #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
     host_root: PathBuf,
+    /// How long it may take before the program gives up, as NAME=DURATION (skip-manifests=20m)
+    #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = skip_manifests_deadline, value_delimiter = ',')]
+    deadlines: Vec<(String, Duration)>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+}
+
+fn prepare_deadline(text: &str) -> Result<(String, Duration), String> {
+    named_duration::of_step(text, prepare::STEPS)
+}
+
+fn clean_images_deadline(text: &str) -> Result<(String, Duration), String> {
+    named_duration::of_step(text, cleanup::STEPS)
+}
+
+fn skip_manifests_deadline(text: &str) -> Result<(String, Duration), String> {
+    named_duration::of_step(text, skip_manifests::STEPS)
 }
 
 /// `node prepare`.
@@ -96,7 +119,7 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     let client = args.program.client().await?;
     let HostArgs { host_root, containerd } = args.host;
     let ctr = match args.ctr {
-        Some(program) => Ctr::new(program, host_root.join(node::images::ctr::SOCKET)),
+        Some(program) => Ctr::new(program, socket_of_host(&host_root)?),
         None => Ctr::of_host(&host_root)?,
     };
     let report = program::reporter(&client);
@@ -111,7 +134,8 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
             name: args.plan,
         },
     );
-    Ok(step::run_all(&program, prepare::STEPS, &report).await?)
+    let steps = step::with_limits(prepare::STEPS, &args.deadlines);
+    Ok(step::run_all(&program, &steps, &report).await?)
 }
 
 /// `node clean-images`.
@@ -121,18 +145,19 @@ pub(crate) async fn clean_images(args: CleanImagesArgs) -> anyhow::Result<()> {
     let Some(runtime) = cleanup::runtime_of_host(&host_root, containerd) else {
         return Ok(());
     };
-    // Cleaning up needs no cluster: without one nothing is shown but the log.
-    let report = match args.program.client().await {
-        Ok(client) => program::reporter(&client),
-        Err(_) => Reporter::new(Clock::system(), Arc::new(NoBoard)),
-    };
-    Ok(step::run_all(&CleanImages::new(runtime, images), cleanup::STEPS, &report).await?)
+    let report = program::reporter_if_any(&args.program).await;
+    let steps = step::with_limits(cleanup::STEPS, &args.deadlines);
+    Ok(cleanup::run(&CleanImages::new(runtime, images), &steps, &report).await?)
 }
 
 /// `node skip-manifests`.
-pub(crate) fn skip_manifests(args: &SkipManifestsArgs) -> anyhow::Result<()> {
-    let action = args.action.parse()?;
-    let manifests: Vec<String> = args.manifests.iter().filter(|name| !name.is_empty()).cloned().collect();
-    skip_manifests::run(&args.host_root, &manifests, action)?;
-    Ok(())
+pub(crate) async fn skip_manifests(args: SkipManifestsArgs) -> anyhow::Result<()> {
+    let program = SkipManifests {
+        action: args.action.parse()?,
+        manifests: args.manifests.into_iter().filter(|name| !name.is_empty()).collect(),
+        root: HostRoot::new(args.host_root),
+    };
+    let report = program::reporter_if_any(&args.program).await;
+    let steps = step::with_limits(skip_manifests::STEPS, &args.deadlines);
+    Ok(step::run_all(&program, &steps, &report).await?)
 }

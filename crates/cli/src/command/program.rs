@@ -91,19 +91,28 @@ pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Resu
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         tokio::select! {
             biased;
             ended = program => ended.map(|()| ExitCode::SUCCESS),
             // The first process of a container is not ended by a signal that it does not ask for.
             () = terminated() => bail!("ended by a signal; it can be run again"),
         }
-    })
+    });
+    ended.inspect_err(last_word)
 }
 
 /// Says what a program waits for, in the log and on the pod that it runs in.
 pub(super) fn reporter(client: &Client) -> Reporter {
     Reporter::new(Clock::system(), board(client.clone()))
+}
+
+/// The same for programs that need no cluster: without one nothing is shown but the log.
+pub(super) async fn reporter_if_any(args: &ProgramArgs) -> Reporter {
+    match args.client().await {
+        Ok(client) => reporter(&client),
+        Err(_) => Reporter::new(Clock::system(), Arc::new(NoBoard)),
+    }
 }
 
 /// The pod this runs in, if it runs in one.
@@ -114,8 +123,26 @@ fn board(client: Client) -> Arc<dyn Board> {
         None => names::HARVESTER_NAMESPACE,
     };
     match own_pod() {
-        Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, TERMINATION_LOG)),
+        Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, termination_log())),
         None => Arc::new(NoBoard),
+    }
+}
+
+/// A pod with another `terminationMessagePath` says so in its environment.
+fn termination_log() -> PathBuf {
+    variable("TERMINATION_LOG").map_or_else(|| PathBuf::from(TERMINATION_LOG), PathBuf::from)
+}
+
+/// Leaves a last word unless a step has: trouble before the first step, or a signal, would otherwise show only in the log.
+fn last_word(error: &anyhow::Error) {
+    let log = termination_log();
+    // The kubelet makes the file, empty. Without it nobody asks.
+    let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);
+    if own_pod().is_some()
+        && is_unsaid
+        && let Err(error) = std::fs::write(&log, format!("{error:#}"))
+    {
+        tracing::debug!(%error, path = %log.display(), "failed to leave a termination message");
     }
 }
 

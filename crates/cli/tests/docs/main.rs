@@ -8,6 +8,7 @@
 )]
 
 mod console;
+mod fragilities;
 mod links;
 mod listed;
 mod page;

@@ -42,3 +42,36 @@ fn the_image_is_built_with_the_toolchain_of_the_tree_and_runs_as_nobody_in_parti
         assert!(version.contains('.') && !version.contains("latest"), "{line}");
     }
 }
+
+#[test]
+fn the_image_takes_the_definitions_of_cdi_and_nothing_else_from_its_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let sieve = |input: &str| {
+        let file = folder.path().join("input");
+        std::fs::write(&file, input).unwrap();
+        let output = Command::new(root().join("package/definitions"))
+            .stdin(std::fs::File::open(&file).unwrap())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    };
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: cdis\n";
+    let operator = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: cdi-operator\nspec:\n  kind: CustomResourceDefinition\n";
+    let all = format!("---\n{operator}---\n{definition}---\n{operator}---\n{definition}");
+    assert_eq!(sieve(&all), (0, format!("---\n{definition}---\n{definition}")));
+    let backwards = format!("kind: CustomResourceDefinition\nmetadata: {{}}\n---\n{operator}");
+    assert_eq!(
+        sieve(&backwards),
+        (0, "---\nkind: CustomResourceDefinition\nmetadata: {}\n".to_owned())
+    );
+    assert_eq!(sieve(operator), (1, "definitions: there are none\n".to_owned()));
+    let recipe = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
+    for line in [
+        "ARG CDI_VERSION=v",
+        "/package/definitions </cdi-operator.yaml",
+        "COPY --from=cdi /cdi/ /usr/local/share/extra_manifests/cdi/",
+    ] {
+        assert!(recipe.contains(line), "the Dockerfile lacks {line}");
+    }
+}

@@ -13,6 +13,7 @@ mod documents;
 mod image;
 mod installer;
 mod manifests;
+mod pods;
 mod shell;
 mod supply;
 

@@ -37,7 +37,11 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
                         "name": "apply",
                         "image": image(plan, settings),
                         "command": ["upgrade_manifests.sh"],
-                        "env": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}],
+                        "env": [
+                            {"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name},
+                            // It makes a Plan of system-upgrade-controller itself, which is to run as ours do.
+                            {"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.plan_service_account},
+                        ],
                         "securityContext": {"runAsUser": 0},
                     }],
                 },

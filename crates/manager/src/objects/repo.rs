@@ -27,8 +27,10 @@ const MOUNT_AND_SERVE: &str = "set -e\n\
 const PROBE: &str = "harvester-iso/harvester-release.yaml";
 /// What it listens on: an unprivileged port; the Service has port 80.
 const PORT: u16 = 8080;
-/// Runs nothing but the repository, and owns nothing.
-const NOBODY: u32 = 65534;
+/// User and group of CDI's importer, who leaves the ISO behind as `disk.img`, readable for this user and this group only.
+/// To be in the group by `fsGroup` is not enough: two replicas share the volume (ReadWriteMany), and there Longhorn has
+/// the kubelet ignore `fsGroup` (`fsGroupPolicy: ReadWriteOnceWithFSType`).
+const IMPORTER: u32 = 107;
 
 /// What serves the ISO: what the plan asks for, or what the manager is set to.
 fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
@@ -51,7 +53,8 @@ fn toolkit(image: &str) -> Value {
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": true,
             "runAsNonRoot": true,
-            "runAsUser": NOBODY,
+            "runAsUser": IMPORTER,
+            "runAsGroup": IMPORTER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumeMounts": [{"name": "iso", "mountPath": "/iso", "readOnly": true}],
@@ -75,7 +78,8 @@ fn nginx(image: &str) -> Result<Value, serde_json::Error> {
         "command": ["sh", "-c", MOUNT_AND_SERVE],
         "env": [{"name": "NGINX_CONFIG", "value": config}],
         "ports": [{"containerPort": PORT, "protocol": "TCP"}],
-        "securityContext": {"privileged": true},
+        // The image's own user may not mount, however privileged the container is.
+        "securityContext": {"privileged": true, "runAsUser": 0, "runAsGroup": 0},
         "volumeMounts": [{"name": "iso", "mountPath": "/iso"}],
         "livenessProbe": {"exec": {"command": ["sh", "-c", format!("test -f /srv/www/htdocs/{PROBE}")]}},
         "readinessProbe": {"httpGet": {"path": format!("/{PROBE}"), "port": PORT}},
@@ -95,10 +99,10 @@ pub fn deployment(
     let labels = component_labels(plan, component::REPO);
     let image = format!("{}:{}", image::repository(plan), image::tag(plan, &settings.own_tag));
     let (container, pod_security) = match server(plan, settings) {
-        // The volume is a file that belongs to root; the group lets others read it.
+        // For volumes that the kubelet does give to a group.
         RepoServer::Toolkit => (
             toolkit(&image),
-            json!({"fsGroup": NOBODY, "fsGroupChangePolicy": "OnRootMismatch"}),
+            json!({"fsGroup": IMPORTER, "fsGroupChangePolicy": "OnRootMismatch"}),
         ),
         RepoServer::Nginx => (nginx(&image)?, json!({})),
     };
@@ -167,6 +171,45 @@ mod tests {
         assert_eq!(container["args"][0], "repo");
         assert_eq!(container["securityContext"]["runAsNonRoot"], true);
         assert!(container["securityContext"].get("privileged").is_none());
+    }
+
+    #[test]
+    fn our_own_server_reads_what_the_importer_left_behind_and_nobody_else_does() {
+        use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let image = folder.path().join("disk.img");
+        std::fs::write(&image, "iso").unwrap();
+        // As CDI's importer leaves it. The numbers are CDI's, so they stand here once more.
+        std::fs::set_permissions(&image, std::fs::Permissions::from_mode(0o660)).unwrap();
+        if std::os::unix::fs::chown(&image, Some(107), Some(107)).is_err() {
+            eprintln!("skipped: only root can give a file away");
+            return;
+        }
+        let is_readable = |user: u32, group: u32| {
+            let mut read = std::process::Command::new("cat");
+            read.arg(&image).uid(user).gid(group);
+            read.output().unwrap().status.success()
+        };
+        let container = container(None, &Settings::default());
+        let id = |field: &str| {
+            let id = container["securityContext"][field].as_u64();
+            u32::try_from(id.unwrap_or_else(|| panic!("{field} is not set"))).unwrap()
+        };
+        assert!(is_readable(id("runAsUser"), id("runAsGroup")));
+        assert!(
+            !is_readable(65534, 65534),
+            "anybody reads it, so this test shows nothing"
+        );
+    }
+
+    #[test]
+    fn nginx_runs_as_root_since_it_mounts() {
+        let context = &container(Some("nginx"), &Settings::default())["securityContext"];
+        assert_eq!(
+            (&context["privileged"], &context["runAsUser"]),
+            (&json!(true), &json!(0))
+        );
     }
 
     #[test]

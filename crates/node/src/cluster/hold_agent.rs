@@ -1,10 +1,8 @@
 //! While Rancher is upgraded, rancher-system-agent must not restart RKE2 on the nodes: a system-upgrade-controller Plan
-//! tells every managed node so. Post-drain undoes it node by node.
+//! tells every managed node so (`host::system_agent`). The upgrade of each node undoes it.
 //!
 //! Only the nodes that the Plan selects count. Its version is made from the plan's, so that another try finds the nodes
 //! that have it already.
-
-use std::{path::Path, process::Command};
 
 use api::{
     UpgradePlan,
@@ -27,9 +25,6 @@ use super::{context::Context, rollout::is_managed};
 const CONCURRENCY: i64 = 10;
 /// How long the Job of one node may take.
 const JOB_DEADLINE_SECONDS: u32 = 10 * 60;
-/// Under the host's root. Post-drain removes the folder.
-const DROP_IN: &str = "run/systemd/system/rancher-system-agent.service.d";
-const ENVIRONMENT_FILE: &str = "10-harvester-upgrade.env";
 
 /// Runs the Plan and waits until every node it selects has had it.
 pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
@@ -144,57 +139,6 @@ pub fn plan(upgrade_plan: &UpgradePlan, image: &str, service_account: &str) -> V
     })
 }
 
-/// What the Plan runs on a node: a drop-in for rancher-system-agent, then its restart. Nothing is restarted when the
-/// drop-in is there already.
-///
-/// # Errors
-/// When the host's files cannot be written, or systemd refuses.
-pub fn hold_on_this_node(host_root: &Path) -> Result<()> {
-    if !write_drop_in(host_root)? {
-        tracing::info!("rancher-system-agent is held already");
-        return Ok(());
-    }
-    std::os::unix::fs::chroot(host_root).map_err(|error| Error::file("enter", host_root, error))?;
-    std::env::set_current_dir("/").map_err(|error| Error::file("enter", "/", error))?;
-    systemctl(&["daemon-reload"])?;
-    systemctl(&["restart", "rancher-system-agent"])
-}
-
-fn systemctl(arguments: &[&str]) -> Result<()> {
-    let status = Command::new("systemctl").args(arguments).status();
-    let status = status.map_err(|error| Error::file("run", "systemctl", error))?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Error::Lasting(format!(
-        "systemctl {} ended with {status}",
-        arguments.join(" ")
-    )))
-}
-
-/// Writes the drop-in; whether anything had to be written. The environment comes first: a drop-in without it says
-/// nothing.
-fn write_drop_in(host_root: &Path) -> Result<bool> {
-    let folder = host_root.join(DROP_IN);
-    std::fs::create_dir_all(&folder).map_err(|error| Error::file("make", &folder, error))?;
-    let environment = folder.join(ENVIRONMENT_FILE);
-    let unit = format!("[Service]\nEnvironmentFile=-/{DROP_IN}/{ENVIRONMENT_FILE}\n");
-    let mut changed = false;
-    for (path, content) in [
-        (environment, "INSTALL_RKE2_SKIP_ENABLE=true\n"),
-        (folder.join("override.conf"), unit.as_str()),
-    ] {
-        if std::fs::read_to_string(&path).is_ok_and(|found| found == content) {
-            continue;
-        }
-        let draft = path.with_extension("new");
-        std::fs::write(&draft, content).map_err(|error| Error::file("write", &draft, error))?;
-        std::fs::rename(&draft, &path).map_err(|error| Error::file("replace", &path, error))?;
-        changed = true;
-    }
-    Ok(changed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,20 +196,5 @@ mod tests {
             plan(&upgrade_plan, "toolkit:v1", "sa")["spec"]["version"],
             first["spec"]["version"]
         );
-    }
-
-    #[test]
-    fn the_drop_in_is_written_once() {
-        let host = tempfile::tempdir().unwrap();
-        assert!(write_drop_in(host.path()).unwrap());
-        assert!(!write_drop_in(host.path()).unwrap());
-        let folder = host.path().join(DROP_IN);
-        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-        assert_eq!(read(ENVIRONMENT_FILE), "INSTALL_RKE2_SKIP_ENABLE=true\n");
-        assert_eq!(
-            read("override.conf"),
-            "[Service]\nEnvironmentFile=-/run/systemd/system/rancher-system-agent.service.d/10-harvester-upgrade.env\n"
-        );
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
     }
 }

@@ -16,21 +16,45 @@ use crate::{
 
 use super::{context::Context, objects::FIELD_MANAGER};
 
-/// CDI's operator and definitions. The Harvester chart brings only the object that asks for CDI.
+/// The manifests of CDI are there and say what they are. Known before the first change: a cluster whose Rancher is new and
+/// whose CDI cannot follow would be left in between.
+pub(super) fn check(folder: &Path) -> Result<()> {
+    read_cdi(folder).map(drop)
+}
+
+/// CDI's definitions. The Harvester chart brings the object that asks for CDI and the operator that answers, but Helm
+/// leaves definitions that exist as they are.
 pub(super) async fn apply_cdi(context: &Context, _: Pace<'_>) -> Result<()> {
-    let files = yaml_files(&context.cdi)?;
-    if files.is_empty() {
-        return Err(Error::Lasting(format!(
-            "there are no manifests of CDI in {}",
-            context.cdi.display()
-        )));
-    }
-    for file in files {
-        for object in documents(&file)? {
-            apply(context, &object).await?;
-        }
+    for object in read_cdi(&context.cdi)? {
+        apply(context, &object).await?;
     }
     Ok(())
+}
+
+/// All objects in the folder of CDI's manifests; at least one.
+fn read_cdi(folder: &Path) -> Result<Vec<Value>> {
+    let unusable = |why: &str| {
+        Error::Lasting(format!(
+            "there are no usable manifests of CDI in {}: {why}. They are part of the toolkit's image (build argument \
+             CDI_VERSION): run an image that has them, or name their folder with --cdi",
+            folder.display()
+        ))
+    };
+    let mut objects = Vec::new();
+    for file in yaml_files(folder).map_err(|error| unusable(&error.to_string()))? {
+        for object in documents(&file).map_err(|error| unusable(&error.to_string()))? {
+            let is_text = |path: &str| object.pointer(path).is_some_and(Value::is_string);
+            if !["/apiVersion", "/kind", "/metadata/name"].into_iter().all(is_text) {
+                let why = format!("{} has a document without apiVersion, kind or name", file.display());
+                return Err(unusable(&why));
+            }
+            objects.push(object);
+        }
+    }
+    if objects.is_empty() {
+        return Err(unusable("it has no YAML files with objects"));
+    }
+    Ok(objects)
 }
 
 /// YAML files of a folder, by name.

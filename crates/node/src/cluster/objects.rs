@@ -19,6 +19,7 @@ use crate::{
     error::{Error, Result},
     report::{Look, Waiting},
     step::Pace,
+    watches::unserved,
 };
 
 /// The name under which our writes stand in `managedFields`.
@@ -150,10 +151,12 @@ impl<K: Kind> Objects<K> {
             message: format!("{} have not been listed yet", K::plural(&())),
         };
         let looked = pace.until(&bell, || {
-            if cache.is_synced() {
-                look(&cache.list())
-            } else {
+            if !cache.is_synced() {
                 Look::Wait(vec![first.clone()])
+            } else if !cache.is_served() {
+                Look::Wait(vec![unserved::<K>()])
+            } else {
+                look(&cache.list())
             }
         });
         let ticking = async {

@@ -17,7 +17,7 @@ use crate::{
     step::Pace,
 };
 
-use super::context::Context;
+use super::{context::Context, manifests};
 
 /// Where the files of a release come from. Paths are from the root of the ISO, without a slash in front.
 pub trait ReleaseFiles: Send + Sync {
@@ -60,6 +60,7 @@ fn is_available(deployment: &Deployment) -> bool {
 
 /// Reads what the release says about itself.
 pub(super) async fn read_release(context: &Context, _: Pace<'_>) -> Result<()> {
+    manifests::check(&context.cdi)?;
     let text = context.repository.text(release_file::PATH).await?;
     let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
     let lacks = missing(&release);
@@ -123,8 +124,8 @@ pub(super) async fn read_plan(context: &Context, _: Pace<'_>) -> Result<()> {
             plan.name_any()
         )));
     };
-    // `spec.force` skips this, and nothing else anywhere.
-    if plan.spec.force != Some(true) {
+    // Who skips this skips nothing else anywhere.
+    if !plan.skips_version_check() {
         plan::version::check(previous, &release.harvester, &release.min_upgradable_version, true)
             .map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
     }

@@ -1,8 +1,18 @@
 //! The operating system on a node: what runs, and what is on the disk for the next boot.
 
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use release::bundle::Promise;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::{
+    error::{Error, Result},
+    images::archive::has_sum,
+};
 
 use super::{HostRoot, UPGRADE_DIR};
 
@@ -10,6 +20,11 @@ use super::{HostRoot, UPGRADE_DIR};
 pub const IMAGE: &str = "/usr/local/upgrade_tmp/rootfs.squashfs";
 /// The image in the repository.
 pub const IMAGE_IN_REPOSITORY: &str = "rootfs.squashfs";
+
+/// The first bytes of every squashfs.
+const MAGIC: &[u8] = b"hsqs";
+/// Where its superblock says how many bytes it has.
+const BYTES_USED: std::ops::Range<usize> = 40..48;
 
 const OS_RELEASE: &str = "/etc/os-release";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -81,6 +96,46 @@ pub fn note_installed(root: &HostRoot, plan: &str, os: &str) -> Result<()> {
     root.write(&receipt_path(), &content, 0o600).map(drop)
 }
 
+/// Whether a file is an image of a system, and all of it: what it says about itself, and what is promised.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn flaw(path: &Path, promise: &Promise) -> Result<Option<String>> {
+    let failed = |error| Error::file("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut head = Vec::new();
+    (&file)
+        .take(BYTES_USED.end as u64)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    let flaw = flaw_of(&head, length, promise.size);
+    let Some(sum) = promise.sha256.as_ref().filter(|_| flaw.is_none()) else {
+        return Ok(flaw);
+    };
+    let is_right = has_sum(rewound(file).map_err(failed)?, sum).map_err(failed)?;
+    Ok((!is_right).then(|| format!("its SHA-256 is not {}", sum.as_str())))
+}
+
+fn rewound(mut file: File) -> io::Result<File> {
+    io::Seek::rewind(&mut file)?;
+    Ok(file)
+}
+
+/// What is wrong with an image that begins like this and is so long.
+fn flaw_of(head: &[u8], length: u64, promised: Option<u64>) -> Option<String> {
+    if let Some(promised) = promised.filter(|promised| *promised != length) {
+        return Some(format!("it has {length} bytes, {promised} are promised"));
+    }
+    let used = head.get(BYTES_USED).and_then(|bytes| bytes.try_into().ok());
+    match used.map(u64::from_le_bytes) {
+        Some(used) if head.starts_with(MAGIC) => {
+            (used > length).then(|| format!("it has {length} bytes and says itself that it has {used}"))
+        }
+        _ => Some("it is no squashfs".to_owned()),
+    }
+}
+
 /// The name of a system, as people see it and as its kubelet reports it.
 fn pretty_name(os_release: &str) -> Option<&str> {
     let mut lines = os_release.lines();
@@ -103,6 +158,58 @@ mod tests {
         assert_eq!(pretty_name("PRETTY_NAME='a b'"), Some("a b"));
         assert_eq!(pretty_name("PRETTY_NAME=a"), Some("a"));
         assert_eq!(pretty_name("NAME=a"), None);
+    }
+
+    /// A squashfs that says it has so many bytes.
+    fn image(used: u64, length: usize) -> Vec<u8> {
+        let mut image = vec![7; length];
+        image[..4].copy_from_slice(MAGIC);
+        image[BYTES_USED].copy_from_slice(&used.to_le_bytes());
+        image
+    }
+
+    #[test]
+    fn an_image_that_is_cut_off_or_none_is_told_from_a_whole_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let flaw = |content: &[u8], promise: &Promise| {
+            std::fs::write(&path, content).unwrap();
+            flaw(&path, promise).unwrap().unwrap_or_default()
+        };
+        let any = Promise::default();
+        assert_eq!(flaw(&image(4000, 4096), &any), "", "padded to whole pages");
+        assert_eq!(
+            flaw(&image(4097, 4096), &any),
+            "it has 4096 bytes and says itself that it has 4097"
+        );
+        assert_eq!(
+            flaw(&[0; 4096], &any),
+            "it is no squashfs",
+            "zeros are what a crash leaves of a file"
+        );
+        assert_eq!(flaw(b"hsqs", &any), "it is no squashfs");
+        let promised = Promise {
+            size: Some(4096),
+            // Of `image(4000, 4096)`.
+            sha256: Some(sum_of(&image(4000, 4096))),
+        };
+        assert_eq!(flaw(&image(4000, 4096), &promised), "");
+        assert_eq!(
+            flaw(&image(4000, 8192), &promised),
+            "it has 8192 bytes, 4096 are promised"
+        );
+        let mut damaged = image(4000, 4096);
+        damaged[2000] ^= 1;
+        assert!(flaw(&damaged, &promised).starts_with("its SHA-256 is not "));
+    }
+
+    fn sum_of(content: &[u8]) -> release::bundle::Sha256Sum {
+        use sha2::Digest;
+        let digits: String = sha2::Sha256::digest(content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        digits.try_into().unwrap()
     }
 
     #[test]

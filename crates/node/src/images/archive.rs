@@ -1,7 +1,10 @@
 //! An archive of images on its way from the repository into the node: unpacked in passing, and never taken for whole
 //! when it is not.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    sync::{Arc, OnceLock},
+};
 
 use release::bundle::{Archive, Sha256Sum};
 use sha2::{Digest, Sha256};
@@ -21,10 +24,21 @@ pub(super) const TRIES: u32 = 3;
 const BLOCK: u64 = 512;
 const BUFFER: usize = 128 * 1024;
 
+/// Why an archive did not get into the store.
+enum Failure {
+    /// It came, but is not what it should be.
+    Wrong(String),
+    /// It came whole, and the store did not take it.
+    Refused(Error),
+    /// It did not come.
+    Absent(Error),
+}
+
 /// Streams an archive into the store.
 ///
 /// # Errors
-/// When it is not there, does not come, comes wrong three times, or the store refuses it.
+/// Passing when the store does not answer: it restarts, and the step tries again for as long as it may. Lasting when the
+/// archive is not there, does not come, or comes wrong or is refused three times by a store that does answer.
 pub(super) async fn import(
     repository: &Repository,
     store: &dyn ImageStore,
@@ -33,14 +47,20 @@ pub(super) async fn import(
 ) -> Result<()> {
     let mut tries = repository.tries_up_to(TRIES);
     loop {
-        match import_once(repository, store, archive, progress).await {
-            Err(Error::Passing(why)) => {
-                tries
-                    .failed(&format!("failed to import {}: {why}", archive.archive))
-                    .await?
+        let why = match import_once(repository, store, archive, progress).await {
+            Ok(()) => return Ok(()),
+            Err(Failure::Wrong(why) | Failure::Absent(Error::Passing(why))) => why,
+            Err(Failure::Absent(error)) => return Err(error),
+            Err(Failure::Refused(error)) => {
+                if !error.passes() || store.list().await.is_err() {
+                    return Err(error);
+                }
+                error.to_string()
             }
-            done => return done,
-        }
+        };
+        tries
+            .failed(&format!("failed to import {}: {why}", archive.archive))
+            .await?;
     }
 }
 
@@ -49,18 +69,46 @@ async fn import_once(
     store: &dyn ImageStore,
     archive: &Archive,
     progress: &mut Progress<'_>,
-) -> Result<()> {
+) -> Result<(), Failure> {
     let path = archive.archive.as_str();
-    let head = promised(repository, archive).await?;
+    let head = promised(repository, archive).await.map_err(Failure::Absent)?;
     progress.begins(head.size, 0).await;
     let (feeder, reader) = pipe();
-    let tar = tar_of(reader, archive.sha256.as_ref()).map_err(|error| Error::Lasting(error.to_string()))?;
+    let tar = tar_of(reader, archive.sha256.as_ref());
+    let tar = tar.map_err(|error| Failure::Absent(Error::Lasting(error.to_string())))?;
+    let broken = Arc::new(OnceLock::new());
+    let tar = Witness {
+        inner: tar,
+        broken: broken.clone(),
+    };
     let download = Download::new(repository, path, head, 0);
     let (fed, imported) = tokio::join!(feeder.feed(download, progress), store.import(Box::new(tar)));
-    fed?;
-    imported?;
+    fed.map_err(Failure::Absent)?;
+    imported.map_err(|error| match broken.get() {
+        Some(why) => Failure::Wrong(why.clone()),
+        None => Failure::Refused(error),
+    })?;
     progress.ends();
     Ok(())
+}
+
+/// Remembers why what it passes on broke. Who reads it cannot be asked: a store reports its own trouble the same way.
+struct Witness<R> {
+    inner: R,
+    broken: Arc<OnceLock<String>>,
+}
+
+impl<R: Read> Read for Witness<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer);
+        if let Err(error) = &read
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            // The first one counts; later ones follow from it.
+            let _ = self.broken.set(error.to_string());
+        }
+        read
+    }
 }
 
 /// What the repository says about an archive, when the bundle does not contradict.
@@ -132,7 +180,7 @@ fn check(hasher: Sha256, sum: &Sha256Sum) -> io::Result<()> {
 }
 
 /// Whether a file has a checksum.
-pub(super) fn has_sum(file: impl Read, sum: &Sha256Sum) -> io::Result<bool> {
+pub(crate) fn has_sum(file: impl Read, sum: &Sha256Sum) -> io::Result<bool> {
     let summed = Summed {
         inner: file,
         sum: Some((Sha256::new(), sum.clone())),

@@ -1,11 +1,13 @@
 //! Removes images that the new release no longer has. Which ones go is a pure decision.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use clock::Clock;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 
 use super::presence::{full_name, last_segment};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// An image as the container runtime of a node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,11 +140,45 @@ pub struct Cleaned {
     pub kept: Vec<(String, Stays)>,
 }
 
-/// Removes what is to go, one after the other. One that cannot be removed does not stop the others.
+/// How long one image may take.
+const EACH: Duration = Duration::from_mins(2);
+
+/// How long removing images may take.
+#[derive(Clone, Debug)]
+pub struct Time {
+    clock: Clock,
+    /// When to leave the rest.
+    until: Timestamp,
+}
+
+impl Time {
+    /// So much from now on.
+    #[must_use]
+    pub fn of(clock: Clock, span: Duration) -> Self {
+        let until = clock.now().saturating_add(span).unwrap_or(Timestamp::MAX);
+        Self { clock, until }
+    }
+
+    /// Removes an image, or leaves it when its time is up.
+    async fn remove(&self, runtime: &dyn Runtime, image: &RuntimeImage) -> Result<()> {
+        let left = self.until.duration_since(self.clock.now());
+        let left = Duration::try_from(left).unwrap_or_default().min(EACH);
+        if left.is_zero() {
+            return Err(Error::Passing("there was no time left for it".to_owned()));
+        }
+        tokio::select! {
+            biased;
+            removed = runtime.remove_image(image) => removed,
+            () = self.clock.sleep(left) => Err(Error::Passing(format!("it was not gone after {} s", left.as_secs()))),
+        }
+    }
+}
+
+/// Removes what is to go, one after the other. One that cannot be removed, or not in time, does not stop the others.
 ///
 /// # Errors
 /// When the runtime does not say what is there.
-pub async fn clean(runtime: &dyn Runtime, targets: &[String]) -> Result<Cleaned> {
+pub async fn clean(runtime: &dyn Runtime, targets: &[String], time: &Time) -> Result<Cleaned> {
     let images = runtime.images().await?;
     let in_use = runtime.in_use().await?;
     let choice = choose(&images, &in_use, targets);
@@ -152,7 +188,7 @@ pub async fn clean(runtime: &dyn Runtime, targets: &[String]) -> Result<Cleaned>
         cleaned.kept.push((label(image), *stays));
     }
     for (image, why) in &choice.removed {
-        match runtime.remove_image(image).await {
+        match time.remove(runtime, image).await {
             Ok(()) => {
                 tracing::info!(image = label(image), reason = ?why, "removed an image");
                 cleaned.removed.push(label(image));
@@ -180,7 +216,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::error::Error;
 
     fn image(id: &str, tags: &[&str]) -> RuntimeImage {
         RuntimeImage {
@@ -279,7 +314,10 @@ mod tests {
     #[tokio::test]
     async fn one_image_that_cannot_be_removed_does_not_stop_the_others() {
         let runtime = Stubborn(Mutex::default());
-        let cleaned = clean(&runtime, &targets(&["a/x:1", "a/y:1", "a/z:1"])).await.unwrap();
+        let time = Time::of(Clock::system(), Duration::from_mins(1));
+        let cleaned = clean(&runtime, &targets(&["a/x:1", "a/y:1", "a/z:1"]), &time)
+            .await
+            .unwrap();
         assert_eq!(*runtime.0.lock().unwrap(), ["sha256:a", "sha256:c"]);
         assert_eq!(cleaned.removed, ["a/x:1", "a/z:1"]);
         assert_eq!(cleaned.failed, [("a/y:1".to_owned(), "busy".to_owned())]);

@@ -8,17 +8,22 @@ use std::{
 use tokio::sync::OnceCell;
 
 use super::{
-    clean::{Cleaned, Runtime, clean},
+    clean::{Cleaned, Runtime, Time, clean},
     crictl::Crictl,
     ctr::Ctr,
 };
-use crate::{error::Result, step::Step};
+use crate::{
+    error::Result,
+    report::Reporter,
+    step::{Pace, Step, run_all},
+};
 
-/// The only step: a runtime that does not answer is asked again.
+/// The only step: a runtime that does not answer is asked again. A release leaves a hundred images behind, and on a slow
+/// disk one takes its time.
 pub const STEPS: &[Step<CleanImages>] = &[Step {
     name: "clean-images",
-    limit: Duration::from_secs(5 * 60),
-    run: |program, _| Box::pin(program.run()),
+    limit: Duration::from_mins(60),
+    run: |program, pace| Box::pin(program.clean(pace)),
 }];
 
 /// What the step works on.
@@ -45,12 +50,38 @@ impl CleanImages {
         self.cleaned.get()
     }
 
-    async fn run(&self) -> Result<()> {
+    async fn clean(&self, pace: Pace<'_>) -> Result<()> {
+        let clock = &pace.report.clock;
+        let left = pace.deadline.duration_since(clock.now());
+        // The rest is for saying what was not done: images that take too long fail one by one, and not the program.
+        let removing = Duration::try_from(left).unwrap_or_default() / 10 * 9;
+        let time = Time::of(clock.clone(), removing);
         let cleaned = self
             .cleaned
-            .get_or_try_init(|| clean(self.runtime.as_ref(), &self.targets));
+            .get_or_try_init(|| clean(self.runtime.as_ref(), &self.targets, &time));
         cleaned.await.map(|_| ())
     }
+}
+
+/// Runs the program. Images that could not be removed are named at the end; they fail nothing.
+///
+/// # Errors
+/// When the runtime does not say what is there.
+pub async fn run(program: &CleanImages, steps: &[Step<CleanImages>], report: &Reporter) -> Result<()> {
+    run_all(program, steps, report).await?;
+    let failed = program
+        .cleaned()
+        .map(|cleaned| cleaned.failed.as_slice())
+        .unwrap_or_default();
+    if !failed.is_empty() {
+        let names: Vec<String> = failed.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        report.last_word(&format!(
+            "done; {} images are still there: {}",
+            names.len(),
+            names.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// What the host removes images with: `crictl`, else `ctr`; nothing, with a warning, where there is neither. `socket`
@@ -75,7 +106,97 @@ pub fn runtime_of_host(root: &Path, socket: Option<PathBuf>) -> Option<Box<dyn R
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{Arc, Mutex},
+    };
+
+    use api::upgrade_plan::WaitingFor;
+    use clock::Clock;
+    use futures::future::BoxFuture;
+
     use super::*;
+    use crate::{board::Board, images::clean::RuntimeImage, step::with_limits};
+
+    /// A hundred images; every tenth is never gone, and the others take their time.
+    struct Slow {
+        clock: Clock,
+        each: Duration,
+    }
+
+    impl Runtime for Slow {
+        fn images(&self) -> BoxFuture<'_, Result<Vec<RuntimeImage>>> {
+            let images = (0..100).map(|number| RuntimeImage {
+                id: format!("sha256:{number}"),
+                repo_tags: vec![format!("docker.io/rancher/x:v{number}")],
+                ..RuntimeImage::default()
+            });
+            Box::pin(std::future::ready(Ok(images.collect())))
+        }
+
+        fn in_use(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
+            Box::pin(std::future::ready(Ok(BTreeSet::new())))
+        }
+
+        fn remove_image<'a>(&'a self, image: &'a RuntimeImage) -> BoxFuture<'a, Result<()>> {
+            Box::pin(async {
+                if image.id.ends_with('0') {
+                    std::future::pending::<()>().await;
+                }
+                self.clock.sleep(self.each).await;
+                Ok(())
+            })
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct LastWord(Arc<Mutex<String>>);
+
+    impl Board for LastWord {
+        fn show<'a>(&'a self, _: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn last_word(&self, text: &str) {
+            text.clone_into(&mut self.0.lock().unwrap());
+        }
+    }
+
+    async fn cleaned(each: Duration, limits: &[(String, Duration)]) -> (Result<()>, Cleaned, String) {
+        let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
+        let targets = (0..100).map(|number| format!("rancher/x:v{number}")).collect();
+        let runtime = Slow {
+            clock: clock.clone(),
+            each,
+        };
+        let program = CleanImages::new(Box::new(runtime), targets);
+        let word = LastWord::default();
+        let report = Reporter::new(clock, Arc::new(word.clone()));
+        let done = run(&program, &with_limits(STEPS, limits), &report).await;
+        let word = word.0.lock().unwrap().clone();
+        (done, program.cleaned().cloned().unwrap_or_default(), word)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn f06_images_that_are_never_gone_are_named_and_the_others_go() {
+        let (done, cleaned, word) = cleaned(Duration::from_secs(10), &[]).await;
+        done.unwrap();
+        assert_eq!((cleaned.removed.len(), cleaned.failed.len()), (90, 10));
+        assert!(
+            word.starts_with("done; 10 images are still there: docker.io/rancher/x:v0 (it was not gone after 120 s)"),
+            "{word}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn f06_a_deadline_that_is_too_short_leaves_the_rest_and_fails_nothing() {
+        let limits = [("clean-images".to_owned(), Duration::from_mins(5))];
+        let (done, cleaned, word) = cleaned(Duration::from_secs(10), &limits).await;
+        done.unwrap();
+        assert_eq!(cleaned.removed.len() + cleaned.failed.len(), 100);
+        assert!(!cleaned.removed.is_empty() && cleaned.failed.len() > 10);
+        assert!(word.contains("there was no time left for it"), "{word}");
+    }
 
     #[test]
     fn f24_a_host_without_crictl_uses_ctr_and_one_without_either_does_nothing() {

@@ -12,9 +12,12 @@ use tokio::process::Command;
 
 use super::{
     clean::{Runtime, RuntimeImage},
-    ctr::{SOCKET, failure, program_of_host},
+    ctr::{failure, program_of_host, socket_of_host},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    host::HostRoot,
+};
 
 /// Its configuration, on the host.
 pub const CONFIG: &str = "var/lib/rancher/rke2/agent/etc/crictl.yaml";
@@ -45,8 +48,12 @@ impl Crictl {
     /// # Errors
     /// When the host has none.
     pub fn of_host(root: &Path) -> Result<Self> {
-        let config = Some(root.join(CONFIG)).filter(|path| path.is_file());
-        Ok(Self::new(program_of_host(root, "crictl")?, root.join(SOCKET), config))
+        let config = Some(HostRoot::new(root).resolve(CONFIG)?).filter(|path| path.is_file());
+        Ok(Self::new(
+            program_of_host(root, "crictl")?,
+            socket_of_host(root)?,
+            config,
+        ))
     }
 
     /// The same with another socket, if one is given.
@@ -163,7 +170,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::images::ctr::PROGRAMS;
+    use crate::images::ctr::{PROGRAMS, SOCKET};
 
     /// A host whose `crictl` answers as the real one does, and notes what it is asked.
     fn host() -> tempfile::TempDir {
@@ -171,7 +178,11 @@ mod tests {
         let programs = root.path().join(PROGRAMS);
         fs::create_dir_all(&programs).unwrap();
         let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stubs/crictl");
-        std::os::unix::fs::symlink(stub, programs.join("crictl")).unwrap();
+        // A file of the host: a link would lead out of it.
+        let crictl = programs.join("crictl");
+        fs::hard_link(&stub, &crictl)
+            .or_else(|_| fs::copy(&stub, &crictl).map(drop))
+            .unwrap();
         root
     }
 

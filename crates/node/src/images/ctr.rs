@@ -15,7 +15,10 @@ use super::{
     clean::{Runtime, RuntimeImage},
     store::ImageStore,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    host::HostRoot,
+};
 
 /// Where kubelets keep their images in containerd.
 pub const NAMESPACE: &str = "k8s.io";
@@ -40,13 +43,7 @@ pub struct Ctr {
 /// # Errors
 /// When it is not there.
 pub fn program_of_host(root: &Path, name: &str) -> Result<PathBuf> {
-    let folder = root.join(PROGRAMS);
-    let folder = match std::fs::read_link(&folder) {
-        Ok(target) if target.is_absolute() => root.join(target.strip_prefix("/").unwrap_or(&target)),
-        Ok(target) => folder.parent().unwrap_or(root).join(target),
-        Err(_) => folder,
-    };
-    let program = folder.join(name);
+    let program = HostRoot::new(root).resolve(&format!("{PROGRAMS}/{name}"))?;
     match std::fs::metadata(&program) {
         Ok(found) if found.is_file() => Ok(program),
         _ => Err(Error::Lasting(format!(
@@ -54,6 +51,14 @@ pub fn program_of_host(root: &Path, name: &str) -> Result<PathBuf> {
             program.display()
         ))),
     }
+}
+
+/// The socket of RKE2's containerd on a host.
+///
+/// # Errors
+/// When links on the way to it lead in circles.
+pub fn socket_of_host(root: &Path) -> Result<PathBuf> {
+    HostRoot::new(root).resolve(SOCKET)
 }
 
 impl Ctr {
@@ -71,7 +76,7 @@ impl Ctr {
     /// # Errors
     /// When the host has no `ctr`.
     pub fn of_host(root: &Path) -> Result<Self> {
-        Ok(Self::new(program_of_host(root, "ctr")?, root.join(SOCKET)))
+        Ok(Self::new(program_of_host(root, "ctr")?, socket_of_host(root)?))
     }
 
     /// The same with another socket, if one is given.
@@ -348,6 +353,32 @@ mod tests {
         assert_eq!(
             program_of_host(root.path(), "ctr").unwrap(),
             rke2.join("data/v1/bin/ctr")
+        );
+    }
+
+    #[test]
+    fn links_anywhere_on_the_way_lead_where_they_lead_on_the_host() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for folder in ["var/lib", "data/rancher/rke2/v1", "data/run/containerd", "run"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        std::fs::write(at("data/rancher/rke2/v1/ctr-1"), "").unwrap();
+        for (link, target) in [
+            ("var/lib/rancher", "/data/rancher"),
+            ("data/rancher/rke2/bin", "/data/rancher/rke2/v1"),
+            ("data/rancher/rke2/v1/ctr", "/data/rancher/rke2/v1/ctr-1"),
+            ("run/k3s", "/data/run"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        assert_eq!(
+            program_of_host(root.path(), "ctr").unwrap(),
+            at("data/rancher/rke2/v1/ctr-1")
+        );
+        assert_eq!(
+            socket_of_host(root.path()).unwrap(),
+            at("data/run/containerd/containerd.sock")
         );
     }
 }

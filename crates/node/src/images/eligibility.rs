@@ -3,9 +3,6 @@
 use api::UpgradePlan;
 use release::release_file::ReleaseFile;
 
-/// Users, on a plan: `"true"` skips the version check of `prepare`. The existing toolkit reads it; `spec.force` is ours.
-pub const SKIP_VERSION_CHECK: &str = "harvesterhci.io/skip-version-check";
-
 /// What the plan says that matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFacts {
@@ -22,15 +19,13 @@ impl PlanFacts {
     #[must_use]
     pub fn of(plan: &UpgradePlan) -> Self {
         let status = plan.status.as_ref();
-        let annotations = plan.metadata.annotations.as_ref();
-        let skipped = annotations.and_then(|annotations| annotations.get(SKIP_VERSION_CHECK));
         Self {
             previous_version: status.and_then(|status| status.previous_version.clone()),
             target: status
                 .and_then(|status| status.release_metadata.as_ref())
                 .and_then(|release| release.harvester.clone())
                 .filter(|version| !version.is_empty()),
-            force: plan.spec.force == Some(true) || skipped.is_some_and(|value| value == "true"),
+            force: plan.skips_version_check(),
         }
     }
 }
@@ -58,6 +53,8 @@ pub fn check(plan: &PlanFacts, release: &ReleaseFile) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use api::annotations::SKIP_VERSION_CHECK;
+
     use super::*;
 
     fn release() -> ReleaseFile {
@@ -115,15 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn f15_force_and_the_annotation_of_the_existing_toolkit_mean_the_same() {
+    fn f15_prepare_lets_pass_whom_the_manager_lets_pass() {
         let mut plan = UpgradePlan::new("up", Default::default());
         assert!(!PlanFacts::of(&plan).force);
-        plan.metadata.annotations = Some([(SKIP_VERSION_CHECK.to_owned(), "True".to_owned())].into());
-        assert!(!PlanFacts::of(&plan).force, "only the literal true");
-        plan.metadata.annotations = Some([(SKIP_VERSION_CHECK.to_owned(), "true".to_owned())].into());
-        assert!(PlanFacts::of(&plan).force);
-        plan.metadata.annotations = None;
         plan.spec.force = Some(true);
+        assert!(PlanFacts::of(&plan).force);
+        plan.spec.force = None;
+        plan.metadata.annotations = Some([(SKIP_VERSION_CHECK.to_owned(), "true".to_owned())].into());
         assert!(PlanFacts::of(&plan).force);
     }
 }

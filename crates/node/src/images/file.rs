@@ -89,7 +89,8 @@ pub(super) async fn save_text(folder: &Path, name: &str, text: String) -> Result
     let target = folder.join(name);
     let partial = folder.join(format!(".{name}{PARTIAL}"));
     blocking(move || {
-        if fs::read(&target).is_ok_and(|found| found == text.as_bytes()) {
+        let is_file = fs::symlink_metadata(&target).is_ok_and(|found| found.is_file());
+        if is_file && fs::read(&target).is_ok_and(|found| found == text.as_bytes()) {
             return Ok(Saved::Kept);
         }
         make_folder(&target)?;
@@ -160,7 +161,8 @@ fn look(place: &Place, size: u64, sum: Option<&Sha256Sum>) -> Result<Found> {
 }
 
 fn is_whole(path: &Path, size: u64, sum: Option<&Sha256Sum>) -> Result<bool> {
-    let found = match fs::metadata(path) {
+    // A link is not followed: on the node it may lead elsewhere than here.
+    let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(Error::file("read", path, error)),

@@ -1,11 +1,18 @@
 //! Any file of the repository on the node, the image of the operating system for one: under its name it is always whole,
 //! and what has come of it before is not fetched again.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use api::names;
 use futures::future::BoxFuture;
-use tokio::{fs::OpenOptions, io::AsyncWriteExt};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    fs::{File, OpenOptions},
+    io::AsyncWriteExt,
+};
 
 use super::{
     download::Download,
@@ -21,6 +28,8 @@ use crate::{
 /// Says which version of a file lies beside it.
 const VERSION: &str = "version";
 const PARTIAL: &str = "partial";
+/// How much may have to be fetched again after a power failure.
+const SYNC_EVERY: u64 = 64 << 20;
 
 impl node_run::Repository for Repository {
     fn text<'a>(&'a self, path: &'a str, largest: u64) -> BoxFuture<'a, Result<String>> {
@@ -33,23 +42,64 @@ impl node_run::Repository for Repository {
     }
 }
 
+/// What is known about the file that is on its way, beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    /// Which version of it.
+    version: String,
+    /// How much of it is on the disk for certain. What is behind it may be zeros after a power failure, whatever the
+    /// length of the file says.
+    synced: u64,
+}
+
+/// Where the parts are.
+struct Place<'a> {
+    to: &'a Path,
+    partial: PathBuf,
+    state: PathBuf,
+}
+
+impl Place<'_> {
+    fn state(&self) -> State {
+        let text = fs::read(&self.state).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// In one move: half a note would be worse than none.
+    fn note(&self, state: &State) -> Result<()> {
+        let draft = beside(self.to, "draft");
+        let text = serde_json::to_vec(state).unwrap_or_default();
+        let noted = fs::write(&draft, text).and_then(|()| fs::rename(&draft, &self.state));
+        noted.map_err(|error| Error::file("write", &self.state, error))
+    }
+}
+
 async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) -> Result<()> {
     let head = repository.head(path).await?;
-    let (version, partial) = (version_of(&head), beside(to, PARTIAL));
-    let has = |file: &Path| fs::metadata(file).map(|found| found.len()).ok();
-    let is_this_version = fs::read_to_string(beside(to, VERSION)).is_ok_and(|there| there == version);
-    if is_this_version && has(to) == Some(head.size) {
+    let place = Place {
+        to,
+        partial: beside(to, PARTIAL),
+        state: beside(to, VERSION),
+    };
+    let version = version_of(&head);
+    let length = |file: &Path| fs::metadata(file).map(|found| found.len()).ok();
+    let known = place.state();
+    let is_this_version = known.version == version;
+    if is_this_version && length(to) == Some(head.size) {
         return Ok(());
     }
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(|error| Error::file("make directory", folder, error))?;
     }
     // Without a name for this very version, what has come before may be of another one.
-    let resumable =
-        is_this_version && head.validator.is_some() && has(&partial).is_some_and(|length| length <= head.size);
-    if !resumable {
+    let is_resumable = is_this_version && head.validator.is_some() && known.synced <= head.size;
+    let there = length(&place.partial).filter(|there| is_resumable && *there >= known.synced);
+    let mut state = State { version, synced: 0 };
+    if there.is_some() {
+        state.synced = known.synced;
+    } else {
         // The old file first: beside the new version it would pass for it.
-        for old in [to, &partial] {
+        for old in [to, &place.partial] {
             match fs::remove_file(old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::file("remove", old, error));
@@ -57,33 +107,67 @@ async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) ->
                 _ => {}
             }
         }
-        fs::write(beside(to, VERSION), &version).map_err(|error| Error::file("write", to, error))?;
+        place.note(&state)?;
     }
-    let from = has(&partial).unwrap_or_default();
-    fetch(repository, path, head, from, &partial, pace).await?;
-    fs::rename(&partial, to).map_err(|error| Error::file("replace", to, error))
+    let mut file = Partial::open(&place, state).await?;
+    let fetched = fetch(repository, path, head, &mut file, pace).await;
+    // Also what has come of a download that failed.
+    file.sync().await?;
+    fetched?;
+    fs::rename(&place.partial, to).map_err(|error| Error::file("replace", to, error))?;
+    let folder = to.parent().unwrap_or(to);
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| Error::file("write", folder, error))
 }
 
-async fn fetch(
-    repository: &Repository,
-    path: &str,
-    head: Head,
-    from: u64,
-    partial: &Path,
-    pace: Pace<'_>,
-) -> Result<()> {
-    let failed = |error| Error::file("write", partial, error);
+/// The file while it is written: every so often what has come is made certain, and noted.
+struct Partial<'a> {
+    place: &'a Place<'a>,
+    file: File,
+    state: State,
+    length: u64,
+}
+
+impl<'a> Partial<'a> {
+    /// Cuts off what is not certain.
+    async fn open(place: &'a Place<'a>, state: State) -> Result<Self> {
+        let failed = |error| Error::file("write", &place.partial, error);
+        let options = OpenOptions::new().create(true).append(true).open(&place.partial).await;
+        let file = options.map_err(failed)?;
+        file.set_len(state.synced).await.map_err(failed)?;
+        Ok(Self {
+            place,
+            file,
+            length: state.synced,
+            state,
+        })
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes).await;
+        written.map_err(|error| Error::file("write", &self.place.partial, error))?;
+        self.length += bytes.len() as u64;
+        if self.length - self.state.synced >= SYNC_EVERY {
+            self.sync().await?;
+        }
+        Ok(())
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        let failed = |error| Error::file("write", &self.place.partial, error);
+        self.file.flush().await.map_err(failed)?;
+        self.file.sync_all().await.map_err(failed)?;
+        self.state.synced = self.length;
+        self.place.note(&self.state)
+    }
+}
+
+async fn fetch(repository: &Repository, path: &str, head: Head, file: &mut Partial<'_>, pace: Pace<'_>) -> Result<()> {
     let size = head.size;
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(partial)
-        .await
-        .map_err(failed)?;
-    let mut download = Download::new(repository, path, head, from);
+    let mut download = Download::new(repository, path, head, file.length);
     let mut said = None;
     while let Some(bytes) = download.next().await? {
-        file.write_all(&bytes).await.map_err(failed)?;
+        file.write(&bytes).await?;
         let percent = download.at() * 100 / size.max(1);
         if said.replace(percent) != Some(percent) {
             let waiting = Waiting {
@@ -94,8 +178,7 @@ async fn fetch(
             pace.report.waiting(&[waiting], Some(pace.deadline)).await;
         }
     }
-    file.flush().await.map_err(failed)?;
-    file.sync_all().await.map_err(failed)
+    Ok(())
 }
 
 /// What tells this version of a file from others.
@@ -107,7 +190,7 @@ fn version_of(head: &Head) -> String {
     ))
 }
 
-fn beside(to: &Path, suffix: &str) -> std::path::PathBuf {
+fn beside(to: &Path, suffix: &str) -> PathBuf {
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     to.with_file_name(format!(".{name}.{suffix}"))
 }

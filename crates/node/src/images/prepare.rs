@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Mutex,
     time::Duration,
 };
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    host::HostRoot,
     report::Waiting,
     step::{Pace, Step},
 };
@@ -128,7 +129,7 @@ struct List {
 pub struct Prepare {
     repository: Repository,
     store: Box<dyn ImageStore>,
-    root: PathBuf,
+    root: HostRoot,
     plan: PlanSource,
     release: OnceCell<(ReleaseFile, Bundle)>,
     lists: OnceCell<BTreeMap<String, List>>,
@@ -142,7 +143,7 @@ impl Prepare {
         Self {
             repository,
             store,
-            root: root.to_owned(),
+            root: HostRoot::new(root),
             plan,
             release: OnceCell::new(),
             lists: OnceCell::new(),
@@ -277,7 +278,7 @@ impl Prepare {
     async fn save(&self, group: &str, folder: &str, pace: Pace<'_>) -> Result<()> {
         let (_, bundle) = self.release().await?;
         let archives = bundle.group(group);
-        let folder = self.root.join(folder);
+        let folder = self.root.resolve(folder)?;
         for (index, archive) in archives.iter().enumerate() {
             let (number, count) = (index + 1, archives.len());
             let list = self.list(archive).await?.text.clone();

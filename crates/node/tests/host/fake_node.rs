@@ -328,6 +328,16 @@ impl HostTools for FakeTools {
 pub(crate) struct FakeRepository {
     pub(crate) saved: Mutex<usize>,
     pub(crate) broken: Mutex<bool>,
+    /// What comes instead of an image.
+    pub(crate) image: Mutex<Option<Vec<u8>>>,
+}
+
+/// As much of an image as anybody looks at.
+fn squashfs() -> Vec<u8> {
+    let mut image = vec![b' '; 96];
+    image[..4].copy_from_slice(b"hsqs");
+    image[40..48].copy_from_slice(&96_u64.to_le_bytes());
+    image
 }
 
 impl Repository for FakeRepository {
@@ -357,7 +367,7 @@ impl Repository for FakeRepository {
             assert_eq!(path, "rootfs.squashfs");
             if !to.exists() {
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
-                fs::write(to, "squashed system\n").unwrap();
+                fs::write(to, self.image.lock().unwrap().as_deref().unwrap_or(&squashfs())).unwrap();
                 fs::write(to.with_file_name(".rootfs.squashfs.version"), "1").unwrap();
                 *self.saved.lock().unwrap() += 1;
             }

@@ -13,6 +13,7 @@ mod fake_node;
 mod files;
 mod grub;
 mod guard;
+mod kinds;
 #[allow(dead_code, reason = "shared with the tests of VMs")]
 #[path = "../vm/lab.rs"]
 mod lab;

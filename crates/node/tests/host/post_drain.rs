@@ -55,6 +55,22 @@ async fn a_second_run_touches_nothing_and_installs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f03_an_image_that_is_none_is_not_installed_and_is_fetched_anew() {
+    let cluster = drained().await;
+    *cluster.node.repository.image.lock().unwrap() = Some(vec![0; 4096]);
+    let error = cluster.run(steps).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "rootfs.squashfs from the repository cannot be installed: it is no squashfs"
+    );
+    let calls = cluster.node.tools.take_calls();
+    assert!(!calls.iter().any(|call| call.contains("elemental")), "{calls:#?}");
+    *cluster.node.repository.image.lock().unwrap() = None;
+    cluster.run(steps).await.unwrap();
+    assert_eq!(*cluster.node.repository.saved.lock().unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_runs_the_new_system_is_not_rebooted() {
     let cluster = drained().await;
     cluster.node.reboot_into(NEW_OS);

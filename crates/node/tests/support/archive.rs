@@ -75,6 +75,14 @@ pub(crate) const COMMON_IMAGES: [&str; 3] = [
 pub(crate) const RKE2_IMAGES: [&str; 1] = ["docker.io/rancher/rke2-runtime:v1.35.2-rke2r1"];
 pub(crate) const AGENT_IMAGES: [&str; 1] = ["docker.io/rancher/rancherd:v0.4.0"];
 
+/// What the release before had: one image is in both.
+pub(crate) const PREVIOUS_IMAGES: [&str; 4] = [
+    "docker.io/rancher/harvester:v1.7.1",
+    "docker.io/rancher/harvester-upgrade-toolkit:v1.7.1",
+    "docker.io/rancher/old-component:v3",
+    "docker.io/rancher/pause:3.6",
+];
+
 /// The files of a release whose archives hold what its lists say, by path in the ISO.
 pub(crate) fn release_files(layer_bytes: usize) -> BTreeMap<String, Vec<u8>> {
     let list = |images: &[&str]| (images.join("\n") + "\n").into_bytes();

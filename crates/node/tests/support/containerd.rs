@@ -61,7 +61,7 @@ impl Containerd {
             .path()
             .join("var/lib/rancher/rke2/data/v1.35.2-rke2r1-0123456789ab/bin");
         fs::create_dir_all(&programs).unwrap();
-        symlink(which("ctr"), programs.join("ctr")).unwrap();
+        bring(&which("ctr"), &programs.join("ctr"));
         let link = host.path().join("var/lib/rancher/rke2/bin");
         symlink("/var/lib/rancher/rke2/data/v1.35.2-rke2r1-0123456789ab/bin", link).unwrap();
         let running = Self { process, host };
@@ -135,9 +135,17 @@ impl Containerd {
         let programs = self
             .root()
             .join("var/lib/rancher/rke2/data/v1.35.2-rke2r1-0123456789ab/bin");
-        symlink(crictl.trim(), programs.join("crictl")).unwrap();
+        bring(Path::new(crictl.trim()), &programs.join("crictl"));
         true
     }
+}
+
+/// Puts a program of this machine on the host: a file of its own, since a link would lead out of the host.
+fn bring(program: &Path, to: &Path) {
+    let program = fs::canonicalize(program).unwrap();
+    fs::hard_link(&program, to)
+        .or_else(|_| fs::copy(&program, to).map(drop))
+        .unwrap();
 }
 
 fn which(program: &str) -> PathBuf {

@@ -13,6 +13,45 @@ use node::{Error, Result, images::ImageStore};
 #[derive(Clone, Default)]
 pub(crate) struct Shelf(pub(crate) Arc<Mutex<(BTreeSet<String>, u32)>>);
 
+/// A shelf that refuses archives, and may be away for a while after each.
+#[derive(Default)]
+pub(crate) struct Refusing {
+    pub(crate) shelf: Shelf,
+    /// How many archives it still refuses.
+    pub(crate) refusals: Arc<Mutex<u32>>,
+    /// How many questions it does not answer after each.
+    pub(crate) is_away_for: u32,
+    pub(crate) unanswered: Mutex<u32>,
+}
+
+fn one_less(count: &Mutex<u32>) -> bool {
+    let mut count = count.lock().unwrap();
+    let was_any = *count > 0;
+    *count = count.saturating_sub(1);
+    was_any
+}
+
+impl ImageStore for Refusing {
+    fn list(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
+        if one_less(&self.unanswered) {
+            return Box::pin(async { Err(Error::Passing("connection refused".to_owned())) });
+        }
+        self.shelf.list()
+    }
+
+    fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
+        if one_less(&self.refusals) {
+            *self.unanswered.lock().unwrap() = self.is_away_for;
+            return Box::pin(async { Err(Error::Passing("ctr was told to go away".to_owned())) });
+        }
+        self.shelf.import(archive)
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.shelf.remove(name)
+    }
+}
+
 impl Shelf {
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().0.iter().cloned().collect()

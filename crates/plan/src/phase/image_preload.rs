@@ -20,9 +20,9 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     }
 }
 
-/// `spec.force` skips this and nothing else.
+/// The user may skip this, and skips nothing else.
 fn eligible(draft: &Draft<'_>) -> Outcome {
-    if draft.seen.plan.spec.force == Some(true) {
+    if draft.seen.plan.skips_version_check() {
         return Outcome::Done;
     }
     let status = draft.status();

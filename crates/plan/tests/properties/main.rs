@@ -9,6 +9,7 @@
 )]
 
 mod arbitrary;
+mod force;
 mod model;
 mod outside;
 mod retry;

@@ -113,7 +113,16 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, 
 /// Monitoring follows the release's chart; two values are added where users have not set them.
 pub(super) async fn upgrade_monitoring(context: &Context, pace: Pace<'_>) -> Result<()> {
     let version = context.release()?.monitoring_chart.clone();
-    edit(context, pace, MONITORING, &version, monitoring_values).await
+    let (namespace, name) = MONITORING;
+    edit(context, pace, MONITORING, &version, |values| {
+        for key in plan::monitoring_lacks(values) {
+            context.note(format!(
+                "{key} of addon {namespace}/{name} is not set: its values have something else where it belongs"
+            ));
+        }
+        monitoring_values(values);
+    })
+    .await
 }
 
 /// Logging follows the release's chart, and its event router the release's image.

@@ -54,17 +54,41 @@ pub(super) fn is_deployed(addon: &Addon) -> bool {
     addon.status.status.as_deref() == Some(DEPLOYED)
 }
 
-/// Monitoring must not install its own chart of the same name, and labels of nodes are needed by the dashboards.
+/// What monitoring needs: it must not install its own chart of the same name, and dashboards need labels of nodes.
+fn monitoring_needs() -> [(&'static str, &'static str, Value); 2] {
+    [
+        ("rancherMonitoring", "enabled", json!(false)),
+        ("kube-state-metrics", "metricLabelsAllowlist", json!(["nodes=[*]"])),
+    ]
+}
+
+/// Sets what monitoring needs where users have set nothing.
 pub fn monitoring_values(values: &mut Value) {
-    if !values.is_object() {
-        *values = json!({});
+    for (parent, key, value) in monitoring_needs() {
+        let inner = as_map(values).and_then(|values| as_map(values.entry(parent).or_insert(Value::Null)));
+        if let Some(present) = inner.map(|inner| inner.entry(key).or_insert(Value::Null))
+            && present.is_null()
+        {
+            *present = value;
+        }
     }
-    if values["rancherMonitoring"]["enabled"].is_null() {
-        values["rancherMonitoring"]["enabled"] = json!(false);
+}
+
+/// What monitoring needs and does not get, because users have something else where it belongs.
+#[must_use]
+pub(super) fn monitoring_lacks(values: &Value) -> Vec<String> {
+    let fits = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value.is_object());
+    let needs = monitoring_needs().into_iter();
+    let lacks = needs.filter(|(parent, ..)| !fits(Some(values)) || !fits(values.get(*parent)));
+    lacks.map(|(parent, key, _)| format!("{parent}.{key}")).collect()
+}
+
+/// A map; what is empty becomes one. Anything else is the user's, and not for us to replace.
+fn as_map(value: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
+    if value.is_null() {
+        *value = json!({});
     }
-    if values["kube-state-metrics"]["metricLabelsAllowlist"].is_null() {
-        values["kube-state-metrics"]["metricLabelsAllowlist"] = json!(["nodes=[*]"]);
-    }
+    value.as_object_mut()
 }
 
 /// The event router's image is written out in the values and would stay the old one.
@@ -130,6 +154,26 @@ mod tests {
         let mut empty = Value::Null;
         monitoring_values(&mut empty);
         assert_eq!(empty["rancherMonitoring"]["enabled"], false);
+    }
+
+    #[rstest]
+    #[case(json!({"rancherMonitoring": "off"}), &["rancherMonitoring.enabled"])]
+    #[case(json!({"rancherMonitoring": true, "kube-state-metrics": [1]}),
+        &["rancherMonitoring.enabled", "kube-state-metrics.metricLabelsAllowlist"])]
+    #[case(json!(["a list"]), &["rancherMonitoring.enabled", "kube-state-metrics.metricLabelsAllowlist"])]
+    #[case(json!("text"), &["rancherMonitoring.enabled", "kube-state-metrics.metricLabelsAllowlist"])]
+    #[case(json!({"rancherMonitoring": null}), &[])]
+    fn what_users_have_where_a_map_belongs_stays_and_is_named(#[case] values: Value, #[case] lacks: &[&str]) {
+        assert_eq!(monitoring_lacks(&values), lacks);
+        let mut edited = values.clone();
+        monitoring_values(&mut edited);
+        for (parent, key, wanted) in monitoring_needs() {
+            if lacks.contains(&format!("{parent}.{key}").as_str()) {
+                assert_eq!(edited.get(parent), values.get(parent));
+            } else {
+                assert_eq!(edited[parent][key], wanted);
+            }
+        }
     }
 
     #[test]

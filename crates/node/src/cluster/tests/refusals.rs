@@ -1,5 +1,6 @@
 //! What cannot be done is refused by name, before anything is changed; what does not come is given up at a deadline.
 
+use api::annotations;
 use serde_json::json;
 
 use super::{
@@ -41,6 +42,20 @@ async fn force_skips_the_check_of_versions_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f15_the_annotation_of_the_existing_toolkit_skips_the_check_of_versions_too() {
+    let lab = Lab::of(objects::cluster(), "v1.9.0").await;
+    let plan = objects::upgrade_plan("v1.9.0");
+    let annotate = async |value: &str| {
+        let patch = json!({"metadata": {"annotations": {annotations::SKIP_VERSION_CHECK: value}}});
+        lab.world().patch(&plan, patch).await;
+    };
+    annotate("yes").await;
+    assert!(lab.attempt().await.is_err());
+    annotate("true").await;
+    lab.attempt().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
     let mut objects = objects::cluster();
     let mut lost = objects::node(
@@ -74,12 +89,24 @@ async fn a_plan_of_somebody_else_is_not_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_manifests_of_cdi_the_step_says_where_it_looked() {
+async fn without_manifests_of_cdi_nothing_is_changed_and_folder_and_remedy_are_named() {
     let lab = Lab::new().await;
-    std::fs::remove_dir_all(lab.folder.path().join("cdi")).unwrap();
-    let error = lab.attempt().await.unwrap_err().to_string();
-    assert!(error.starts_with("failed to read") && error.contains("cdi"), "{error}");
-    std::fs::create_dir(lab.folder.path().join("cdi")).unwrap();
-    let error = lab.attempt().await.unwrap_err().to_string();
-    assert!(error.starts_with("there are no manifests of CDI in"), "{error}");
+    let folder = lab.folder.path().join("cdi");
+    let refused = async |why: &str| {
+        let error = lab.attempt().await.unwrap_err().to_string();
+        assert!(error.starts_with("there are no usable manifests of CDI in "), "{error}");
+        assert!(error.contains(&*folder.to_string_lossy()), "{error}");
+        assert!(error.contains(why) && error.contains("--cdi"), "{error}");
+        assert_eq!(writes(&lab), 0, "{why}");
+    };
+    std::fs::remove_dir_all(&folder).unwrap();
+    refused("No such file or directory").await;
+    std::fs::create_dir(&folder).unwrap();
+    refused("no YAML files with objects").await;
+    std::fs::write(folder.join("cdi.yaml"), "---\n").unwrap();
+    refused("no YAML files with objects").await;
+    std::fs::write(folder.join("cdi.yaml"), "kind: CustomResourceDefinition\n").unwrap();
+    refused("without apiVersion, kind or name").await;
+    std::fs::write(folder.join("cdi.yaml"), "a: [\n").unwrap();
+    refused("is not YAML").await;
 }
