@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::Mutex;
 
-use crate::board::Board;
+use crate::board::{Begun, Board};
 
 /// What changes in a message alone, a percentage for instance, is not shown more often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(10);
@@ -71,6 +71,12 @@ impl Reporter {
             board,
             shown: Arc::default(),
         }
+    }
+
+    /// A step begins.
+    pub fn begins(&self, step: Begun) {
+        tracing::info!(step = step.name, "step {} of {}", step.number, step.count);
+        self.board.begins(step);
     }
 
     /// Shows what is waited for, until when. Things that were waited for before keep their beginning. When it is too soon

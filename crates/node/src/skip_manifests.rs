@@ -2,15 +2,37 @@
 
 use std::{
     fs::{self, File},
+    future::ready,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    step::Step,
+};
 
 /// Where RKE2 keeps its manifests, on the host. Agents have no such folder.
 pub const FOLDER: &str = "var/lib/rancher/rke2/server/manifests";
+
+/// The only step.
+pub const STEPS: &[Step<SkipManifests>] = &[Step {
+    name: "skip-manifests",
+    limit: Duration::from_mins(10),
+    run: |program, _| Box::pin(ready(run(&program.root, &program.manifests, program.action).map(drop))),
+}];
+
+/// What the step works on.
+pub struct SkipManifests {
+    /// The root of the host.
+    pub root: PathBuf,
+    /// File names of manifests.
+    pub manifests: Vec<String>,
+    /// What is to be done with them.
+    pub action: Action,
+}
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

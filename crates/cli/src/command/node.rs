@@ -27,7 +27,7 @@ pub(super) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::PreDrain(args) => program::run(&args.program, node_host::pre_drain(&args)),
         Verb::PostDrain(args) => program::run(&args.program, node_host::post_drain(&args)),
         Verb::SingleNodeUpgrade(args) => program::run(&args.program, node_host::single_node(&args)),
-        Verb::SkipManifests(args) => program::run(&args.program, async { node_images::skip_manifests(&args) }),
+        Verb::SkipManifests(args) => program::run(&args.program.clone(), node_images::skip_manifests(args)),
         Verb::CleanImages(args) => program::run(&args.program.clone(), node_images::clean_images(args)),
     }
 }

@@ -14,7 +14,8 @@ use node::{
         prepare::{self, PlanSource},
     },
     report::Reporter,
-    skip_manifests, step,
+    skip_manifests::{self, SkipManifests},
+    step,
 };
 
 use super::program::{self, ProgramArgs};
@@ -130,9 +131,13 @@ pub(crate) async fn clean_images(args: CleanImagesArgs) -> anyhow::Result<()> {
 }
 
 /// `node skip-manifests`.
-pub(crate) fn skip_manifests(args: &SkipManifestsArgs) -> anyhow::Result<()> {
-    let action = args.action.parse()?;
-    let manifests: Vec<String> = args.manifests.iter().filter(|name| !name.is_empty()).cloned().collect();
-    skip_manifests::run(&args.host_root, &manifests, action)?;
-    Ok(())
+pub(crate) async fn skip_manifests(args: SkipManifestsArgs) -> anyhow::Result<()> {
+    let program = SkipManifests {
+        action: args.action.parse()?,
+        manifests: args.manifests.into_iter().filter(|name| !name.is_empty()).collect(),
+        root: args.host_root,
+    };
+    // A file needs no cluster, and nothing is waited for.
+    let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+    Ok(step::run_all(&program, skip_manifests::STEPS, &report).await?)
 }
