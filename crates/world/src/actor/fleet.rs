@@ -85,7 +85,13 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let since = text(&chart, "rollingOutSince")
         .and_then(|text| text.parse().ok())
         .unwrap_or(Timestamp::MIN);
-    let due = after(since, world.durations.chart);
+    // Definitions are there as soon as they are applied; pods take their time.
+    let takes = if key.1.ends_with("-crd") {
+        Duration::ZERO
+    } else {
+        world.durations.chart
+    };
+    let due = after(since, takes);
     if world.clock.now() < due {
         inbox.later(Kind::ManagedChart, key.clone(), due);
         return Ok(());

@@ -70,6 +70,7 @@ async fn change(
     if !addons::wait_for(current, patch.is_some()) {
         return Ok(());
     }
+    call.a_moment().await;
     let inbox = world.inbox();
     world.addons.subscribe(&inbox);
     let mut deployment = Deployment::of(&called::<Addon>(namespace, name));

@@ -13,5 +13,5 @@ pub(super) const LINES: &[Line] = &[("clean-images", |call, _| {
 })];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, cleanup::STEPS, LINES, report).await
+    walk(call, cleanup::STEPS, &[LINES], report).await
 }

@@ -88,7 +88,7 @@ pub(super) const LINES: &[Line] = &[
 ];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, cluster::STEPS, LINES, report).await
+    walk(call, cluster::STEPS, &[LINES], report).await
 }
 
 async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
@@ -154,6 +154,7 @@ async fn upgrade_chart(call: &Call, pace: Pace<'_>, name: &str, values: Value) -
     let chart = chart.ok_or_else(|| Error::Passing(format!("{called} does not exist")))?;
     if let Some(patch) = charts::upgrade_patch(&chart, &call.plan, version, &values, world.clock.now()) {
         world.charts.patch(&key, &patch).await?;
+        call.a_moment().await;
     }
     let inbox = world.inbox();
     world.charts.subscribe(&inbox);

@@ -34,6 +34,7 @@ mod addons;
 mod board;
 mod clean_images;
 mod cluster_upgrade;
+mod host;
 mod kubevirt;
 mod post_drain;
 mod pre_drain;
@@ -44,6 +45,8 @@ mod skip_manifests;
 mod walk;
 
 pub use board::StepTold;
+
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// A pod whose program runs.
 #[derive(Clone)]
@@ -85,6 +88,11 @@ impl Call {
     /// Waits until the pod has run that long.
     async fn take(&self, duration: Duration) {
         self.world.clock.sleep_until(after(started(&self.pod), duration)).await;
+    }
+
+    /// Lets a controller see what was just written: a real program looks when an answer has come over the network.
+    async fn a_moment(&self) {
+        self.world.clock.sleep(MOMENT).await;
     }
 
     /// A file of the plan's repository.

@@ -19,24 +19,16 @@ use crate::{
 };
 
 use super::{
-    Call,
-    walk::{Line, UNSEEN, walk},
+    Call, host,
+    walk::{Line, walk},
 };
 
 pub(super) const LINES: &[Line] = &[
     ("wait-for-repository", |call, pace| {
         wait_for_repository(call, pace).boxed()
     }),
-    ("set-max-pods", UNSEEN),
-    ("reserve-resources", UNSEEN),
-    ("set-device-permissions", UNSEEN),
-    ("clean-kubelet-state", UNSEEN),
     ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
-    ("remove-rke2-archives", UNSEEN),
     ("remove-drain-taint", |call, _| call.set_taint(false).boxed()),
-    ("download-os-image", UNSEEN),
-    ("repair-state-file", UNSEEN),
-    ("shrink-passive-image", UNSEEN),
     ("install-os", |call, _| {
         async {
             call.take(call.world.durations.post_drain).await;
@@ -44,17 +36,16 @@ pub(super) const LINES: &[Line] = &[
         }
         .boxed()
     }),
-    ("create-boot-environment", UNSEEN),
-    ("set-kernel-arguments", UNSEEN),
-    ("keep-multipathd-off-longhorn", UNSEEN),
-    ("move-sftp-server", UNSEEN),
-    ("remove-os-image", UNSEEN),
-    // The reboot itself is the kubelet's, once it has seen the pod's end.
-    ("arm-reboot", UNSEEN),
 ];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, &post_drain::steps(&Limits::default()), LINES, report).await
+    walk(
+        call,
+        &post_drain::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
 }
 
 /// Waits until the repository is served, and reads what it says about the release.

@@ -19,13 +19,12 @@ use serde_json::json;
 use crate::{actor::kubelet::started, inbox::Key};
 
 use super::{
-    Call,
+    Call, host,
     kubevirt::SimulatedKubeVirt,
-    walk::{Line, UNSEEN, walk},
+    walk::{Line, walk},
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("recover-system-agent", UNSEEN),
     ("wait-for-volumes", |call, pace| {
         wait_for_volumes(call, pace, longhorn_health::before_evacuation).boxed()
     }),
@@ -38,15 +37,19 @@ pub(super) const LINES: &[Line] = &[
     ("keep-last-copies", |call, pace| {
         wait_for_volumes(call, pace, longhorn_health::after_evacuation).boxed()
     }),
-    ("remove-canal-config", UNSEEN),
-    ("disable-charts", UNSEEN),
     ("choose-ingress", |call, _| {
         call.take(call.world.durations.pre_drain).map(Ok).boxed()
     }),
 ];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, &pre_drain::steps(&Limits::default()), LINES, report).await
+    walk(
+        call,
+        &pre_drain::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
 }
 
 async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {

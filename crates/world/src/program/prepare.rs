@@ -16,7 +16,7 @@ use node::{
     step::Pace,
 };
 use release::{
-    bundle::{AGENT, COMMON, RKE2},
+    bundle::{COMMON, RKE2},
     release_file,
 };
 
@@ -43,16 +43,17 @@ pub(super) const LINES: &[Line] = &[
         bring(call, pace, "importing", RKE2, 1).boxed()
     }),
     ("save-rke2", |call, pace| bring(call, pace, "saving", RKE2, 2).boxed()),
-    ("save-agent", |call, pace| bring(call, pace, "saving", AGENT, 3).boxed()),
+    // It is small.
+    ("save-agent", UNSEEN),
     // What was imported is there: simulated images are not lost.
     ("verify-images", UNSEEN),
 ];
 
 /// How many steps share the time that a preload takes.
-const SHARES: u32 = 4;
+const SHARES: u32 = 3;
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, prepare::STEPS, LINES, report).await
+    walk(call, prepare::STEPS, &[LINES], report).await
 }
 
 async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
@@ -91,12 +92,14 @@ async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32)
         let size = Facts(call.world.clone()).size(name).unwrap_or_default();
         let begins = share * step + share / count * u32::try_from(index).unwrap_or(u32::MAX);
         let which = (index + 1, archives.len());
-        for half in 0..2 {
-            let at = size / 2 * half;
-            let ends = begins + share / count / 2 * if half == 0 { 1 } else { 2 };
+        // The first one is the largest, and shows that it moves. More would be told than anybody reads.
+        let parts = if step == 0 { 2 } else { 1 };
+        for part in 0..parts {
+            let ends = begins + share / count / parts * (part + 1);
             if call.has_run(ends) {
                 continue;
             }
+            let at = size / u64::from(parts) * u64::from(part);
             let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
             pace.report.waiting(&[waiting], Some(pace.deadline)).await;
             call.take(ends).await;

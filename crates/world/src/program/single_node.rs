@@ -12,33 +12,22 @@ use node::{
 };
 
 use super::{
-    Call,
+    Call, host,
     post_drain::{install, wait_for_repository, wait_for_rke2},
     walk::{Line, UNSEEN, walk},
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("recover-system-agent", UNSEEN),
     ("wait-for-repository", |call, pace| {
         wait_for_repository(call, pace).boxed()
     }),
-    ("remove-canal-config", UNSEEN),
-    ("disable-charts", UNSEEN),
-    ("download-os-image", UNSEEN),
     ("stop-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
     ("wait-for-vms", |call, pace| wait_until_empty(call, pace).boxed()),
     // The simulated Fleet has no bundles that do not settle.
     ("wait-for-fleet", UNSEEN),
-    ("set-max-pods", UNSEEN),
-    ("reserve-resources", UNSEEN),
-    ("set-device-permissions", UNSEEN),
-    ("clean-kubelet-state", UNSEEN),
     ("choose-ingress", UNSEEN),
     ("start-rke2-upgrade", |call, _| start_rke2_upgrade(call).boxed()),
     ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
-    ("remove-rke2-archives", UNSEEN),
-    ("repair-state-file", UNSEEN),
-    ("shrink-passive-image", UNSEEN),
     ("install-os", |call, _| {
         async {
             call.take(call.world.durations.single_node).await;
@@ -46,16 +35,16 @@ pub(super) const LINES: &[Line] = &[
         }
         .boxed()
     }),
-    ("create-boot-environment", UNSEEN),
-    ("set-kernel-arguments", UNSEEN),
-    ("keep-multipathd-off-longhorn", UNSEEN),
-    ("move-sftp-server", UNSEEN),
-    ("remove-os-image", UNSEEN),
-    ("arm-reboot", UNSEEN),
 ];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, &single_node::steps(&Limits::default()), LINES, report).await
+    walk(
+        call,
+        &single_node::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
 }
 
 /// Waits until no instance is left on a node that they cannot leave for another one.

@@ -13,5 +13,5 @@ pub(super) const LINES: &[Line] = &[("skip-manifests", |call, _| {
 })];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, skip_manifests::STEPS, LINES, report).await
+    walk(call, skip_manifests::STEPS, &[LINES], report).await
 }

@@ -20,14 +20,14 @@ pub(super) type Line = (&'static str, Seen);
 /// A step that only its host sees, and that is over in a moment.
 pub(super) const UNSEEN: Seen = |_, _| std::future::ready(Ok(())).boxed();
 
-/// Goes through a program.
-pub(super) async fn walk<C>(call: &Call, steps: &[Step<C>], lines: &[Line], report: &Reporter) -> Result<()> {
+/// Goes through a program, whose lines stand in some tables.
+pub(super) async fn walk<C>(call: &Call, steps: &[Step<C>], lines: &[&[Line]], report: &Reporter) -> Result<()> {
     let seen: Vec<Step<Call>> = steps.iter().map(|step| as_seen(step, lines)).collect();
     step::run_all(call, &seen, report).await
 }
 
-fn as_seen<C>(step: &Step<C>, lines: &[Line]) -> Step<Call> {
-    let line = lines.iter().find(|(name, _)| *name == step.name);
+fn as_seen<C>(step: &Step<C>, lines: &[&[Line]]) -> Step<Call> {
+    let line = lines.iter().copied().flatten().find(|(name, _)| *name == step.name);
     Step {
         name: step.name,
         limit: step.limit,
@@ -51,7 +51,6 @@ mod tests {
         post_drain, pre_drain, single_node, skip_manifests,
         step::Step,
     };
-    use rstest::rstest;
 
     use super::{super as program, *};
 
@@ -59,25 +58,43 @@ mod tests {
         steps.iter().map(|step| step.name).collect()
     }
 
-    #[rstest]
-    #[case::pre_drain(names(&pre_drain::steps(&Limits::default())), program::pre_drain::LINES)]
-    #[case::post_drain(names(&post_drain::steps(&Limits::default())), program::post_drain::LINES)]
-    #[case::single_node(names(&single_node::steps(&Limits::default())), program::single_node::LINES)]
-    #[case::cluster_upgrade(names(cluster::STEPS), program::cluster_upgrade::LINES)]
-    #[case::prepare(names(prepare::STEPS), program::prepare::LINES)]
-    #[case::clean_images(names(cleanup::STEPS), program::clean_images::LINES)]
-    #[case::skip_manifests(names(skip_manifests::STEPS), program::skip_manifests::LINES)]
-    fn every_step_of_a_real_program_has_its_line_and_no_line_is_of_another(
-        #[case] steps: Vec<&'static str>,
-        #[case] lines: &[Line],
-    ) {
-        let mut lines: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
-        let mut steps = steps;
-        for names in [&mut lines, &mut steps] {
-            names.sort_unstable();
-            // A program may do the same step twice.
-            names.dedup();
+    fn on_nodes() -> [(Vec<&'static str>, &'static [Line]); 3] {
+        let limits = Limits::default();
+        [
+            (names(&pre_drain::steps(&limits)), program::pre_drain::LINES),
+            (names(&post_drain::steps(&limits)), program::post_drain::LINES),
+            (names(&single_node::steps(&limits)), program::single_node::LINES),
+        ]
+    }
+
+    fn elsewhere() -> [(Vec<&'static str>, &'static [Line]); 4] {
+        [
+            (names(cluster::STEPS), program::cluster_upgrade::LINES),
+            (names(prepare::STEPS), program::prepare::LINES),
+            (names(cleanup::STEPS), program::clean_images::LINES),
+            (names(skip_manifests::STEPS), program::skip_manifests::LINES),
+        ]
+    }
+
+    fn has(lines: &[Line], step: &str) -> bool {
+        lines.iter().any(|(name, _)| *name == step)
+    }
+
+    #[test]
+    fn every_step_of_a_real_program_has_its_line_and_no_line_is_of_another() {
+        let hosts = program::host::LINES;
+        for (steps, lines) in on_nodes() {
+            for step in &steps {
+                assert!(has(lines, step) != has(hosts, step), "{step} has one line");
+            }
+            assert!(lines.iter().all(|(name, _)| steps.contains(name)), "{steps:?}");
         }
-        assert_eq!(lines, steps);
+        for (name, _) in hosts {
+            assert!(on_nodes().iter().any(|(steps, _)| steps.contains(name)), "{name}");
+        }
+        for (steps, lines) in elsewhere() {
+            let names: Vec<_> = lines.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, steps);
+        }
     }
 }
