@@ -6,17 +6,13 @@ use api::upgrade_plan::WaitingFor;
 use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 
 use crate::board::{Begun, Board};
 
 /// What changes in a message alone, a percentage for instance, is not shown more often than this: each time is a write to
 /// the pod, and one to the plan.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
-
-/// What is waited for no more is shown so much longer: most often the next step waits for something else, and one write
-/// does for both.
-const AFTERGLOW: Duration = Duration::from_secs(2);
 
 /// One thing a step waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,15 +55,12 @@ pub struct Reporter {
     pub clock: Clock,
     board: Arc<dyn Board>,
     shown: Arc<Mutex<Shown>>,
-    over: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Shown {
     items: Vec<WaitingFor>,
     at: Option<Timestamp>,
-    /// None of it is waited for any more.
-    over: bool,
 }
 
 impl Reporter {
@@ -78,7 +71,6 @@ impl Reporter {
             clock,
             board,
             shown: Arc::default(),
-            over: Arc::default(),
         }
     }
 
@@ -93,13 +85,6 @@ impl Reporter {
     pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) -> Option<Duration> {
         let now = self.clock.now_in_seconds();
         let mut shown = self.shown.lock().await;
-        shown.over = items.is_empty() && !shown.items.is_empty();
-        if items.is_empty() {
-            if shown.over {
-                self.over.notify_one();
-            }
-            return None;
-        }
         let next: Vec<WaitingFor> = items
             .iter()
             .map(|item| carry_on(item, &shown.items, now, deadline))
@@ -123,25 +108,8 @@ impl Reporter {
         *shown = Shown {
             items: next,
             at: Some(now),
-            over: false,
         };
         None
-    }
-
-    /// Takes away what is shown a moment after it is waited for no more, for as long as a program runs.
-    pub(crate) async fn tidy_up(&self) {
-        loop {
-            self.over.notified().await;
-            self.clock.sleep(AFTERGLOW).await;
-            let mut shown = self.shown.lock().await;
-            if shown.over {
-                self.board.show(&[]).await;
-                *shown = Shown {
-                    at: Some(self.clock.now_in_seconds()),
-                    ..Shown::default()
-                };
-            }
-        }
     }
 
     /// Nothing is waited for any more.
@@ -152,8 +120,7 @@ impl Reporter {
     /// What was waited for last, in one line.
     pub async fn waited_for(&self) -> String {
         let shown = self.shown.lock().await;
-        let items = shown.items.iter().filter(|_| !shown.over);
-        let messages = items.filter_map(|item| item.message.as_deref());
+        let messages = shown.items.iter().filter_map(|item| item.message.as_deref());
         messages.collect::<Vec<_>>().join("; ")
     }
 

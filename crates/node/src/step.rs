@@ -73,14 +73,6 @@ pub(crate) async fn after(report: &Reporter, pause: Option<Duration>) {
 /// # Errors
 /// The first lasting trouble, or the step whose time was up.
 pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter) -> Result<()> {
-    tokio::select! {
-        biased;
-        done = one_by_one(context, steps, report) => done,
-        () = report.tidy_up() => Ok(()),
-    }
-}
-
-async fn one_by_one<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter) -> Result<()> {
     for (number, step) in steps.iter().enumerate() {
         report.begins(Begun {
             name: step.name,

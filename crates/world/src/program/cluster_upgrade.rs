@@ -34,9 +34,12 @@ pub(super) const LINES: &[Line] = &[
     ("allow-internal-names", UNSEEN),
     ("mark-administrated", UNSEEN),
     ("prepare-rancher", UNSEEN),
-    // Half of the time; the other half is for what follows.
+    // What the chart of Harvester and the addons leave of the time.
     ("upgrade-rancher", |call, _| {
-        call.take(call.world.durations.cluster_upgrade / 2).map(Ok).boxed()
+        let durations = &call.world.durations;
+        let follows = durations.chart + durations.addon * 3;
+        let takes = durations.cluster_upgrade.saturating_sub(follows);
+        call.take(takes).map(Ok).boxed()
     }),
     ("wait-rancher-version", UNSEEN),
     ("refresh-rancher-charts", UNSEEN),

@@ -46,7 +46,7 @@ mod walk;
 
 pub use board::StepTold;
 
-const MOMENT: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A pod whose program runs.
 #[derive(Clone)]
