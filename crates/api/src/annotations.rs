@@ -49,6 +49,8 @@ pub const MACHINE_PLAN_SECRET_TYPE: &str = "rke.cattle.io/machine-plan";
 
 /// Ours, on a pod of a plan: what its program waits for, as a JSON list of `waitingFor` entries.
 pub const WAITING_FOR: &str = "management.harvesterhci.io/waiting-for";
+/// Ours, on a pod of a plan: the step that its program was at when it last said what it waits for: `NAME (N of M)`.
+pub const STEP: &str = "management.harvesterhci.io/step";
 
 /// Ours, on a VirtualMachineInstance: `<plan>=<n>`, how often its failed evacuation was tried again for a plan.
 pub const EVACUATION_RETRIES: &str = "management.harvesterhci.io/evacuation-retries";

@@ -42,12 +42,12 @@ impl fmt::Display for Stuck {
 
 /// Nodes that can carry VMs: all but witnesses. The label's key alone decides.
 #[must_use]
-pub fn hosts(nodes: &[Node]) -> Vec<&Node> {
+pub fn hosts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<&'a Node> {
     let is_witness = |node: &&Node| {
         let labels = node.metadata.labels.as_ref();
         labels.is_some_and(|labels| labels.contains_key(labels::WITNESS))
     };
-    nodes.iter().filter(|node| !is_witness(node)).collect()
+    nodes.into_iter().filter(|node| !is_witness(node)).collect()
 }
 
 /// Why the VM cannot move, if it runs and cannot: there is but one host, it holds a device of its node, KubeVirt says so, or no

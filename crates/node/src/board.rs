@@ -1,6 +1,10 @@
 //! Where a program shows what it waits for: an annotation of its pod, and the termination message.
 
-use std::path::PathBuf;
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use api::{annotations, upgrade_plan::WaitingFor};
 use futures::future::BoxFuture;
@@ -11,12 +15,31 @@ use kube::{
 };
 use serde_json::json;
 
+/// A step that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its name.
+    pub name: &'static str,
+    /// Which it is, from one.
+    pub number: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl fmt::Display for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} of {})", self.name, self.number, self.count)
+    }
+}
+
 /// A place where people and the manager see what a program does. Showing is a courtesy: it never fails a step.
 pub trait Board: Send + Sync {
     /// Shows what is waited for; nothing when the list is empty.
     fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()>;
     /// Leaves a last word: the termination message of the container.
     fn last_word(&self, text: &str);
+    /// A step begins. The log has said so already, and most steps are over in a moment: nothing is written for it alone.
+    fn begins(&self, _: Begun) {}
 }
 
 /// Shows nothing: for tests and for programs that are run by hand.
@@ -35,6 +58,7 @@ impl Board for NoBoard {
 pub struct PodBoard {
     pods: Api<Pod>,
     name: String,
+    step: Mutex<Option<Begun>>,
     termination_log: Option<PathBuf>,
 }
 
@@ -45,6 +69,7 @@ impl PodBoard {
         Self {
             pods: Api::namespaced(client, namespace),
             name: name.to_owned(),
+            step: Mutex::default(),
             termination_log: Some(termination_log.into()),
         }
     }
@@ -55,6 +80,7 @@ impl PodBoard {
         Self {
             pods: Api::namespaced(client, namespace),
             name: name.to_owned(),
+            step: Mutex::default(),
             termination_log: None,
         }
     }
@@ -64,7 +90,9 @@ impl Board for PodBoard {
     fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let text = (!waiting.is_empty()).then(|| serde_json::to_string(waiting).unwrap_or_default());
-            let patch = json!({"metadata": {"annotations": {annotations::WAITING_FOR: text}}});
+            let step = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+            let step = step.map(|step| step.to_string());
+            let patch = json!({"metadata": {"annotations": {annotations::WAITING_FOR: text, annotations::STEP: step}}});
             let shown = self
                 .pods
                 .patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -73,6 +101,10 @@ impl Board for PodBoard {
                 tracing::debug!(%error, pod = self.name, "failed to show what is waited for");
             }
         })
+    }
+
+    fn begins(&self, step: Begun) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
     }
 
     fn last_word(&self, text: &str) {

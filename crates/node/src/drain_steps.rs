@@ -1,6 +1,6 @@
 //! Steps on the way to an empty node: volumes are whole, VMs leave, nothing keeps its pods.
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 use api::{
     UpgradePlan, annotations,
@@ -11,6 +11,7 @@ use api::{
     labels,
 };
 use cache::Cache;
+use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{Node, Pod, Taint},
@@ -21,7 +22,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     runtime::watcher,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     error::{Error, Result},
@@ -29,15 +30,13 @@ use crate::{
     longhorn_health::{self, Storage},
     node_run::NodeRun,
     report::{Look, Waiting},
-    step::{Pace, after},
+    step::Pace,
     vm::{VmName, detector, power, restore_list},
-    watches::{Bell, Watches},
+    watches::Watches,
 };
 
 /// The taint that makes KubeVirt move VMs away.
 pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
-/// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
-const SAME_AGAIN: Duration = Duration::from_secs(30);
 
 fn everything<K>(_: &mut K) {}
 
@@ -118,46 +117,18 @@ pub(crate) async fn stop_immovable_vms(run: &NodeRun, pace: Pace<'_>) -> Result<
 
 /// Makes KubeVirt move the other VMs away.
 pub(crate) async fn taint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
-    let wanted = Taint {
-        key: DRAIN_TAINT.to_owned(),
-        value: Some("draining".to_owned()),
-        effect: "NoSchedule".to_owned(),
-        time_added: None,
-    };
-    set_taints(run, |taints| {
-        let others = taints.iter().filter(|taint| taint.key != DRAIN_TAINT).cloned();
-        others.chain([wanted]).collect()
-    })
-    .await
+    set_taints(run, true).await
 }
 
 /// Lets VMs come back.
 pub(crate) async fn untaint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
-    set_taints(run, |taints| {
-        taints
-            .iter()
-            .filter(|taint| taint.key != DRAIN_TAINT)
-            .cloned()
-            .collect()
-    })
-    .await
+    set_taints(run, false).await
 }
 
-/// Changes the taints of the node unless they are as wanted. Who changed them meanwhile is not overwritten: the write
-/// is refused, and the step looks again.
-async fn set_taints(run: &NodeRun, wanted: impl FnOnce(&[Taint]) -> Vec<Taint>) -> Result<()> {
-    let node = run.read_node().await?;
-    let before = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    let wanted = wanted(before);
-    if same(before, &wanted) {
+async fn set_taints(run: &NodeRun, draining: bool) -> Result<()> {
+    let Some(patch) = taints(&run.read_node().await?, draining) else {
         return Ok(());
-    }
-    let taints = if wanted.is_empty() { json!(null) } else { json!(wanted) };
-    let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
+    };
     let patched = run
         .nodes()
         .patch(&run.node, &PatchParams::default(), &Patch::Merge(&patch))
@@ -165,6 +136,30 @@ async fn set_taints(run: &NodeRun, wanted: impl FnOnce(&[Taint]) -> Vec<Taint>) 
     patched
         .map(drop)
         .map_err(|error| Error::api(format!("change the taints of Node {}", run.node), error))
+}
+
+/// The patch that gives a node our taint or takes it away; nothing when it is so. Who changed taints meanwhile is not
+/// overwritten: the write is refused, and the step looks again.
+#[must_use]
+pub fn taints(node: &Node, draining: bool) -> Option<Value> {
+    let ours = Taint {
+        key: DRAIN_TAINT.to_owned(),
+        value: Some("draining".to_owned()),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    };
+    let before = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
+    let others = before.iter().filter(|taint| taint.key != DRAIN_TAINT).cloned();
+    let wanted: Vec<Taint> = others.chain(draining.then_some(ours)).collect();
+    if same(before, &wanted) {
+        return None;
+    }
+    let wanted = if wanted.is_empty() { json!(null) } else { json!(wanted) };
+    Some(json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": wanted}}))
 }
 
 /// The order of taints means nothing.
@@ -181,7 +176,7 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
     let targets = watcher::Config::default().labels(evacuation::MIGRATION_JOB_LABEL);
     let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), targets, everything);
-    let look = || {
+    let decide = || {
         let plan = plan.get("", &run.plan);
         let policy = plan
             .as_ref()
@@ -201,13 +196,14 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     watches
         .while_doing(async |bell| {
             let look = || match bell.unserved() {
-                unserved if unserved.is_empty() => look(),
-                unserved => Decision {
+                unserved if unserved.is_empty() => bell.is_synced().then(&decide),
+                unserved => Some(Decision {
                     waiting: unserved,
                     ..Decision::default()
-                },
+                }),
             };
-            attend(run, pace, bell, look).await
+            let act = |act: Act| async move { carry_out(run, &act).await }.boxed();
+            evacuation::attend(&run.node, pace, &bell.rings, look, act).await
         })
         .await
 }
@@ -216,60 +212,6 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
 fn began(plan: &UpgradePlan, node: &str) -> Option<Timestamp> {
     let nodes = &plan.status.as_ref()?.node_upgrade_statuses;
     nodes.get(node)?.started_at.as_ref().map(|time| time.0)
-}
-
-/// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
-/// again; it does not end the program, since somebody may help.
-async fn attend(run: &NodeRun, pace: Pace<'_>, bell: &Bell, look: impl Fn() -> Decision) -> Result<()> {
-    let clock = &pace.report.clock;
-    let mut done: Vec<Done> = Vec::new();
-    loop {
-        let rung = bell.rings.notified();
-        let (mut look_again, mut show_later) = (None, None);
-        if bell.is_synced() {
-            let mut decision = look();
-            if decision.waiting.is_empty() {
-                pace.report.going_on().await;
-                return Ok(());
-            }
-            done.retain(|done| clock.now() < done.again);
-            for act in decision.acts {
-                if done.iter().all(|done| done.act != act) {
-                    let failure = carry_out(run, &act).await.err().map(|error| error.to_string());
-                    let again = clock.now().saturating_add(SAME_AGAIN).unwrap_or(Timestamp::MAX);
-                    done.push(Done { act, again, failure });
-                }
-            }
-            for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
-                decision.waiting.push(Waiting {
-                    what: "VMEvacuation",
-                    object: format!("Node {}", run.node),
-                    message: failure.clone(),
-                });
-            }
-            show_later = pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
-            look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
-        }
-        let due = async {
-            match look_again {
-                Some(moment) => clock.sleep_until(moment).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = rung => {}
-            () = due => {}
-            () = after(pace.report, show_later) => {}
-        }
-    }
-}
-
-/// Something that was done about a VM, when it may be done again, and what was wrong with it.
-struct Done {
-    act: Act,
-    again: Timestamp,
-    failure: Option<String>,
 }
 
 async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {

@@ -23,8 +23,10 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectM
 
 use crate::{report::Waiting, vm::detector};
 
+mod attend;
 mod budgets;
 
+pub use attend::attend;
 pub use budgets::budgets;
 
 /// On the pod that an instance moves to: the uid of the migration.

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::Mutex;
 
-use crate::board::Board;
+use crate::board::{Begun, Board};
 
-/// Progress with what is shown already, a percentage or one VM less, is not shown more often than this.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(10);
+/// Progress with what is shown already, a percentage or one VM less, is not shown more often than this: each time is a
+/// write to the pod, and one to the plan.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// One thing a step waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,12 @@ impl Reporter {
             board,
             shown: Arc::default(),
         }
+    }
+
+    /// A step begins.
+    pub fn begins(&self, step: Begun) {
+        tracing::info!(step = step.name, "step {} of {}", step.number, step.count);
+        self.board.begins(step);
     }
 
     /// Shows what is waited for, until when. Things that were waited for before keep their beginning. What is new is shown

@@ -12,7 +12,7 @@ use kube::{
     runtime::watcher,
 };
 use release::{bundle, release_file};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     error::{Error, Result},
@@ -52,7 +52,9 @@ pub(crate) async fn wait_for_repository(run: &NodeRun, pace: Pace<'_>) -> Result
     Ok(())
 }
 
-fn unavailable(deployment: Option<&Deployment>, name: &str) -> Vec<Waiting> {
+/// What the repository lacks; nothing when it is served.
+#[must_use]
+pub fn unavailable(deployment: Option<&Deployment>, name: &str) -> Vec<Waiting> {
     let conditions = deployment.and_then(|deployment| deployment.status.as_ref()?.conditions.as_deref());
     let available = conditions
         .into_iter()
@@ -98,11 +100,9 @@ pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: Pace<'_>) -> Result<()>
         .get(name)
         .await
         .map_err(|error| Error::api(what("read"), error))?;
-    let wanted = &run.release()?.file.kubernetes;
-    if cluster.spec.kubernetes_version.as_ref() == Some(wanted) && cluster.spec.rke_config.is_some() {
+    let Some(patch) = rke2_upgrade(&cluster, &run.release()?.file.kubernetes) else {
         return Ok(());
-    }
-    let patch = json!({"spec": {"kubernetesVersion": wanted, "rkeConfig": {}}});
+    };
     let patched = clusters
         .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await;
@@ -111,29 +111,38 @@ pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: Pace<'_>) -> Result<()>
         .map_err(|error| Error::api(what("change the version of"), error))
 }
 
+/// The patch that has Rancher upgrade RKE2; nothing when it has been told.
+#[must_use]
+pub fn rke2_upgrade(cluster: &Cluster, wanted: &str) -> Option<Value> {
+    let told = cluster.spec.kubernetes_version.as_deref() == Some(wanted) && cluster.spec.rke_config.is_some();
+    (!told).then(|| json!({"spec": {"kubernetesVersion": wanted, "rkeConfig": {}}}))
+}
+
 /// Waits until the node runs the kubelet of the release.
 pub(crate) async fn wait_for_rke2(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let wanted = kubelet_version(&run.release()?.file.kubernetes);
     let mut watches = Watches::default();
     let only = watcher::Config::default().fields(&format!("metadata.name={}", run.node));
     let nodes: Cache<Node> = watches.add(run.nodes(), only, |_| ());
-    let look = || {
-        let node = nodes.get("", &run.node);
-        let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
-        match info.map(|info| info.kubelet_version.as_str()) {
-            Some(running) if running == wanted => Look::Done,
-            running => Look::Wait(vec![Waiting {
-                what: "RKE2",
-                object: format!("Node {}", run.node),
-                message: format!(
-                    "Rancher has not upgraded RKE2 on {} yet: its kubelet is {}, and {wanted} is waited for",
-                    run.node,
-                    running.unwrap_or("not known"),
-                ),
-            }]),
-        }
-    };
+    let look = || rke2_runs(&run.node, nodes.get("", &run.node).as_deref(), &wanted);
     watches.until(pace, look).await
+}
+
+/// Whether a node runs the kubelet that is wanted.
+#[must_use]
+pub fn rke2_runs(name: &str, node: Option<&Node>, wanted: &str) -> Look {
+    let info = node.and_then(|node| node.status.as_ref()?.node_info.as_ref());
+    match info.map(|info| info.kubelet_version.as_str()) {
+        Some(running) if running == wanted => Look::Done,
+        running => Look::Wait(vec![Waiting {
+            what: "RKE2",
+            object: format!("Node {name}"),
+            message: format!(
+                "Rancher has not upgraded RKE2 on {name} yet: its kubelet is {}, and {wanted} is waited for",
+                running.unwrap_or("not known"),
+            ),
+        }]),
+    }
 }
 
 /// The version that the kubelet of an RKE2 reports: that of a release candidate does not say so.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::{
+    board::Begun,
     error::{Error, Result},
     report::{Look, Reporter, Waiting},
 };
@@ -87,7 +88,11 @@ pub fn with_limits<C>(steps: &[Step<C>], limits: &[(String, Duration)]) -> Vec<S
 /// The first lasting trouble, or the step whose time was up.
 pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter) -> Result<()> {
     for (number, step) in steps.iter().enumerate() {
-        tracing::info!(step = step.name, "step {} of {}", number + 1, steps.len());
+        report.begins(Begun {
+            name: step.name,
+            number: number + 1,
+            count: steps.len(),
+        });
         if let Err(error) = run(context, step, report).await {
             report.last_word(&format!("{}: {error}", step.name));
             return Err(error);

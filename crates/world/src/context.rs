@@ -6,7 +6,7 @@ use api::{
     foreign::{
         capi::Machine,
         harvester::{Addon, VirtualMachineImage},
-        kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
+        kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
         longhorn::{Engine, Replica, Volume},
         rancher::{Cluster, ManagedChart},
         suc::Plan,
@@ -33,8 +33,12 @@ use crate::{
     Durations, Shape, Troubles,
     inbox::{Inbox, Kind},
     plan_seen::UpgradePlan,
+    program::StepTold,
     watched::Watched,
 };
+
+/// Hears of every step of a program that begins.
+pub(crate) type StepListener = Box<dyn Fn(StepTold) + Send + Sync>;
 
 macro_rules! context {
     ($( $field:ident: $type:ident $( [$selector:expr] )? ),* $(,)?) => {
@@ -45,6 +49,8 @@ macro_rules! context {
             pub(crate) shape: Shape,
             pub(crate) durations: Durations,
             troubles: std::sync::RwLock<Troubles>,
+            /// Who hears of the steps of programs.
+            listener: std::sync::OnceLock<StepListener>,
             /// When this world began; certificates are valid from then.
             pub(crate) began: Timestamp,
             $( pub(crate) $field: Watched<$type>, )*
@@ -56,6 +62,7 @@ macro_rules! context {
                     $( $field: Watched::new(&client, Kind::$type, concat!($($selector)?)), )*
                     began: clock.now_in_seconds(),
                     client, clock, shape, durations, troubles: std::sync::RwLock::new(troubles),
+                    listener: std::sync::OnceLock::new(),
                 }
             }
 
@@ -101,6 +108,7 @@ context! {
     charts: ManagedChart,
     addons: Addon,
     images: VirtualMachineImage,
+    kubevirts: KubeVirt,
     vms: VirtualMachine,
     vmis: VirtualMachineInstance,
     migrations: VirtualMachineInstanceMigration,
@@ -113,6 +121,18 @@ impl Context {
     /// An empty inbox.
     pub(crate) fn inbox(&self) -> Inbox {
         Inbox::new(self.clock.clone())
+    }
+
+    /// Tells who listens of a step that begins.
+    pub(crate) fn tell_step(&self, told: impl FnOnce() -> StepTold) {
+        if let Some(listener) = self.listener.get() {
+            listener(told());
+        }
+    }
+
+    /// Somebody listens from now on. Only the first is heard.
+    pub(crate) fn listen(&self, listener: StepListener) {
+        let _ = self.listener.set(listener);
     }
 
     /// Now, as Kubernetes writes it.

@@ -48,7 +48,7 @@ pub struct Durations {
     pub cleanup: Duration,
     /// Skip-manifests on a node.
     pub skip_manifests: Duration,
-    /// Start of the VMs of a node after the upgrade.
+    /// KubeVirt, until it can be asked to start the VMs of a node after the upgrade.
     pub restore_vm: Duration,
     /// A live migration.
     pub migration: Duration,

@@ -42,5 +42,15 @@ impl Error {
     }
 }
 
+/// What keeps an actor from the API keeps a program from it.
+impl From<Error> for node::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Api { what, source } => Self::Api { what, source },
+            other => Self::Lasting(other.to_string()),
+        }
+    }
+}
+
 /// Short for the results of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

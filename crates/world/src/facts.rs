@@ -33,6 +33,13 @@ const METADATA: &str = "images:
   - {list: /rancherd/images/agent.txt, archive: /rancherd/images/agent.tar.zst}
 ";
 
+/// The lists of those archives, from the root of the ISO.
+const LISTS: [&str; 3] = [
+    "bundle/harvester/images-lists/harvester.txt",
+    "bundle/harvester/images-lists/rke2.txt",
+    "bundle/rancherd/images/agent.txt",
+];
+
 /// Why the repository did not answer with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
@@ -100,7 +107,16 @@ impl Facts {
         if path == "bundle/metadata.yaml" {
             return Some(METADATA.to_owned());
         }
-        if self.0.troubles().repository == Some(RepositoryTrouble::NoImageLists) {
+        let trouble = self.0.troubles().repository;
+        if LISTS.contains(&path) {
+            let empty = trouble == Some(RepositoryTrouble::EmptyImageLists);
+            return Some(if empty {
+                String::new()
+            } else {
+                image_list(&shape.to, &release.kubernetes)
+            });
+        }
+        if trouble == Some(RepositoryTrouble::NoImageLists) {
             return None;
         }
         let version = path

@@ -42,6 +42,7 @@ pub(crate) enum Kind {
     ManagedChart,
     Addon,
     VirtualMachineImage,
+    KubeVirt,
     VirtualMachine,
     VirtualMachineInstance,
     VirtualMachineInstanceMigration,
@@ -136,6 +137,11 @@ impl Inbox {
                 None => self.0.bell.notified().await,
             }
         }
+    }
+
+    /// Rings on every change, for who does not care which.
+    pub(crate) fn bell(&self) -> &Notify {
+        &self.0.bell
     }
 
     /// Waits for any change, without caring which.

@@ -11,11 +11,17 @@ pub struct Release {
     pub rancher: String,
     pub monitoring_chart: String,
     pub logging_chart: String,
+    pub logging_event_router: String,
+    pub kubevirt: String,
     pub min_upgradable_version: String,
 }
 
 /// RKE2 before the upgrade.
 pub(crate) const OLD_KUBERNETES: &str = "v1.34.3+rke2r1";
+/// KubeVirt before the upgrade.
+pub(crate) const OLD_KUBEVIRT: &str = "1.6.3-150700.3.10.1";
+/// The addons of the new release that are not charts of Rancher's have this version.
+pub(crate) const ADDON: &str = "1.1.0";
 /// Chart version of monitoring before the upgrade.
 pub(crate) const OLD_MONITORING_CHART: &str = "105.1.2+up61.3.2-rancher.7";
 
@@ -31,6 +37,8 @@ impl Release {
             rancher: "v2.14.0-alpha9".to_owned(),
             monitoring_chart: "108.0.2+up77.9.1-rancher.11".to_owned(),
             logging_chart: "108.0.1+up4.10.0-rancher.13".to_owned(),
+            logging_event_router: format!("rancher/harvester-eventrouter:{version}"),
+            kubevirt: "1.7.0-150700.3.19.1".to_owned(),
             min_upgradable_version: "v1.7.0".to_owned(),
         }
     }
@@ -46,12 +54,19 @@ impl Release {
             rancher,
             monitoring_chart,
             logging_chart,
+            logging_event_router,
+            kubevirt,
             min_upgradable_version,
         } = self;
         format!(
             "harvester: {harvester}\nharvesterChart: {harvester_chart}\nos: {os}\nkubernetes: {kubernetes}\n\
              rancher: {rancher}\nmonitoringChart: {monitoring_chart}\nloggingChart: {logging_chart}\n\
-             minUpgradableVersion: '{min_upgradable_version}'\n"
+             loggingChartHarvesterEventRouter: {logging_event_router}\nkubevirt: {kubevirt}\n\
+             minUpgradableVersion: '{min_upgradable_version}'\n\
+             rancherDependencies:\n\
+             \x20 fleet: {{chart: 109.0.0+up0.15.0-alpha.8, app: 0.15.0-alpha.8}}\n\
+             \x20 fleet-crd: {{chart: 109.0.0+up0.15.0-alpha.8, app: 0.15.0-alpha.8}}\n\
+             \x20 rancher-webhook: {{chart: 109.0.0+up0.10.0-rc.5, app: 0.10.0-rc.5}}\n"
         )
     }
 }

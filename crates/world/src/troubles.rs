@@ -1,6 +1,9 @@
 //! What goes wrong, as data. By default nothing does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// What goes wrong in a simulated cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +16,12 @@ pub struct Troubles {
     pub reboots: BTreeMap<String, RebootTrouble>,
     /// VMs, by `namespace/name`, whose migration goes wrong.
     pub migrations: BTreeMap<String, MigrationTrouble>,
+    /// VMs, by `namespace/name`, that do not start.
+    pub vms_that_do_not_start: BTreeSet<String>,
+    /// Nodes whose kubelet comes up with its new version only so long after Rancher is through with it.
+    pub late_kubelets: BTreeMap<String, Duration>,
+    /// Charts that Fleet does not get ready.
+    pub stuck_charts: BTreeSet<String>,
     /// Nodes with a pod whose PodDisruptionBudget never allows an eviction.
     pub blocked_drains: BTreeSet<String>,
     /// What is wrong with the repository.
@@ -72,8 +81,10 @@ pub enum RepositoryTrouble {
     NeverReady,
     /// Its pods are ready, but nobody can reach it.
     Unreachable,
-    /// It has no image lists.
+    /// It has no lists of the images of releases.
     NoImageLists,
+    /// The lists of its archives of images are empty.
+    EmptyImageLists,
 }
 
 impl Troubles {

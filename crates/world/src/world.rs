@@ -7,7 +7,7 @@ use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{Durations, Facts, Shape, Troubles, actor, context::Context, error::Result};
+use crate::{Durations, Facts, Shape, StepTold, Troubles, actor, context::Context, error::Result};
 
 /// Which controllers somebody else runs, as on a real control plane. The world plays the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,13 @@ impl World {
     #[must_use]
     pub fn beside(self, real: Real) -> Self {
         Self { real, ..self }
+    }
+
+    /// Tells of every step of a program that begins, as the program's log does in a real cluster.
+    #[must_use]
+    pub fn listened_to_by(self, listener: impl Fn(StepTold) + Send + Sync + 'static) -> Self {
+        self.context.listen(Box::new(listener));
+        self
     }
 
     /// What the manager asks that is not an object of the API.

@@ -41,6 +41,7 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
         ..Default::default()
     };
     let lab = lab(shape, Durations::default(), Troubles::default()).await;
+    lab.serve_release("up").await;
     lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 2)).await;
     let mut most = 0;
     for _ in 0..40 {
@@ -114,6 +115,7 @@ async fn a_failed_job_fails_its_plan() {
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
     let lab = calm().await;
+    lab.plan("up").await;
     let mut suspended = job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1");
     suspended["spec"]["suspend"] = json!(true);
     let name = suspended["metadata"]["name"].as_str().unwrap().to_owned();
@@ -133,6 +135,7 @@ async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
 async fn a_job_replaces_failed_pods_up_to_its_limit() {
     let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Fails(2));
     let twice = lab(Shape::default(), Durations::default(), troubles).await;
+    twice.serve_release("up").await;
     twice.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
     let done = twice
         .until(30, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))

@@ -103,6 +103,7 @@ async fn a_budget_that_allows_nothing_blocks_the_drain() {
     order_upgrade(&lab).await;
     lab.minutes(20).await;
     let (secret, token) = tokens(&lab).await.remove(0);
+    lab.plan("up").await;
     lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
         .await;
     lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
@@ -120,6 +121,9 @@ async fn a_budget_that_allows_nothing_blocks_the_drain() {
 }
 
 async fn reboot(lab: &Lab) -> Value {
+    if lab.get(UPGRADE_PLAN, "", "up").await.is_none() {
+        lab.serve_release("up").await;
+    }
     let patch = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.2+rke2r1"}}});
     let api = lab.api(NODE, "");
     api.patch_status("node-1", &Default::default(), &kube::api::Patch::Merge(patch))
@@ -189,6 +193,7 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
 #[tokio::test(start_paused = true)]
 async fn another_world_goes_on_where_one_stopped() {
     let lab = calm().await;
+    lab.serve_release("up").await;
     // On another node than the one that reboots.
     let mut cluster_job = job("up", component::CLUSTER_UPGRADE, "", "");
     cluster_job["spec"]["template"]["spec"]["nodeName"] = json!("node-2");

@@ -19,6 +19,7 @@ async fn a_drained_nodes_vms_end_on_other_nodes() {
     let lab = calm().await;
     let there = vms_on(&lab, "node-1").await;
     assert_eq!(there.len(), 2);
+    lab.plan("up").await;
     lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
         .await;
     lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
@@ -55,6 +56,7 @@ async fn a_stuck_migration_holds_the_pre_drain_job() {
         ..Default::default()
     };
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    lab.plan("up").await;
     lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
         .await;
     lab.minutes(120).await;
@@ -73,6 +75,7 @@ async fn a_failed_migration_is_tried_again() {
         ..Default::default()
     };
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    lab.plan("up").await;
     lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
         .await;
     lab.until(20, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {

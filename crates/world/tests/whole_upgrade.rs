@@ -57,6 +57,7 @@ async fn prepare(walk: &mut Walk) {
         "spec": {"version": "v1.8.0", "restoreVM": true},
     });
     walk.lab.create(UPGRADE_PLAN, plan).await;
+    walk.lab.note_previous_version(NAME).await;
     let image = json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
         "metadata": {"name": names::iso_image(NAME), "namespace": names::HARVESTER_NAMESPACE},
@@ -75,11 +76,6 @@ async fn prepare(walk: &mut Walk) {
     let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: component::REPO});
     let meta = json!({"name": names::repo(NAME), "namespace": names::HARVESTER_NAMESPACE, "labels": repo});
     let replicas = walk.lab.shape.nodes.min(2);
-    walk.lab.create("apps/v1/Deployment", json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta,
-        "spec": {"replicas": replicas, "selector": {"matchLabels": repo}, "template": {
-            "metadata": {"labels": repo}, "spec": {"containers": [{"name": "nginx-iso-server", "image": "toolkit:1"}]}}},
-    })).await;
     walk.lab
         .create(
             "v1/Service",
@@ -89,15 +85,7 @@ async fn prepare(walk: &mut Walk) {
             }),
         )
         .await;
-    walk.lab
-        .until(
-            5,
-            "apps/v1/Deployment",
-            names::HARVESTER_NAMESPACE,
-            &names::repo(NAME),
-            |repo| repo["status"]["availableReplicas"] == replicas,
-        )
-        .await;
+    walk.lab.serve_repository(NAME, replicas).await;
     let slices = walk
         .lab
         .list("discovery.k8s.io/v1/EndpointSlice", names::HARVESTER_NAMESPACE)

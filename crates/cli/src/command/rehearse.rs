@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::json;
 use tokio::net::TcpListener;
-use world::Shape;
+use world::{Shape, StepTold};
 
 use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, kubeconfig::Kubeconfig, summary};
 
@@ -38,6 +38,7 @@ const LEASE_SPEED: f64 = 60.0;
     Examples:\n  \
     upgrade-toolkit rehearse                                    three nodes, at once\n  \
     upgrade-toolkit rehearse --nodes 5 --vms 20 --restore-vm    more of everything\n  \
+    upgrade-toolkit rehearse --steps                            with every step of every program\n  \
     upgrade-toolkit rehearse --nodes 1 -o yaml                  a single node; prints the final UpgradePlan\n  \
     upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl"
 )]
@@ -81,6 +82,9 @@ pub(super) struct Args {
     /// Only serve: you create the UpgradePlan
     #[arg(long, requires = "serve")]
     no_plan: bool,
+    /// Also print every step that the programs on nodes and in Jobs begin, as their logs do in a real cluster
+    #[arg(long)]
+    steps: bool,
     /// What to print on standard output at the end; progress then goes to standard error
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -196,6 +200,13 @@ async fn rehearse(
         Some(address) => Some(serve(&rehearsal, address, &view).await?),
         None => None,
     };
+    if args.steps {
+        let view = view.clone();
+        rehearsal.observe_steps(move |told| {
+            let view = view.lock().unwrap_or_else(PoisonError::into_inner);
+            view.say(told.at, &step_line(told));
+        });
+    }
     let manager = match speed {
         None => rehearsal.start_only_manager(),
         Some(speed) if speed > LEASE_SPEED => rehearsal.start_lone_manager(),
@@ -245,6 +256,17 @@ async fn rehearse(
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// A step that begins, in one line.
+fn step_line(told: &StepTold) -> String {
+    let StepTold {
+        program, node, step, ..
+    } = told;
+    format!(
+        "    {program} {node}: step {} of {}: {}",
+        step.number, step.count, step.name
+    )
 }
 
 /// Jobs that start VMs again, and the last events, may still be on their way when the plan has ended.

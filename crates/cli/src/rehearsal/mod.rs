@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -28,7 +28,7 @@ use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
-use world::{Durations, Facts, Shape, Troubles, World};
+use world::{Durations, Facts, Shape, StepTold, Troubles, World};
 
 mod bars;
 pub mod follow;
@@ -72,7 +72,11 @@ pub struct Rehearsal {
     world: JoinSet<()>,
     plan_writes: Arc<AtomicU64>,
     plan_changes: watch::Receiver<u64>,
+    step_listeners: StepListeners,
 }
+
+/// Who hears of the steps of programs.
+type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&StepTold) + Send + Sync>>>>;
 
 /// Gives a service account of the manager the roles that ship, and nothing else. Their names begin with a prefix.
 ///
@@ -180,7 +184,14 @@ impl Rehearsal {
             user: "system:world".to_owned(),
             groups: vec!["system:masters".to_owned()],
         });
-        let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles);
+        let step_listeners = StepListeners::default();
+        let listeners = step_listeners.clone();
+        let tell = move |told: StepTold| {
+            let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.iter().for_each(|listener| listener(&told));
+        };
+        let simulation =
+            World::new(world_client, clock.clone(), shape.clone(), durations, troubles).listened_to_by(tell);
         let facts = simulation.facts();
         let kubelets = facts.clone();
         server.set_node_proxy(Arc::new(move |node, path| kubelets.node_proxy(node, path)));
@@ -194,7 +205,14 @@ impl Rehearsal {
             world,
             plan_writes,
             plan_changes,
+            step_listeners,
         })
+    }
+
+    /// Tells a listener of every step of a program that begins from now on.
+    pub fn observe_steps(&self, listener: impl Fn(&StepTold) + Send + Sync + 'static) {
+        let mut listeners = self.step_listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Box::new(listener));
     }
 
     /// Starts a manager. Aborting the task is killing the manager.

@@ -17,6 +17,7 @@ mod log;
 mod perturbation;
 mod rbac;
 mod run;
+mod steps;
 mod sweep;
 mod together;
 mod user;

@@ -22,13 +22,16 @@ use world::{
 use crate::run::{Case, in_paused_time};
 
 /// Every message of `waitingFor` that shows within a time, with its word.
-fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
+pub(crate) fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
         let _manager = rehearsal.start_manager("manager-1");
         let pause: Vec<String> = pause.iter().map(|name| (*name).to_owned()).collect();
-        let plan = rehearsal.create(&rehearsal.plan(false, &pause)).await.unwrap();
+        let plan = rehearsal
+            .create(&rehearsal.plan(case.restore_vm, &pause))
+            .await
+            .unwrap();
         let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let look = |plan: &UpgradePlan| {
             let status = plan.status.clone().unwrap_or_default();
@@ -55,7 +58,7 @@ fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
     })
 }
 
-fn with(troubles: Troubles) -> Case {
+pub(crate) fn with(troubles: Troubles) -> Case {
     let mut case = Case::three_nodes();
     case.scenario.troubles = troubles;
     case
@@ -74,9 +77,9 @@ fn job(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles
     }
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-fn assert_seen(seen: &BTreeSet<String>, wanted: &str) {
+pub(crate) fn assert_seen(seen: &BTreeSet<String>, wanted: &str) {
     assert!(
         seen.iter().any(|text| text.starts_with(wanted)),
         "no {wanted:?} in {seen:#?}"

@@ -21,9 +21,12 @@ use crate::{
 
 use super::context::Context;
 
-pub(super) const HARVESTER_CRD: &str = "harvester-crd";
-const MONITORING_CRD: &str = "rancher-monitoring-crd";
-const LOGGING_CRD: &str = "rancher-logging-crd";
+/// Harvester's definitions.
+pub const HARVESTER_CRD: &str = "harvester-crd";
+/// Monitoring's definitions.
+pub const MONITORING_CRD: &str = "rancher-monitoring-crd";
+/// Logging's definitions.
+pub const LOGGING_CRD: &str = "rancher-logging-crd";
 
 /// The charts of an upgrade, in order, with the versions a release brings them to.
 #[must_use]
@@ -136,18 +139,20 @@ pub(super) async fn upgrade(
         charts.merge(name, &patch).await?;
     }
     let called = charts.called(name);
-    charts
-        .until(pace, name, |chart| {
-            let lacks = chart.map_or_else(|| Some("it does not exist".to_owned()), |chart| lacks(chart, version));
-            Look::of(lacks.map_or_else(Vec::new, |lacks| {
-                vec![Waiting {
-                    what: "ManagedChart",
-                    object: called.clone(),
-                    message: format!("{called} is not at {version}: {lacks}"),
-                }]
-            }))
-        })
-        .await
+    charts.until(pace, name, |chart| look(&called, chart, version)).await
+}
+
+/// Whether a chart is at a version.
+#[must_use]
+pub fn look(called: &str, chart: Option<&ManagedChart>, version: &str) -> Look {
+    let lacks = chart.map_or_else(|| Some("it does not exist".to_owned()), |chart| lacks(chart, version));
+    Look::of(lacks.map_or_else(Vec::new, |lacks| {
+        vec![Waiting {
+            what: "ManagedChart",
+            object: called.to_owned(),
+            message: format!("{called} is not at {version}: {lacks}"),
+        }]
+    }))
 }
 
 pub(super) async fn upgrade_harvester_crd(context: &Context, pace: Pace<'_>) -> Result<()> {

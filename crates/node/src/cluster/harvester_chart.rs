@@ -18,8 +18,10 @@ use super::{charts, context::Context};
 
 const OWN_STORAGE_CLASS: &str = "harvester-longhorn";
 const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
-const DRAIN_POLICY: &str = "node-drain-policy";
-const DETACH_WHEN_CORDONED: &str = "detach-manually-attached-volumes-when-cordoned";
+/// Longhorn's setting of what a drain may take away.
+pub const DRAIN_POLICY: &str = "node-drain-policy";
+/// Longhorn's setting of whether volumes leave a cordoned node.
+pub const DETACH_WHEN_CORDONED: &str = "detach-manually-attached-volumes-when-cordoned";
 
 /// Brings the Harvester chart to the release's version.
 pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
@@ -78,15 +80,21 @@ pub(super) async fn wait_kubevirt(context: &Context, pace: Pace<'_>) -> Result<(
     let called = kubevirts.called(names::KUBEVIRT);
     kubevirts
         .until(pace, names::KUBEVIRT, |kubevirt| {
-            Look::of(kubevirt_lacks(kubevirt, &version).map_or_else(Vec::new, |lacks| {
-                vec![Waiting {
-                    what: "KubeVirtVersion",
-                    object: called.clone(),
-                    message: format!("{called} is not at {version}: {lacks}"),
-                }]
-            }))
+            kubevirt_look(&called, kubevirt, &version)
         })
         .await
+}
+
+/// Whether KubeVirt is at a version.
+#[must_use]
+pub fn kubevirt_look(called: &str, kubevirt: Option<&KubeVirt>, version: &str) -> Look {
+    Look::of(kubevirt_lacks(kubevirt, version).map_or_else(Vec::new, |lacks| {
+        vec![Waiting {
+            what: "KubeVirtVersion",
+            object: called.to_owned(),
+            message: format!("{called} is not at {version}: {lacks}"),
+        }]
+    }))
 }
 
 /// What KubeVirt still lacks.

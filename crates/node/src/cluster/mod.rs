@@ -28,7 +28,7 @@ pub mod version_line;
 mod tests;
 
 pub use context::{Context, Found};
-pub use objects::FIELD_MANAGER;
+pub use objects::{FIELD_MANAGER, called};
 
 use std::time::Duration;
 

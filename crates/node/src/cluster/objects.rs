@@ -52,12 +52,7 @@ impl<K: Kind> Objects<K> {
 
     /// An object as people see it: `Kind namespace/name`.
     pub(crate) fn called(&self, name: &str) -> String {
-        let kind = K::kind(&());
-        if self.namespace.is_empty() {
-            format!("{kind} {name}")
-        } else {
-            format!("{kind} {}/{name}", self.namespace)
-        }
+        called::<K>(&self.namespace, name)
     }
 
     /// The object of that name, if there is one.
@@ -176,6 +171,17 @@ impl<K: Kind> Objects<K> {
             }
             () = ticking => Ok(()),
         }
+    }
+}
+
+/// An object as people see it: `Kind namespace/name`, or `Kind name` when it is in no namespace.
+#[must_use]
+pub fn called<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+    let kind = K::kind(&());
+    if namespace.is_empty() {
+        format!("{kind} {name}")
+    } else {
+        format!("{kind} {namespace}/{name}")
     }
 }
 

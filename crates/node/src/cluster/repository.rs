@@ -33,19 +33,22 @@ pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
     let name = names::repo(&context.plan);
     let called = deployments.called(&name);
     deployments
-        .until(pace, &name, |deployment| {
-            Look::of(if deployment.is_some_and(is_available) {
-                Vec::new()
-            } else {
-                vec![Waiting {
-                    what: "Repository",
-                    object: called.clone(),
-                    message: format!("{called} is not available, so the release cannot be read"),
-                }]
-            })
-        })
+        .until(pace, &name, |deployment| is_served(&called, deployment))
         .await?;
     context.repository.text(release_file::PATH).await.map(drop)
+}
+
+/// Whether the repository serves.
+#[must_use]
+pub fn is_served(called: &str, deployment: Option<&Deployment>) -> Look {
+    if deployment.is_some_and(is_available) {
+        return Look::Done;
+    }
+    Look::Wait(vec![Waiting {
+        what: "Repository",
+        object: called.to_owned(),
+        message: format!("{called} is not available, so the release cannot be read"),
+    }])
 }
 
 fn is_available(deployment: &Deployment) -> bool {
@@ -63,19 +66,28 @@ pub(super) async fn read_release(context: &Context, _: Pace<'_>) -> Result<()> {
     manifests::check(&context.cdi)?;
     let text = context.repository.text(release_file::PATH).await?;
     let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
-    let lacks = missing(&release);
-    if !lacks.is_empty() {
-        let lacks = lacks.join(", ");
-        return Err(Error::Lasting(format!(
-            "{} has no {lacks}: a cluster cannot be upgraded to this release",
-            release_file::PATH
-        )));
-    }
+    is_complete(&release)?;
     let text = context.repository.text(bundle::PATH).await?;
     let bundle = bundle::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
     context.learn_release(release);
     context.learn_bundle(bundle);
     Ok(())
+}
+
+/// A release must say all that a cluster upgrade needs, before anything is changed.
+///
+/// # Errors
+/// What it does not say.
+pub fn is_complete(release: &release_file::ReleaseFile) -> Result<()> {
+    let lacks = missing(release);
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Lasting(format!(
+        "{} has no {}: a cluster cannot be upgraded to this release",
+        release_file::PATH,
+        lacks.join(", ")
+    )))
 }
 
 /// Charts of Rancher whose versions a release must name.
@@ -114,24 +126,33 @@ pub fn missing(release: &release_file::ReleaseFile) -> Vec<String> {
 pub(super) async fn read_plan(context: &Context, _: Pace<'_>) -> Result<()> {
     let plan = context.global::<UpgradePlan>().need(&context.plan).await?;
     let release = context.release()?;
+    let previous = may_be_upgraded(&plan, release)?;
+    tracing::info!(from = previous, to = release.harvester, "upgrading the cluster");
+    context.learn_plan(plan);
+    Ok(())
+}
+
+/// Whether a plan may bring its cluster to a release; the version that runs.
+///
+/// # Errors
+/// Why it may not, or may not yet.
+pub fn may_be_upgraded<'a>(plan: &'a UpgradePlan, release: &release_file::ReleaseFile) -> Result<&'a str> {
     let previous = plan
         .status
         .as_ref()
         .and_then(|status| status.previous_version.as_deref());
-    let Some(previous) = previous else {
-        return Err(Error::Passing(format!(
+    let previous = previous.ok_or_else(|| {
+        Error::Passing(format!(
             "UpgradePlan {} has no status.previousVersion yet",
             plan.name_any()
-        )));
-    };
+        ))
+    })?;
     // Who skips this skips nothing else anywhere.
     if !plan.skips_version_check() {
         plan::version::check(previous, &release.harvester, &release.min_upgradable_version, true)
             .map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
     }
-    tracing::info!(from = previous, to = release.harvester, "upgrading the cluster");
-    context.learn_plan(plan);
-    Ok(())
+    Ok(previous)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod pipe;
 mod plain_file;
 pub mod prepare;
 pub mod presence;
-mod progress;
+pub mod progress;
 mod release_files;
 pub mod repository;
 pub mod store;

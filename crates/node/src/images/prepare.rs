@@ -41,7 +41,7 @@ pub const RKE2_FOLDER: &str = "var/lib/rancher/rke2/agent/images";
 pub const AGENT_FOLDER: &str = "var/lib/rancher/agent/images";
 
 /// How often a repository is asked that does not answer yet.
-const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The steps, in order.
@@ -125,6 +125,42 @@ struct List {
     images: BTreeSet<String>,
 }
 
+/// The repository does not answer yet.
+#[must_use]
+pub fn silent(url: String, why: String) -> Waiting {
+    Waiting {
+        what: "Repository",
+        object: url,
+        message: why,
+    }
+}
+
+/// A bundle must have the archives that no node can do without.
+///
+/// # Errors
+/// The group that it lacks.
+pub fn has_archives(bundle: &Bundle) -> Result<()> {
+    let lacks = [COMMON, RKE2].into_iter().find(|group| bundle.group(group).is_empty());
+    lacks.map_or(Ok(()), |group| {
+        Err(Error::Lasting(format!("{} names no archives of {group}", bundle::PATH)))
+    })
+}
+
+/// The images that a list names. A list that names none says nothing about what is there.
+///
+/// # Errors
+/// It is no list, or an empty one; with its path.
+pub fn listed(path: &str, text: &str) -> Result<BTreeSet<String>> {
+    let images =
+        image_list::parse(text).map_err(|error| Error::Lasting(format!("{path} is not a list of images: {error}")))?;
+    if images.is_empty() {
+        return Err(Error::Lasting(format!(
+            "{path} is empty: a list of images must name some"
+        )));
+    }
+    Ok(images)
+}
+
 /// What the steps share.
 pub struct Prepare {
     repository: Repository,
@@ -170,11 +206,7 @@ impl Prepare {
                 .text_once(release_file::PATH, release_file::LARGEST_BYTES)
                 .await;
             let Err(error) = answer else { return Ok(()) };
-            let waiting = Waiting {
-                what: "Repository",
-                object: self.repository.url(""),
-                message: error.to_string(),
-            };
+            let waiting = silent(self.repository.url(""), error.to_string());
             pace.report.waiting(&[waiting], Some(pace.deadline)).await;
             pace.report.clock.sleep(PROBE_INTERVAL).await;
         }
@@ -192,11 +224,7 @@ impl Prepare {
         let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
         let text = self.repository.text(bundle::PATH, bundle::LARGEST_BYTES).await?;
         let bundle = bundle::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
-        for group in [COMMON, RKE2] {
-            if bundle.group(group).is_empty() {
-                return Err(Error::Lasting(format!("{} names no archives of {group}", bundle::PATH)));
-            }
-        }
+        has_archives(&bundle)?;
         if bundle.group(AGENT).is_empty() {
             tracing::warn!("{} names no archives of {AGENT}", bundle::PATH);
         }
@@ -231,13 +259,7 @@ impl Prepare {
         for (_, archive) in bundle.archives() {
             let path = archive.list.as_str();
             let text = self.repository.text(path, image_list::LARGEST_BYTES).await?;
-            let images = image_list::parse(&text)
-                .map_err(|error| Error::Lasting(format!("{path} is not a list of images: {error}")))?;
-            if images.is_empty() {
-                return Err(Error::Lasting(format!(
-                    "{path} is empty: a list of images must name some"
-                )));
-            }
+            let images = listed(path, &text)?;
             lists.insert(path.to_owned(), List { text, images });
         }
         Ok(lists)

@@ -49,11 +49,7 @@ impl<'a> Progress<'a> {
             return;
         }
         self.said = Some(now);
-        let waiting = Waiting {
-            what: "ImagePreload",
-            object: format!("Archive {}", self.object),
-            message: self.sentence(at),
-        };
+        let waiting = waiting(&self.object, self.sentence(at));
         self.pace.report.waiting(&[waiting], Some(self.pace.deadline)).await;
     }
 
@@ -63,19 +59,28 @@ impl<'a> Progress<'a> {
     }
 
     fn sentence(&self, at: u64) -> String {
-        let Self {
-            doing,
-            number,
-            count,
-            size,
-            ..
-        } = self;
-        format!(
-            "{doing} archive {number} of {count}: {} of {}",
-            in_mebibytes(at),
-            in_mebibytes(*size)
-        )
+        sentence(self.doing, (self.number, self.count), at, self.size)
     }
+}
+
+/// An archive on its way, as what is waited for.
+#[must_use]
+pub fn waiting(archive: &str, sentence: String) -> Waiting {
+    Waiting {
+        what: "ImagePreload",
+        object: format!("Archive {archive}"),
+        message: sentence,
+    }
+}
+
+/// How far an archive is, which of how many it is, and what is done with it.
+#[must_use]
+pub fn sentence(doing: &str, (number, count): (usize, usize), at: u64, size: u64) -> String {
+    format!(
+        "{doing} archive {number} of {count}: {} of {}",
+        in_mebibytes(at),
+        in_mebibytes(size)
+    )
 }
 
 fn in_mebibytes(bytes: u64) -> String {

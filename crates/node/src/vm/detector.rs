@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, api::ListParams};
 use plan::PlanEvent;
 
-use super::{VmName, power, restore_list};
+use super::{Hypervisor, KubeVirt, VmName, restore_list};
 use crate::{
     error::{Error, Result},
     plan_events::Recorder,
@@ -30,7 +30,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The program. Each line is safe to repeat.
-const STEPS: [Step<Detector>; 3] = [
+pub const STEPS: &[Step<Detector>] = &[
     Step {
         name: "find-vms",
         limit: Duration::from_mins(5),
@@ -80,9 +80,12 @@ impl fmt::Display for Unlisted {
 /// Which of a node's running VMs must be stopped, why each, and which of them are to be started again. In the order
 /// of `vmis`. VMs that have ended or are on their way down already are none of our business.
 #[must_use]
-pub fn decide(nodes: &[Node], vmis: &[VirtualMachineInstance]) -> Vec<Found> {
+pub fn decide<'a>(
+    nodes: impl IntoIterator<Item = &'a Node>,
+    vmis: impl IntoIterator<Item = &'a VirtualMachineInstance>,
+) -> Vec<Found> {
     let hosts = migration::hosts(nodes);
-    let staying = vmis.iter().filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
+    let staying = vmis.into_iter().filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
     staying
         .filter_map(|vmi| {
             let why = migration::why_stuck(vmi, &hosts)?;
@@ -163,19 +166,33 @@ impl Detected {
 /// # Errors
 /// The VMs could not be found or put on the list. Then none was stopped.
 pub async fn run(client: &Client, options: Options, report: &Reporter) -> Result<Detected> {
+    run_on(client, Arc::new(KubeVirt(client.clone())), options, report).await
+}
+
+/// The same on any hypervisor.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn run_on(
+    client: &Client,
+    hypervisor: Arc<dyn Hypervisor>,
+    options: Options,
+    report: &Reporter,
+) -> Result<Detected> {
     let events = options.upgrade.as_ref().map(|plan| {
         let (client, clock) = (client.clone(), report.clock.clone());
         Recorder::new(client, clock, plan, reasons::SOURCE_DETECTOR, &options.node)
     });
     let detector = Detector {
         client: client.clone(),
+        hypervisor,
         options,
         events,
         found: OnceLock::new(),
         recorded: OnceLock::new(),
         stopped: Mutex::default(),
     };
-    let ended = step::run_all(&detector, &STEPS, report).await;
+    let ended = step::run_all(&detector, STEPS, report).await;
     if let Err(error) = ended {
         if detector.recorded.get().is_none() {
             if detector.found.get().is_some() {
@@ -190,8 +207,10 @@ pub async fn run(client: &Client, options: Options, report: &Reporter) -> Result
     Ok(detector.finish(report).await)
 }
 
-struct Detector {
+/// What the steps share.
+pub struct Detector {
     client: Client,
+    hypervisor: Arc<dyn Hypervisor>,
     options: Options,
     events: Option<Recorder>,
     /// Decided once: who looks again after some VMs were stopped does not find them.
@@ -206,7 +225,7 @@ impl Detector {
     }
 
     async fn find(&self) -> Result<()> {
-        let found = look(&self.client, &self.options.node).await?;
+        let found = self.hypervisor.immovable(&self.options.node).await?;
         for one in &found {
             match one.unlisted {
                 None => tracing::info!(vm = %one.vm, "cannot move: {}", one.why),
@@ -243,7 +262,7 @@ impl Detector {
         loop {
             let mut waiting = Vec::new();
             for vm in self.open() {
-                match power::stop(&self.client, &vm).await {
+                match self.hypervisor.stop(&vm).await {
                     Ok(()) => self.note(&vm, Ok(())).await,
                     Err(error) if error.passes() => waiting.push(Waiting {
                         what: "VMShutdown",

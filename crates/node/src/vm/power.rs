@@ -93,15 +93,21 @@ fn is_about_state(error: &kube::Error) -> bool {
 /// A refusal that the state of the VM does not explain.
 fn refused(verb: &str, name: &VmName, vm: Option<&VirtualMachine>, error: kube::Error) -> Error {
     match (vm, &error) {
-        (None, _) => Error::Lasting(format!(
-            "failed to {verb} VM {name}: there is no VirtualMachine of that name"
-        )),
+        (None, _) => absent(verb, name),
         // The VM is there, so it is KubeVirt's API that is not.
         (Some(_), kube::Error::Api(status)) if status.code == 404 => {
             Error::Passing(format!("failed to {verb} VM {name}: KubeVirt's API is not served"))
         }
         _ => Error::api(format!("{verb} VM {name}"), error),
     }
+}
+
+/// There is no such VM, and there will be none.
+#[must_use]
+pub fn absent(verb: &str, name: &VmName) -> Error {
+    Error::Lasting(format!(
+        "failed to {verb} VM {name}: there is no VirtualMachine of that name"
+    ))
 }
 
 async fn look(client: &Client, name: &VmName) -> Result<(Option<VirtualMachine>, Option<VirtualMachineInstance>)> {

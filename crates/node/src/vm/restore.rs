@@ -16,7 +16,7 @@ use kube::{Api, Client, runtime::watcher};
 use plan::PlanEvent;
 use tokio::sync::Notify;
 
-use super::{VmName, power, restore_list, subresource};
+use super::{Hypervisor, KubeVirt, VmName, power, restore_list};
 use crate::{
     error::{Error, Result},
     plan_events::Recorder,
@@ -28,7 +28,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The program. Each line is safe to repeat.
-const STEPS: [Step<Restore>; 4] = [
+pub const STEPS: &[Step<Restore>] = &[
     Step {
         name: "read-list",
         limit: Duration::from_mins(5),
@@ -88,6 +88,19 @@ pub fn wanted(text: &str) -> Wanted {
 /// # Errors
 /// The list could not be read, or not every VM runs: all that do not are named, each with the reason.
 pub async fn run(client: &Client, options: Options, report: &Reporter) -> Result<()> {
+    run_on(client, Arc::new(KubeVirt(client.clone())), options, report).await
+}
+
+/// The same on any hypervisor.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn run_on(
+    client: &Client,
+    hypervisor: Arc<dyn Hypervisor>,
+    options: Options,
+    report: &Reporter,
+) -> Result<()> {
     let events = Recorder::new(
         client.clone(),
         report.clock.clone(),
@@ -97,12 +110,13 @@ pub async fn run(client: &Client, options: Options, report: &Reporter) -> Result
     );
     let restore = Restore {
         client: client.clone(),
+        hypervisor,
         options,
         events,
         list: OnceLock::new(),
         outcomes: Mutex::default(),
     };
-    let ended = step::run_all(&restore, &STEPS, report).await;
+    let ended = step::run_all(&restore, STEPS, report).await;
     if let Err(error) = ended {
         if restore.list.get().is_none() {
             return Err(error);
@@ -128,8 +142,10 @@ enum Outcome {
     Failed(String),
 }
 
-struct Restore {
+/// What the steps share.
+pub struct Restore {
     client: Client,
+    hypervisor: Arc<dyn Hypervisor>,
     options: Options,
     events: Recorder,
     /// What the list says; `None` when there is no list.
@@ -169,11 +185,11 @@ impl Restore {
         if self.vms().is_empty() {
             return Ok(());
         }
-        while let Err(error) = subresource::healthz(&self.client).await {
+        while let Err(error) = self.hypervisor.is_well().await {
             let waiting = Waiting {
                 what: "KubeVirt",
                 object: "KubeVirt harvester-system/kubevirt".to_owned(),
-                message: Error::api("reach KubeVirt: it is not ready", error).to_string(),
+                message: error.to_string(),
             };
             pace.report.waiting(&[waiting], Some(pace.deadline)).await;
             pace.report.clock.sleep(PAUSE).await;
@@ -186,7 +202,7 @@ impl Restore {
         loop {
             let mut waiting = Vec::new();
             for vm in self.those(|outcome| outcome.is_none()) {
-                match power::start(&self.client, &vm).await {
+                match self.hypervisor.start(&vm).await {
                     Ok(()) => {
                         self.outcomes().insert(vm, Outcome::Asked("not seen yet".to_owned()));
                     }

@@ -1,9 +1,9 @@
-//! Harvester's addons: turned on or off, they follow after a while.
+//! Harvester's addons: turned on or off, or given another version, they follow after a while.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     context::{Context, after},
@@ -13,6 +13,8 @@ use crate::{
 
 /// Status of an addon that runs.
 pub(crate) const DEPLOYED: &str = "AddonDeploySuccessful";
+/// Status of an addon that is brought to another version.
+const UPDATING: &str = "AddonUpdating";
 /// Status of an addon that does not.
 pub(crate) const DISABLED: &str = "AddonDisabled";
 
@@ -37,13 +39,15 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         since.remove(key);
         return Ok(());
     };
-    let (on_the_way, wanted) = if addon.spec.enabled == Some(true) {
-        ("AddonEnabling", DEPLOYED)
-    } else {
-        ("AddonDisabling", DISABLED)
-    };
     let status = addon.status.status.as_deref().unwrap_or_default();
-    if status == wanted {
+    let applied = addon.status.other.get("appliedVersion").and_then(Value::as_str);
+    let moved = addon.spec.version.as_deref() != applied;
+    let (on_the_way, wanted) = match addon.spec.enabled {
+        Some(true) if moved && [DEPLOYED, UPDATING].contains(&status) => (UPDATING, DEPLOYED),
+        Some(true) => ("AddonEnabling", DEPLOYED),
+        _ => ("AddonDisabling", DISABLED),
+    };
+    if status == wanted && !(moved && wanted == DEPLOYED) {
         since.remove(key);
         return Ok(());
     }
@@ -61,7 +65,7 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
     since.remove(key);
     world
         .addons
-        .patch_status(key, &json!({"status": wanted}))
+        .patch_status(key, &json!({"status": wanted, "appliedVersion": addon.spec.version}))
         .await
         .map(drop)
 }

@@ -1,17 +1,27 @@
 //! Fleet: a ManagedChart whose version or values move is out of sync for a while and then Ready again. A paused chart
 //! stays as it is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use api::foreign::rancher::ManagedChart;
+use api::{
+    foreign::{harvester::Setting, rancher::ManagedChart},
+    names,
+};
 use jiff::Timestamp;
+use kube::{
+    Resource,
+    api::{Patch, PatchParams, Request},
+};
 use serde_json::{Value, json};
 
 use crate::{
     context::{Context, after},
-    error::Result,
+    error::{Error, Result},
     inbox::{Inbox, Key, Kind},
 };
+
+/// How soon a chart that does not get ready is looked at again.
+const STUCK_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
@@ -28,13 +38,14 @@ fn text(chart: &ManagedChart, field: &str) -> Option<String> {
 }
 
 /// The chart's status for a version that is being rolled out, or is.
-pub(crate) fn status(version: &str, ready: bool, since: &str) -> Value {
+pub(crate) fn status(version: &str, generation: Option<i64>, ready: bool, since: &str) -> Value {
     let (status, message) = if ready {
         ("True", "")
     } else {
         ("False", "WaitApplied(1) [Cluster fleet-local/local]")
     };
     json!({
+        "observedGeneration": generation,
         "appliedVersion": if ready { json!(version) } else { Value::Null },
         "rollingOut": if ready { Value::Null } else { json!(version) },
         "rollingOutSince": if ready { Value::Null } else { json!(since) },
@@ -55,27 +66,69 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return Ok(());
     };
     let version = chart.spec.version.clone().unwrap_or_default();
-    if chart.spec.paused == Some(true) || text(&chart, "appliedVersion").as_ref() == Some(&version) {
+    let generation = chart.metadata.generation;
+    if chart.spec.paused == Some(true) {
         return Ok(());
     }
+    if text(&chart, "appliedVersion").as_ref() == Some(&version) {
+        if chart.status.observed_generation < generation {
+            let seen = json!({"observedGeneration": generation});
+            world.charts.patch_status(key, &seen).await?;
+        }
+        return Ok(());
+    }
+    let now = world.stamp();
     if text(&chart, "rollingOut").as_ref() != Some(&version) {
-        return world
-            .charts
-            .patch_status(key, &status(&version, false, &world.stamp()))
-            .await
-            .map(drop);
+        let begun = status(&version, generation, false, &now);
+        return world.charts.patch_status(key, &begun).await.map(drop);
     }
     let since = text(&chart, "rollingOutSince")
         .and_then(|text| text.parse().ok())
         .unwrap_or(Timestamp::MIN);
-    let due = after(since, world.durations.chart);
+    // Definitions are there as soon as they are applied; pods take their time.
+    let takes = if key.1.ends_with("-crd") {
+        Duration::ZERO
+    } else {
+        world.durations.chart
+    };
+    let due = after(since, takes);
     if world.clock.now() < due {
         inbox.later(Kind::ManagedChart, key.clone(), due);
         return Ok(());
     }
-    world
-        .charts
-        .patch_status(key, &status(&version, true, &world.stamp()))
-        .await
-        .map(drop)
+    if world.troubles().stuck_charts.contains(&key.1) {
+        inbox.later(Kind::ManagedChart, key.clone(), after(world.clock.now(), STUCK_PAUSE));
+        return Ok(());
+    }
+    if key.1 == names::HARVESTER_CHART {
+        follow_harvester(world).await?;
+    }
+    let done = status(&version, generation, true, &now);
+    world.charts.patch_status(key, &done).await.map(drop)
+}
+
+/// What comes up with a new Harvester: it says which version it is, and its KubeVirt follows.
+async fn follow_harvester(world: &Context) -> Result<()> {
+    let release = world.shape.release();
+    set_server_version(world, &release.harvester).await?;
+    let key = (names::HARVESTER_NAMESPACE.to_owned(), names::KUBEVIRT.to_owned());
+    let status = json!({"observedKubeVirtVersion": release.kubevirt});
+    world.kubevirts.patch_status(&key, &status).await.map(drop)
+}
+
+/// Settings are not watched: nobody else here reads them.
+async fn set_server_version(world: &Context, version: &str) -> Result<()> {
+    let what = "set the server version";
+    let patch = json!({ "value": version });
+    let request = Request::new(Setting::url_path(&(), None))
+        .patch(
+            names::SERVER_VERSION_SETTING,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .map_err(|error| Error::api(what, kube::Error::BuildRequest(error)))?;
+    match world.client.request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::api(what, error)),
+    }
 }

@@ -240,20 +240,12 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let attempt = attempt(&world, &pod);
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
-        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure"),
-        _ => loop {
-            match program::run(&world, &pod).await {
-                Ok(()) => break Ok(()),
-                Err(error) => {
-                    tracing::debug!(pod = key.1, %error, "program could not reach the API; trying again");
-                    world.clock.sleep(std::time::Duration::from_secs(1)).await;
-                }
-            }
-        },
+        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
+        _ => program::run(&world, &pod).await,
     };
     let (succeeded, message) = match &outcome {
-        Ok(()) => (true, ""),
-        Err(message) => (false, *message),
+        Ok(message) => (true, message),
+        Err(message) => (false, message),
     };
     while let Err(error) = end(&world, &key, &pod, succeeded, message).await {
         tracing::debug!(pod = key.1, %error, "failed to report the end of a pod; trying again");

@@ -71,7 +71,11 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
                 .as_ref()
                 .and_then(|template| template.spec.clone())
                 .unwrap_or_default();
-            let Some(node) = pick_node(world, &spec, None) else {
+            let broken = world
+                .troubles()
+                .vms_that_do_not_start
+                .contains(&format!("{}/{}", key.0, key.1));
+            let Some(node) = pick_node(world, &spec, None).filter(|_| !broken) else {
                 inbox.later(Kind::VirtualMachine, key.clone(), after(now, UNSCHEDULABLE_PAUSE));
                 return show(world, &vm, key, "ErrorUnschedulable").await;
             };

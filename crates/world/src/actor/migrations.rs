@@ -3,9 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration};
+use api::{
+    foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
+    labels,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use node::drain_steps::DRAIN_TAINT;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,7 +17,6 @@ use crate::{
     context::{Context, after, annotation, controlled_by},
     error::Result,
     inbox::{Inbox, Key, Kind},
-    program,
     troubles::MigrationTrouble,
     watched::key_of,
 };
@@ -54,7 +57,7 @@ fn has_drain_taint(node: &Node) -> bool {
         .as_ref()
         .and_then(|spec| spec.taints.as_deref())
         .unwrap_or_default();
-    taints.iter().any(|taint| taint.key == program::DRAIN_TAINT)
+    taints.iter().any(|taint| taint.key == DRAIN_TAINT)
 }
 
 fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
@@ -247,7 +250,7 @@ async fn end(world: &Context, key: &Key, vmi_key: &Key, vmi: &VirtualMachineInst
     }
     world
         .vmis
-        .patch(vmi_key, &json!({"metadata": {"labels": {program::NODE_LABEL: target}}}))
+        .patch(vmi_key, &json!({"metadata": {"labels": {labels::VMI_NODE: target}}}))
         .await?;
     let state = json!({
         "nodeName": target, "evacuationNodeName": null,

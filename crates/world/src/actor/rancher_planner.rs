@@ -267,9 +267,20 @@ async fn steps(world: &Context, target: &Target, machine: &Machine, first: bool)
             Duration::ZERO
         };
         world.clock.sleep(world.durations.rke2 + extra).await;
-        upgrade_rke2(world, &node, &target.version).await?;
-        if drains {
-            hook(world, machine, annotations::RKE_POST_DRAIN, "postDrainHooks", &token).await?;
+        let late = world.troubles().late_kubelets.get(&machine.node).copied();
+        if let Some(late) = late.filter(|_| drains) {
+            // Rancher takes its plan for applied, and asks the hook, while RKE2 is still on its way.
+            let restarted = async {
+                world.clock.sleep(late).await;
+                upgrade_rke2(world, &node, &target.version).await
+            };
+            let asked = hook(world, machine, annotations::RKE_POST_DRAIN, "postDrainHooks", &token);
+            futures::future::try_join(restarted, asked).await?;
+        } else {
+            upgrade_rke2(world, &node, &target.version).await?;
+            if drains {
+                hook(world, machine, annotations::RKE_POST_DRAIN, "postDrainHooks", &token).await?;
+            }
         }
     } else {
         hook(world, machine, annotations::RKE_POST_DRAIN, "postDrainHooks", &token).await?;

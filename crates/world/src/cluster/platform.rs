@@ -9,7 +9,7 @@ use crate::{
         addons::{DEPLOYED, DISABLED},
         fleet,
     },
-    release::{OLD_KUBERNETES, OLD_MONITORING_CHART},
+    release::{OLD_KUBERNETES, OLD_KUBEVIRT, OLD_MONITORING_CHART},
 };
 
 use super::{
@@ -19,6 +19,9 @@ use super::{
 
 /// Of the ISO of a release, as its Version says.
 const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
+
+/// The addons' version before the upgrade.
+const OLD_ADDON: &str = "1.0.0";
 
 /// A namespace for VMs besides `default`.
 pub(super) const DEV_NAMESPACE: &str = "dev";
@@ -116,7 +119,7 @@ fn kubevirt() -> Value {
             "configuration": {"network": {"defaultNetworkInterface": "bridge"}},
             "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
         },
-        "status": {"phase": "Deployed", "conditions": [{"type": "Available", "status": "True"}]},
+        "status": {"phase": "Deployed", "observedKubeVirtVersion": OLD_KUBEVIRT, "conditions": [{"type": "Available", "status": "True"}]},
     })
 }
 
@@ -155,7 +158,7 @@ fn chart(name: &str, version: &str) -> [Value; 2] {
                 "defaultNamespace": names::HARVESTER_NAMESPACE, "timeoutSeconds": 600,
                 "targets": [{"clusterName": "local"}],
             },
-            "status": fleet::status(version, true, INSTALLED),
+            "status": fleet::status(version, Some(1), true, INSTALLED),
         }),
         json!({
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
@@ -171,10 +174,10 @@ fn addon(namespace: &str, name: &str, enabled: bool) -> Value {
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "enabled": enabled, "chart": name, "version": "1.0.0", "valuesContent": "",
+            "enabled": enabled, "chart": name, "version": OLD_ADDON, "valuesContent": "",
             "repo": "http://harvester-cluster-repo.cattle-system.svc/charts",
         },
-        "status": {"status": if enabled { DEPLOYED } else { DISABLED }},
+        "status": {"status": if enabled { DEPLOYED } else { DISABLED }, "appliedVersion": OLD_ADDON},
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{
     foreign::{kubevirt::VirtualMachineInstanceSpec, longhorn::Volume},
-    names,
+    labels, names,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use crate::{
     actor::kubevirt::instance_conditions,
     context::{Context, digest, label},
     inbox::Key,
-    program::NODE_LABEL,
 };
 
 use super::{Shape, platform::DEV_NAMESPACE};
@@ -143,7 +142,7 @@ impl Instance<'_> {
     pub(crate) fn vmi(&self) -> Value {
         let mut metadata = json!({
             "name": self.name, "namespace": self.namespace,
-            "labels": {NODE_LABEL: self.node, "harvesterhci.io/vmName": self.name, VM_LABEL: self.name},
+            "labels": {labels::VMI_NODE: self.node, "harvesterhci.io/vmName": self.name, VM_LABEL: self.name},
         });
         if !self.vm_uid.is_empty() {
             metadata["ownerReferences"] = json!([{

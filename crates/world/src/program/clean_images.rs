@@ -1,10 +1,17 @@
 //! Removing stale images from a node: takes its time, nobody else sees anything of it.
 
-use crate::error::Result;
+use futures::FutureExt;
+use node::{Result, images::cleanup, report::Reporter};
 
-use super::Call;
+use super::{
+    Call,
+    walk::{Line, walk},
+};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<()> {
-    call.take(call.world.durations.cleanup).await;
-    Ok(())
+pub(super) const LINES: &[Line] = &[("clean-images", |call, _| {
+    call.take(call.world.durations.cleanup).map(Ok).boxed()
+})];
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(call, cleanup::STEPS, &[LINES], report).await
 }

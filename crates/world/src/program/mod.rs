@@ -1,104 +1,159 @@
-//! What the containers of our Jobs do on a node, as far as others can see it: one file per program.
+//! What the containers of our Jobs do, as far as others can see it: one file per program.
+//!
+//! The programs are the real ones: their steps, limits, waits, words and decisions are those of `node`. What a step does
+//! to a host is left out or takes simulated time; what it does to the cluster is done with the world's own watches,
+//! since hundreds of nodes would each open theirs.
 //!
 //! A program may be started again after it was cut off; what it has done already it does not do twice, and its time
 //! counts from the start of its pod.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use api::labels::{self, component, job_type};
-use jiff::Timestamp;
+use api::{
+    labels::{self, component, job_type},
+    names,
+};
 use k8s_openapi::api::core::v1::Pod;
-use node::{
-    board::PodBoard,
-    report::{Reporter, Waiting},
+use node::{Error, Result, report::Reporter, step::Pace, vm::detector};
+use release::{
+    bundle::{self, Bundle},
+    release_file::{self, ReleaseFile},
 };
 
 use crate::{
+    Facts,
     actor::kubelet::started,
     context::{Context, after, label, node_of},
-    error::Result,
-    inbox::Inbox,
+    facts::RepositoryError,
 };
 
+mod addons;
+mod board;
 mod clean_images;
 mod cluster_upgrade;
-mod detector;
+mod host;
+mod kubevirt;
 mod post_drain;
 mod pre_drain;
 mod prepare;
 mod restore_vm;
 mod single_node;
 mod skip_manifests;
+mod walk;
 
-/// The taint that makes KubeVirt move VMs away.
-pub(crate) const DRAIN_TAINT: &str = "kubevirt.io/drain";
-/// On an instance: its node.
-pub(crate) const NODE_LABEL: &str = labels::VMI_NODE;
+pub use board::StepTold;
+
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A pod whose program runs.
-pub(crate) struct Call<'a> {
-    pub(crate) world: &'a Context,
-    pub(crate) pod: &'a Pod,
-    pub(crate) plan: &'a str,
-    pub(crate) node: &'a str,
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) world: Arc<Context>,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) plan: String,
+    /// The node that the program works for.
+    pub(crate) node: String,
+    /// What the repository says, once it has been asked.
+    release: Arc<OnceLock<(ReleaseFile, Bundle)>>,
 }
 
-impl Call<'_> {
-    /// Says what the program waits for, where the real one says it.
-    fn report(&self) -> Reporter {
-        let metadata = &self.pod.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        let board = PodBoard::of_simulated(
-            self.world.client.clone(),
-            namespace.unwrap_or_default(),
-            name.unwrap_or_default(),
-        );
-        Reporter::new(self.world.clock.clone(), Arc::new(board))
+impl Call {
+    fn new(world: &Arc<Context>, pod: &Arc<Pod>) -> Self {
+        let text = |key| label(&pod.metadata, key);
+        Self {
+            world: world.clone(),
+            pod: pod.clone(),
+            plan: text(labels::UPGRADE_PLAN).unwrap_or_default().to_owned(),
+            node: text(labels::NODE).unwrap_or(node_of(pod)).to_owned(),
+            release: Arc::default(),
+        }
     }
 
-    /// When the time of something is up that began with the pod.
-    fn deadline(&self, limit: Duration) -> Timestamp {
-        after(started(self.pod), limit)
+    /// A label of the pod; empty when it has none.
+    fn label(&self, key: &str) -> &str {
+        label(&self.pod.metadata, key).unwrap_or_default()
     }
 
-    /// Waits until nothing is left to wait for, looking again on every change that an inbox hears of.
-    async fn wait(&self, inbox: &Inbox, limit: Duration, look: impl Fn(&Context) -> Vec<Waiting>) {
-        let report = self.report();
-        loop {
-            let waiting = look(self.world);
-            report.waiting(&waiting, Some(self.deadline(limit))).await;
-            if waiting.is_empty() {
-                return;
-            }
-            inbox.changed().await;
+    /// The program, by the label that tells it best.
+    fn program(&self) -> &str {
+        match self.label(labels::JOB_TYPE) {
+            "" => self.label(labels::UPGRADE_COMPONENT),
+            job_type => job_type,
         }
     }
 
     /// Waits until the pod has run that long.
     async fn take(&self, duration: Duration) {
-        self.world.clock.sleep_until(after(started(self.pod), duration)).await;
+        self.world.clock.sleep_until(after(started(&self.pod), duration)).await;
+    }
+
+    /// Lets a controller see what was just written: a real program looks when an answer has come over the network.
+    async fn a_moment(&self) {
+        self.world.clock.sleep(MOMENT).await;
+    }
+
+    /// A file of the plan's repository.
+    fn file(&self, path: &str) -> Result<String, RepositoryError> {
+        let url = format!("{}/{path}", names::repo_url(&self.plan));
+        let bytes = Facts(self.world.clone()).repository(&url)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What the repository says about the release; it is asked once.
+    fn release(&self) -> Result<&(ReleaseFile, Bundle)> {
+        if let Some(known) = self.release.get() {
+            return Ok(known);
+        }
+        let text = |path| self.file(path).map_err(|error| Error::Passing(error.to_string()));
+        let file =
+            release_file::parse(&text(release_file::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
+        let bundle = bundle::parse(&text(bundle::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
+        Ok(self.release.get_or_init(|| (file, bundle)))
+    }
+
+    /// Records and stops the VMs that cannot be moved, by the real detector.
+    async fn stop_immovable_vms(&self, pace: Pace<'_>) -> Result<()> {
+        let options = detector::Options {
+            node: self.node.clone(),
+            upgrade: Some(self.plan.clone()),
+            shutdown: true,
+        };
+        let kubevirt = Arc::new(kubevirt::SimulatedKubeVirt(self.clone()));
+        detector::run_on(&self.world.client, kubevirt, options, pace.report)
+            .await
+            .map(drop)
     }
 }
 
-/// Runs the program of a pod, chosen by its labels. A pod that is none of ours just succeeds. Programs fail only as
-/// [`crate::Troubles`] say; an error means that the API could not be reached, and the program is started again.
-pub(crate) async fn run(world: &Context, pod: &Pod) -> Result<()> {
-    let text = |key| label(&pod.metadata, key).unwrap_or_default();
-    let call = Call {
-        world,
-        pod,
-        plan: text(labels::UPGRADE_PLAN),
-        node: node_of(pod),
-    };
-    match (text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE)) {
-        (component::IMAGE_PRELOAD, _) => prepare::run(&call).await,
-        (component::IMAGE_CLEANUP, _) => clean_images::run(&call).await,
-        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => skip_manifests::run(&call).await,
-        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(&call).await,
-        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(&call).await,
-        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(&call).await,
-        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(&call).await,
-        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(&call).await,
+/// Runs the program of a pod, chosen by its labels, and returns its last word. A pod that is none of ours just succeeds.
+///
+/// # Errors
+/// The program failed, with that last word.
+pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>) -> std::result::Result<String, String> {
+    let call = Call::new(world, pod);
+    let board = Arc::new(board::SimulatedBoard::new(&call));
+    let report = Reporter::new(world.clock.clone(), board.clone());
+    let ended = match (call.label(labels::UPGRADE_COMPONENT), call.label(labels::JOB_TYPE)) {
+        (component::IMAGE_PRELOAD, _) => prepare::run(&call, &report).await,
+        (component::IMAGE_CLEANUP, _) => clean_images::run(&call, &report).await,
+        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
+            skip_manifests::run(&call, &report).await
+        }
+        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(&call, &report).await,
+        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(&call, &report).await,
+        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(&call, &report).await,
+        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(&call, &report).await,
+        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(&call, &report).await,
         _ => Ok(()),
+    };
+    match ended {
+        Ok(()) => Ok(board.said_last()),
+        Err(error) => {
+            tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
+            Err(board.said_last())
+        }
     }
 }

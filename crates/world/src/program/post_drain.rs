@@ -1,70 +1,100 @@
 //! After a node was drained and RKE2 upgraded: take the drain taint away and install the operating system. The node
 //! reboots once the pod has ended.
 
-use serde_json::{Value, json};
+use api::names;
+use futures::FutureExt;
+use node::{
+    Result, drain_steps,
+    limits::Limits,
+    post_drain,
+    report::{Look, Reporter},
+    rke2_steps,
+    step::Pace,
+};
+use serde_json::json;
 
 use crate::{
     actor::reboot::{ON_DISK, installed_by},
-    context::{Context, annotation},
-    error::Result,
+    context::annotation,
 };
 
-use super::{Call, DRAIN_TAINT};
+use super::{
+    Call, host,
+    walk::{Line, walk},
+};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<()> {
-    wait_for_rke2(call).await;
-    untaint(call).await?;
-    call.take(call.world.durations.post_drain).await;
-    install(call).await?;
-    Ok(())
+pub(super) const LINES: &[Line] = &[
+    ("wait-for-repository", |call, pace| {
+        wait_for_repository(call, pace).boxed()
+    }),
+    ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
+    ("remove-drain-taint", |call, _| call.set_taint(false).boxed()),
+    ("install-os", |call, _| {
+        async {
+            call.take(call.world.durations.post_drain).await;
+            install(call).await
+        }
+        .boxed()
+    }),
+];
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(
+        call,
+        &post_drain::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
+}
+
+/// Waits until the repository is served, and reads what it says about the release.
+pub(super) async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.deployments.subscribe(&inbox);
+    let name = names::repo(&call.plan);
+    let look = || {
+        let deployment = world.deployments.get(names::HARVESTER_NAMESPACE, &name);
+        Look::of(rke2_steps::unavailable(deployment.as_deref(), &name))
+    };
+    pace.until(inbox.bell(), look).await?;
+    call.release().map(drop)
 }
 
 /// Waits until the node runs the kubelet of the new release.
-pub(super) async fn wait_for_rke2(call: &Call<'_>) {
+pub(super) async fn wait_for_rke2(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let wanted = rke2_steps::kubelet_version(&call.release()?.0.kubernetes);
     let inbox = call.world.inbox();
     call.world.nodes.subscribe(&inbox);
-    let wanted = call.world.shape.release().kubernetes;
-    let upgraded = |world: &Context| {
-        let node = world.nodes.get("", call.node);
-        let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
-        info.is_none_or(|info| info.kubelet_version == wanted)
-    };
-    call.world.until(&inbox, upgraded).await;
+    let look = || rke2_steps::rke2_runs(&call.node, call.world.nodes.get("", &call.node).as_deref(), &wanted);
+    pace.until(inbox.bell(), look).await
 }
 
-async fn untaint(call: &Call<'_>) -> Result<()> {
-    let key = (String::new(), call.node.to_owned());
-    let Some(node) = call.world.nodes.at(&key) else {
-        return Ok(());
-    };
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.clone())
-        .unwrap_or_default();
-    let rest: Vec<_> = taints.iter().filter(|taint| taint.key != DRAIN_TAINT).collect();
-    if rest.len() == taints.len() {
-        return Ok(());
+impl Call {
+    /// Gives the node the taint that makes KubeVirt move VMs away, or takes it away.
+    pub(super) async fn set_taint(&self, draining: bool) -> Result<()> {
+        let key = (String::new(), self.node.clone());
+        let node = self.world.nodes.at(&key);
+        if let Some(patch) = node.and_then(|node| drain_steps::taints(&node, draining)) {
+            self.world.nodes.patch(&key, &patch).await?;
+        }
+        Ok(())
     }
-    let rest = if rest.is_empty() { Value::Null } else { json!(rest) };
-    call.world
-        .nodes
-        .patch(&key, &json!({"spec": {"taints": rest}}))
-        .await
-        .map(drop)
 }
 
 /// Puts the new operating system on the node's disk.
-pub(super) async fn install(call: &Call<'_>) -> Result<()> {
-    let key = (String::new(), call.node.to_owned());
-    let system = call.world.shape.release().os;
+pub(super) async fn install(call: &Call) -> Result<()> {
+    let key = (String::new(), call.node.clone());
+    let system = &call.release()?.0.os;
     let Some(node) = call.world.nodes.at(&key) else {
         return Ok(());
     };
-    let wanted = installed_by(&node, &system);
+    let wanted = installed_by(&node, system);
     if annotation(&node.metadata, ON_DISK) == Some(&wanted) {
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": {ON_DISK: wanted}}});
-    call.world.nodes.patch(&key, &patch).await.map(drop)
+    call.world.nodes.patch(&key, &patch).await?;
+    Ok(())
 }

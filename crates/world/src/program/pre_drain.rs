@@ -3,131 +3,102 @@
 //! leave, is decided by the rules of the real program.
 
 use api::annotations;
-use k8s_openapi::api::core::v1::Taint;
+use futures::FutureExt;
 use node::{
+    Result,
     evacuation::{self, Act, Evacuation},
     limits::Limits,
     longhorn_health::{self, Storage},
-    report::Waiting,
+    pre_drain,
+    report::{Look, Reporter, Waiting},
+    step::Pace,
+    vm::{Hypervisor, VmName, restore_list},
 };
 use serde_json::json;
 
-use crate::{
-    actor::kubelet::started,
-    context::Context,
-    error::Result,
-    inbox::{Inbox, Key},
+use crate::{actor::kubelet::started, inbox::Key};
+
+use super::{
+    Call, host,
+    kubevirt::SimulatedKubeVirt,
+    walk::{Line, walk},
 };
 
-use super::{Call, DRAIN_TAINT, detector};
+pub(super) const LINES: &[Line] = &[
+    ("wait-for-volumes", |call, pace| {
+        wait_for_volumes(call, pace, longhorn_health::before_evacuation).boxed()
+    }),
+    ("stop-immovable-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
+    ("taint-node", |call, _| call.set_taint(true).boxed()),
+    ("wait-for-vms", |call, pace| evacuate(call, pace).boxed()),
+    ("wait-for-evacuation-budgets", |call, pace| {
+        wait_for_budgets(call, pace).boxed()
+    }),
+    ("keep-last-copies", |call, pace| {
+        wait_for_volumes(call, pace, longhorn_health::after_evacuation).boxed()
+    }),
+    ("choose-ingress", |call, _| {
+        call.take(call.world.durations.pre_drain).map(Ok).boxed()
+    }),
+];
 
-pub(super) async fn run(call: &Call<'_>) -> Result<()> {
-    let limits = Limits::default();
-    wait_for_volumes(call, &limits, longhorn_health::before_evacuation).await;
-    detector::run(call).await?;
-    taint(call).await?;
-    evacuate(call, &limits).await?;
-    wait_for_budgets(call, &limits).await;
-    wait_for_volumes(call, &limits, longhorn_health::after_evacuation).await;
-    call.take(call.world.durations.pre_drain).await;
-    Ok(())
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(
+        call,
+        &pre_drain::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
 }
 
-async fn wait_for_volumes(call: &Call<'_>, limits: &Limits, rule: fn(&Storage<'_>) -> Vec<Waiting>) {
-    let inbox = call.world.inbox();
-    call.world.volumes.subscribe(&inbox);
-    call.world.engines.subscribe(&inbox);
-    let look = |world: &Context| {
-        let plan = world.upgrade_plans.get("", call.plan);
+async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.volumes.subscribe(&inbox);
+    world.engines.subscribe(&inbox);
+    let look = || {
+        let plan = world.upgrade_plans.get("", &call.plan);
         let annotations = plan.as_ref().and_then(|plan| plan.metadata.annotations.as_ref());
         let skipped = annotations.and_then(|known| known.get(annotations::SKIP_VOLUMES));
-        rule(&Storage {
-            node: call.node,
+        Look::of(rule(&Storage {
+            node: &call.node,
             nodes: longhorn_health::storage_nodes(world.nodes.list().iter().map(AsRef::as_ref)),
             volumes: &world.volumes.list(),
             engines: &world.engines.list(),
             replicas: &world.replicas.list(),
             skipped: &longhorn_health::skipped(skipped.map(String::as_str)),
-        })
+        }))
     };
-    call.wait(&inbox, limits.volumes, look).await;
-}
-
-async fn taint(call: &Call<'_>) -> Result<()> {
-    let key = (String::new(), call.node.to_owned());
-    let Some(node) = call.world.nodes.at(&key) else {
-        return Ok(());
-    };
-    let mut taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.clone())
-        .unwrap_or_default();
-    if taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
-        return Ok(());
-    }
-    taints.push(Taint {
-        key: DRAIN_TAINT.to_owned(),
-        value: Some("draining".to_owned()),
-        effect: "NoSchedule".to_owned(),
-        time_added: None,
-    });
-    call.world
-        .nodes
-        .patch(&key, &json!({"spec": {"taints": taints}}))
-        .await
-        .map(drop)
+    pace.until(inbox.bell(), look).await
 }
 
 /// Waits until no instance is left on the node, and deals with those that do not leave.
-async fn evacuate(call: &Call<'_>, limits: &Limits) -> Result<()> {
-    let world = call.world;
+async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let world = &call.world;
     let inbox = world.inbox();
     world.vmis.subscribe(&inbox);
     world.migrations.subscribe(&inbox);
-    let report = call.report();
-    let deadline = call.deadline(limits.vms);
-    let mut done: Vec<Act> = Vec::new();
-    loop {
-        let plan = world.upgrade_plans.get("", call.plan);
+    let look = || {
+        let plan = world.upgrade_plans.get("", &call.plan);
         let policy = plan.as_ref().and_then(|plan| plan.spec.on_migration_failure);
-        let decision = evacuation::decide(&Evacuation {
+        Some(evacuation::decide(&Evacuation {
             now: world.clock.now(),
-            plan: call.plan,
-            node: call.node,
+            plan: &call.plan,
+            node: &call.node,
             policy: policy.unwrap_or_default(),
-            began: Some(started(call.pod)),
+            began: Some(started(&call.pod)),
             instances: &world.vmis.list(),
             migrations: &world.migrations.list(),
             target_pods: &[],
-        });
-        report.waiting(&decision.waiting, Some(deadline)).await;
-        if decision.waiting.is_empty() {
-            return Ok(());
-        }
-        for act in decision.acts {
-            if !done.contains(&act) {
-                carry_out(call, &act).await?;
-                done.push(act);
-            }
-        }
-        tokio::select! {
-            biased;
-            () = inbox.changed() => {}
-            () = at(world, decision.look_again) => {}
-        }
-    }
+        }))
+    };
+    let act = |act: Act| async move { carry_out(call, &act).await }.boxed();
+    evacuation::attend(&call.node, pace, inbox.bell(), look, act).await
 }
 
-async fn at(world: &Context, moment: Option<jiff::Timestamp>) {
-    match moment {
-        Some(moment) => world.clock.sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn carry_out(call: &Call<'_>, act: &Act) -> Result<()> {
-    let world = call.world;
+async fn carry_out(call: &Call, act: &Act) -> Result<()> {
+    let world = &call.world;
     match act {
         Act::Retry {
             namespace,
@@ -150,32 +121,31 @@ async fn carry_out(call: &Call<'_>, act: &Act) -> Result<()> {
             restore,
             why: _,
         } => {
-            let key: Key = (namespace.clone(), name.clone());
-            let plan = world.upgrade_plans.get("", call.plan);
-            if let (true, Some(plan), Some(vmi)) = (*restore, plan, world.vmis.at(&key)) {
-                detector::remember(call, &plan, &[vmi]).await?;
+            let vm = VmName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            if *restore {
+                restore_list::add(&world.client, &call.plan, &call.node, std::slice::from_ref(&vm)).await?;
             }
-            let halted = json!({"spec": {"runStrategy": "Halted"}});
-            world.vms.patch(&key, &halted).await.map(drop)
+            SimulatedKubeVirt(call.clone()).stop(&vm).await
         }
     }
 }
 
-async fn wait_for_budgets(call: &Call<'_>, limits: &Limits) {
-    let inbox = call.world.inbox();
-    call.world.budgets.subscribe(&inbox);
-    call.world.migrations.subscribe(&inbox);
-    let look = |world: &Context| {
+async fn wait_for_budgets(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.budgets.subscribe(&inbox);
+    world.migrations.subscribe(&inbox);
+    let look = || {
         let (budgets, migrations) = (world.budgets.list(), world.migrations.list());
-        evacuation::budgets(call.node, &budgets, &migrations, &world.vmis.list())
+        Look::of(evacuation::budgets(
+            &call.node,
+            &budgets,
+            &migrations,
+            &world.vmis.list(),
+        ))
     };
-    call.wait(&inbox, limits.budgets, look).await;
-}
-
-/// Waits until no instance is left on a node that they cannot leave for another one.
-pub(super) async fn wait_until_empty(call: &Call<'_>) {
-    let inbox: Inbox = call.world.inbox();
-    call.world.vmis.subscribe(&inbox);
-    let look = |world: &Context| evacuation::remaining(call.node, &world.vmis.list());
-    call.wait(&inbox, Limits::default().vms, look).await;
+    pace.until(inbox.bell(), look).await
 }

@@ -1,10 +1,117 @@
-//! Preloading images on a node: takes its time, nobody else sees anything of it.
+//! Preloading images on a node: what the repository says is checked as the real program does, the archives take their
+//! time, and how far they are shows on the pod.
 
-use crate::error::Result;
+use std::time::Duration;
 
-use super::Call;
+use api::names;
+use futures::FutureExt;
+use node::{
+    Error, Result,
+    images::{
+        eligibility::{self, PlanFacts},
+        prepare::{self, PROBE_INTERVAL},
+        progress,
+    },
+    report::Reporter,
+    step::Pace,
+};
+use release::{
+    bundle::{COMMON, RKE2},
+    release_file,
+};
 
-pub(super) async fn run(call: &Call<'_>) -> Result<()> {
-    call.take(call.world.durations.preload).await;
+use crate::Facts;
+
+use super::{
+    Call,
+    walk::{Line, UNSEEN, walk},
+};
+
+pub(super) const LINES: &[Line] = &[
+    ("wait-for-repository", |call, pace| {
+        wait_for_repository(call, pace).boxed()
+    }),
+    ("read-release", |call, _| {
+        async { prepare::has_archives(&call.release()?.1) }.boxed()
+    }),
+    ("check-version", |call, _| async { check_version(call) }.boxed()),
+    ("read-image-lists", |call, _| async { read_lists(call) }.boxed()),
+    ("import-common", |call, pace| {
+        bring(call, pace, "importing", COMMON, 0).boxed()
+    }),
+    ("import-rke2", |call, pace| {
+        bring(call, pace, "importing", RKE2, 1).boxed()
+    }),
+    ("save-rke2", |call, pace| bring(call, pace, "saving", RKE2, 2).boxed()),
+    // It is small.
+    ("save-agent", UNSEEN),
+    // What was imported is there: simulated images are not lost.
+    ("verify-images", UNSEEN),
+];
+
+/// How many steps share the time that a preload takes.
+const SHARES: u32 = 3;
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(call, prepare::STEPS, &[LINES], report).await
+}
+
+async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
+    while let Err(error) = call.file(release_file::PATH) {
+        let url = format!("{}/", names::repo_url(&call.plan));
+        let waiting = prepare::silent(url, error.to_string());
+        pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+        call.world.clock.sleep(PROBE_INTERVAL).await;
+    }
     Ok(())
+}
+
+fn check_version(call: &Call) -> Result<()> {
+    let plan = call.world.upgrade_plans.get("", &call.plan);
+    let plan = plan.ok_or_else(|| Error::Passing(format!("UpgradePlan {} does not exist", call.plan)))?;
+    eligibility::check(&PlanFacts::of(&plan.as_read()), &call.release()?.0).map_err(Error::Lasting)
+}
+
+fn read_lists(call: &Call) -> Result<()> {
+    for (_, archive) in call.release()?.1.archives() {
+        let path = archive.list.as_str();
+        let text = call.file(path).map_err(|error| Error::Passing(error.to_string()))?;
+        prepare::listed(path, &text)?;
+    }
+    Ok(())
+}
+
+/// Brings the archives of a group, one after another, in the time that the step has of the whole. A program that was
+/// started again does not bring again what it brought before: its time is over.
+async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32) -> Result<()> {
+    let archives = call.release()?.1.group(group);
+    let share = call.world.durations.preload / SHARES;
+    let count = u32::try_from(archives.len()).unwrap_or(u32::MAX).max(1);
+    for (index, archive) in archives.iter().enumerate() {
+        let name = archive.archive.as_str();
+        let size = Facts(call.world.clone()).size(name).unwrap_or_default();
+        let begins = share * step + share / count * u32::try_from(index).unwrap_or(u32::MAX);
+        let which = (index + 1, archives.len());
+        // The first one is the largest, and shows that it moves. More would be told than anybody reads.
+        let parts = if step == 0 { 2 } else { 1 };
+        for part in 0..parts {
+            let ends = begins + share / count / parts * (part + 1);
+            if call.has_run(ends) {
+                continue;
+            }
+            let at = size / u64::from(parts) * u64::from(part);
+            let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
+            pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+            call.take(ends).await;
+        }
+    }
+    call.take(share * (step + 1)).await;
+    Ok(())
+}
+
+impl Call {
+    /// The pod has run that long.
+    fn has_run(&self, duration: Duration) -> bool {
+        crate::context::after(crate::actor::kubelet::started(&self.pod), duration) <= self.world.clock.now()
+    }
 }

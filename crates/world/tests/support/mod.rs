@@ -145,6 +145,47 @@ impl Lab {
         assert!(ended.is_ok(), "{kind} {name} is still there");
     }
 
+    /// Creates a plan as far as programs read it.
+    pub async fn plan(&self, name: &str) {
+        let plan = json!({
+            "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "metadata": {"name": name},
+            "spec": {"version": self.shape.to},
+        });
+        self.create(UPGRADE_PLAN, plan).await;
+        self.note_previous_version(name).await;
+    }
+
+    /// The manager has noted which version runs.
+    pub async fn note_previous_version(&self, plan: &str) {
+        let patch = Patch::Merge(json!({"status": {"previousVersion": self.shape.from}}));
+        let api = self.api(UPGRADE_PLAN, "");
+        api.patch_status(plan, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Creates a plan and its repository, and waits until that serves.
+    pub async fn serve_release(&self, name: &str) {
+        self.plan(name).await;
+        self.serve_repository(name, 1).await;
+    }
+
+    /// Creates the repository of a plan, and waits until it serves.
+    pub async fn serve_repository(&self, plan: &str, replicas: usize) {
+        let repo =
+            json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: api::labels::component::REPO});
+        let (name, namespace) = (api::names::repo(plan), api::names::HARVESTER_NAMESPACE);
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": namespace, "labels": repo},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": repo}, "template": {
+                "metadata": {"labels": repo}, "spec": {"containers": [{"name": "nginx-iso-server", "image": "toolkit:1"}]}}},
+        });
+        self.create("apps/v1/Deployment", deployment).await;
+        self.until(5, "apps/v1/Deployment", namespace, &name, |repo| {
+            repo["status"]["availableReplicas"] == replicas
+        })
+        .await;
+    }
+
     pub async fn minutes(&self, minutes: u64) {
         self.clock.sleep(Duration::from_secs(minutes * 60)).await;
     }

@@ -5,8 +5,9 @@ mod text_edit;
 mod values;
 mod write;
 
-pub use plan::{Change, logging_values, monitoring_values, wait_for};
+pub use plan::{Change, Deployment, logging_values, monitoring_values, wait_for};
 pub use values::{Yaml, merged};
+pub use write::{PATIENCE, TICK};
 
 use std::{path::PathBuf, time::Duration};
 
@@ -28,8 +29,10 @@ use crate::{
 use super::{context::Context, manifests};
 
 const CRD: &str = "addons.harvesterhci.io";
-const MONITORING: (&str, &str) = ("cattle-monitoring-system", "rancher-monitoring");
-const LOGGING: (&str, &str) = ("cattle-logging-system", "rancher-logging");
+/// Namespace and name of the monitoring addon.
+pub const MONITORING: (&str, &str) = ("cattle-monitoring-system", "rancher-monitoring");
+/// Namespace and name of the logging addon.
+pub const LOGGING: (&str, &str) = ("cattle-logging-system", "rancher-logging");
 const KUBEOVN: (&str, &str) = (names::KUBE_SYSTEM_NAMESPACE, "kubeovn-operator");
 const KUBEOVN_CRD: &str = "kubeovn-operator-crd";
 const KUBEOVN_CRD_PATIENCE: Duration = Duration::from_secs(60);
@@ -100,11 +103,7 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, 
             context.note(format!(
                 "the values of addon {namespace}/{name} are kept as they are: {error}"
             ));
-            Change {
-                version,
-                values: None,
-                defaults: None,
-            }
+            Change::to(version)
         }
     };
     write::change(context, pace, namespace, name, &current, &change).await
@@ -149,25 +148,28 @@ async fn edit(
         context.note(format!("addon {namespace}/{name} does not exist: nothing to upgrade"));
         return Ok(());
     };
-    let present = current.spec.values_content.as_deref().unwrap_or_default();
-    let values = match Yaml::parse(present) {
-        Ok(mut yaml) => {
-            edit(&mut yaml.value);
-            yaml.text()
-        }
-        Err(error) => {
-            context.note(format!(
-                "the values of addon {namespace}/{name} are kept as they are: {error}"
-            ));
-            None
-        }
-    };
-    let change = Change {
-        version,
-        values,
-        defaults: None,
-    };
+    let edited = edited(&current, version, edit);
+    let change = edited.unwrap_or_else(|error| {
+        context.note(format!(
+            "the values of addon {namespace}/{name} are kept as they are: {error}"
+        ));
+        Change::to(version)
+    });
     write::change(context, pace, namespace, name, &current, &change).await
+}
+
+/// What an addon is to become when some of its values are edited.
+///
+/// # Errors
+/// Its values cannot be read.
+pub fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> Result<Change<'a>, String> {
+    let present = current.spec.values_content.as_deref().unwrap_or_default();
+    let mut yaml = Yaml::parse(present).map_err(|error| error.to_string())?;
+    edit(&mut yaml.value);
+    Ok(Change {
+        values: yaml.text(),
+        ..Change::to(version)
+    })
 }
 
 /// Kube-OVN: its definitions by a chart of their own, then the addon, whose values are never touched.
@@ -202,11 +204,7 @@ pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result
     let Some(current) = addons.get(name).await? else {
         return write::install(context, &manifest, namespace, name).await;
     };
-    let change = Change {
-        version,
-        values: None,
-        defaults: None,
-    };
+    let change = Change::to(version);
     write::change(context, pace, namespace, name, &current, &change).await
 }
 

@@ -1,10 +1,17 @@
 //! What becomes of an addon. Pure.
 
+use std::time::Duration;
+
 use api::{annotations::ADDON_DEFAULTS, foreign::harvester::Addon};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use crate::report::{Look, Waiting};
+
 const DEPLOYED: &str = "AddonDeploySuccessful";
+/// An addon that was changed a moment ago still says that it is deployed.
+const STEADY: Duration = Duration::from_secs(10);
 const ON_THE_WAY: [&str; 2] = ["AddonUpdating", "AddonEnabling"];
 
 /// What an addon is to become.
@@ -18,7 +25,17 @@ pub struct Change<'a> {
     pub defaults: Option<&'a str>,
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    /// Another version, and nothing else.
+    #[must_use]
+    pub fn to(version: &'a str) -> Self {
+        Self {
+            version,
+            values: None,
+            defaults: None,
+        }
+    }
+
     /// The patch; nothing when the addon is so already.
     #[must_use]
     pub fn patch(&self, current: &Addon) -> Option<Value> {
@@ -49,9 +66,41 @@ pub fn wait_for(current: &Addon, is_changed: bool) -> bool {
 }
 
 /// Whether an addon runs.
-#[must_use]
-pub(super) fn is_deployed(addon: &Addon) -> bool {
+fn is_deployed(addon: &Addon) -> bool {
     addon.status.status.as_deref() == Some(DEPLOYED)
+}
+
+/// An addon that was changed and is waited for.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    called: String,
+    since: Option<Timestamp>,
+}
+
+impl Deployment {
+    /// The addon of that name, as people see it.
+    #[must_use]
+    pub fn of(called: &str) -> Self {
+        Self {
+            called: called.to_owned(),
+            since: None,
+        }
+    }
+
+    /// Whether it runs and has done so for a while.
+    pub fn look(&mut self, now: Timestamp, addon: Option<&Addon>) -> Look {
+        let deployed = addon.is_some_and(is_deployed);
+        self.since = deployed.then(|| self.since.unwrap_or(now));
+        if (self.since).is_some_and(|since| now.duration_since(since).unsigned_abs() >= STEADY) {
+            return Look::Done;
+        }
+        let status = addon.and_then(|addon| addon.status.status.clone()).unwrap_or_default();
+        Look::Wait(vec![Waiting {
+            what: "Addon",
+            object: self.called.clone(),
+            message: format!("{} is not deployed yet; it says {status}", self.called),
+        }])
+    }
 }
 
 /// What monitoring needs: it must not install its own chart of the same name, and dashboards need labels of nodes.
@@ -131,11 +180,7 @@ mod tests {
     #[test]
     fn an_addon_that_is_as_wanted_is_not_written() {
         let current = addon(true, DEPLOYED);
-        let mut change = Change {
-            version: "1.0.0",
-            values: None,
-            defaults: None,
-        };
+        let mut change = Change::to("1.0.0");
         assert_eq!(change.patch(&current), None);
         change.version = "1.1.0";
         assert_eq!(change.patch(&current), Some(json!({"spec": {"version": "1.1.0"}})));

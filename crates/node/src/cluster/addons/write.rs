@@ -6,18 +6,14 @@ use api::{annotations::ADDON_DEFAULTS, foreign::harvester::Addon};
 use kube::{ResourceExt, runtime::watcher};
 use serde_json::{Value, json};
 
-use crate::{
-    cluster::context::Context,
-    error::Result,
-    report::{Look, Waiting},
-    step::Pace,
-};
+use crate::{cluster::context::Context, error::Result, step::Pace};
 
-use super::plan::{Change, is_deployed, wait_for};
+use super::plan::{Change, Deployment, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(300);
-/// An addon that was changed a moment ago still says that it is deployed.
-const STEADY: Duration = Duration::from_secs(10);
+/// How long an addon is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked at though nothing has changed, since being deployed takes a while to count.
+pub const TICK: Duration = Duration::from_secs(5);
 
 /// Installs an addon as its manifest has it: not enabled.
 pub(super) async fn install(context: &Context, manifest: &Value, namespace: &str, name: &str) -> Result<()> {
@@ -52,21 +48,10 @@ pub(super) async fn change(
     }
     let called = addons.called(name);
     let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut since = None;
-    let deployed = addons.watch(pace, one, Some(Duration::from_secs(5)), |found| {
-        let now = context.clock.now();
+    let mut deployment = Deployment::of(&called);
+    let deployed = addons.watch(pace, one, Some(TICK), |found| {
         let addon = found.iter().find(|addon| addon.name_any() == name);
-        since = addon.filter(|addon| is_deployed(addon)).map(|_| since.unwrap_or(now));
-        if since.is_some_and(|since| now.duration_since(since).unsigned_abs() >= STEADY) {
-            return Look::Done;
-        }
-        let status = addon.and_then(|addon| addon.status.status.clone()).unwrap_or_default();
-        let message = format!("{called} is not deployed yet; it says {status}");
-        Look::Wait(vec![Waiting {
-            what: "Addon",
-            object: called.clone(),
-            message,
-        }])
+        deployment.look(context.clock.now(), addon.map(AsRef::as_ref))
     });
     if !context.at_most(PATIENCE, deployed).await? {
         context.note(format!(

@@ -1,0 +1,271 @@
+//! A rehearsal shows the steps and the waits of the real programs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::{
+    Phase,
+    labels::{component, job_type},
+};
+use cli::rehearsal::{Rehearsal, beginning};
+use clock::Clock;
+use kube::ResourceExt;
+use node::{
+    cluster,
+    images::{cleanup, prepare},
+    limits::Limits,
+    post_drain, pre_drain, single_node, skip_manifests,
+    step::Step,
+    vm::{detector, restore},
+};
+use serde_json::Value;
+use world::{StepTold, Troubles, troubles::RepositoryTrouble};
+
+use crate::{
+    run::{Case, in_paused_time},
+    waiting::{HOUR, assert_seen, waits, with},
+};
+
+fn names<C>(steps: &[Step<C>]) -> Vec<&'static str> {
+    steps.iter().map(|step| step.name).collect()
+}
+
+/// The steps that stop VMs run the detector, which has its own.
+fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
+    let mut all = Vec::new();
+    for step in steps {
+        all.push(*step);
+        if ["stop-immovable-vms", "stop-vms"].contains(step) {
+            all.extend(names(detector::STEPS));
+        }
+    }
+    all
+}
+
+/// The steps of each real program.
+fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let limits = Limits::default();
+    BTreeMap::from([
+        (component::IMAGE_PRELOAD, names(prepare::STEPS)),
+        (component::CLUSTER_UPGRADE, names(cluster::STEPS)),
+        (component::SKIP_MANIFESTS_APPLY, names(skip_manifests::STEPS)),
+        (component::SKIP_MANIFESTS_REMOVE, names(skip_manifests::STEPS)),
+        (component::IMAGE_CLEANUP, names(cleanup::STEPS)),
+        (job_type::PRE_DRAIN, with_detector(&names(&pre_drain::steps(&limits)))),
+        (job_type::POST_DRAIN, names(&post_drain::steps(&limits))),
+        (
+            job_type::SINGLE_NODE_UPGRADE,
+            with_detector(&names(&single_node::steps(&limits))),
+        ),
+        (job_type::RESTORE_VM, names(restore::STEPS)),
+    ])
+}
+
+/// What became of a rehearsal.
+struct Told {
+    /// The steps of each pod, by the pod's name and its program.
+    steps: BTreeMap<(String, String), Vec<&'static str>>,
+    /// The last words of pods that failed.
+    failed: BTreeSet<String>,
+    /// Jobs that failed.
+    failed_jobs: BTreeSet<String>,
+    /// Events on the plan.
+    events: BTreeSet<String>,
+    phase: Option<Phase>,
+}
+
+fn rehearse(case: Case) -> Told {
+    in_paused_time(async {
+        let clock = Clock::simulated(beginning(), 1.0);
+        let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
+        let steps: Arc<Mutex<BTreeMap<_, Vec<_>>>> = Arc::default();
+        let seen = steps.clone();
+        rehearsal.observe_steps(move |told: &StepTold| {
+            let key = (told.pod.clone(), told.program.clone());
+            seen.lock().unwrap().entry(key).or_default().push(told.step.name);
+        });
+        let failed: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let failed_jobs: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let (words, jobs) = (failed.clone(), failed_jobs.clone());
+        rehearsal.server.store().observe(move |change| {
+            let status = &change.object["status"];
+            let mut conditions = status["conditions"].as_array().into_iter().flatten();
+            if change.resource.plural == "jobs" && conditions.any(|condition| condition["type"] == "Failed") {
+                let name = text(&change.object["metadata"]["name"]).to_owned();
+                jobs.lock().unwrap().insert(name);
+            }
+            if change.resource.plural == "pods" && status["phase"] == "Failed" {
+                let ended = &status["containerStatuses"][0]["state"]["terminated"];
+                words
+                    .lock()
+                    .unwrap()
+                    .insert(ended["message"].as_str().unwrap_or_default().to_owned());
+            }
+        });
+        let _manager = rehearsal.start_manager("manager-1");
+        let plan = rehearsal.create(&rehearsal.plan(case.restore_vm, &[])).await.unwrap();
+        let ended = |plan: &api::UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
+        let plan = rehearsal.follow(&plan.name_any(), Some(24 * HOUR), ended).await;
+        // VMs are started again while nobody waits for them any more.
+        rehearsal.clock.sleep(4 * HOUR).await;
+        let events = rehearsal.objects("", "events");
+        let events = events
+            .iter()
+            .map(|event| format!("{} {}", text(&event.data["reason"]), text(&event.data["message"])));
+        Told {
+            steps: steps.lock().unwrap().clone(),
+            failed: failed.lock().unwrap().clone(),
+            failed_jobs: failed_jobs.lock().unwrap().clone(),
+            events: events.collect(),
+            phase: plan.and_then(|plan| plan.phase()),
+        }
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn restoring(nodes: usize) -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.nodes = nodes;
+    case.scenario.shape.vms = 10;
+    case.restore_vm = true;
+    case
+}
+
+/// All VMs of a case, by namespace and name.
+fn all_vms(case: &Case) -> BTreeSet<String> {
+    let objects = case.scenario.shape.objects();
+    let vms = objects.iter().filter(|object| object["kind"] == "VirtualMachine");
+    vms.map(|vm| {
+        format!(
+            "{}/{}",
+            text(&vm["metadata"]["namespace"]),
+            text(&vm["metadata"]["name"])
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn every_program_goes_through_the_steps_of_the_real_one_in_their_order() {
+    let real = real();
+    let mut seen = BTreeSet::new();
+    for nodes in [1, 3] {
+        let told = rehearse(restoring(nodes));
+        assert_eq!(told.phase, Some(Phase::Succeeded));
+        for ((pod, program), steps) in told.steps {
+            let wanted = real.get(program.as_str());
+            assert_eq!(Some(&steps), wanted, "{program} in pod {pod}");
+            seen.insert(program);
+        }
+    }
+    let programs: BTreeSet<String> = real.keys().map(|program| (*program).to_owned()).collect();
+    assert_eq!(seen, programs, "programs that ran, and programs that there are");
+}
+
+#[test]
+fn while_images_are_preloaded_the_archive_and_how_far_it_is_are_shown() {
+    let seen = waits(Case::three_nodes(), &[], HOUR);
+    for wanted in [
+        "ImagePreload: node node-1: importing archive 1 of 1: 0.0 MiB of 1501.8 MiB",
+        "ImagePreload: node node-2: importing archive 1 of 1: 750.9 MiB of 1501.8 MiB",
+        "ImagePreload: node node-3: saving archive 1 of 1: 0.0 MiB of 1501.8 MiB",
+    ] {
+        assert_seen(&seen, wanted);
+    }
+}
+
+#[test]
+fn a_preload_never_succeeds_on_an_empty_list() {
+    let told = rehearse(with(Troubles {
+        repository: Some(RepositoryTrouble::EmptyImageLists),
+        ..Troubles::default()
+    }));
+    assert_eq!(told.phase, Some(Phase::Failed));
+    let word = "read-image-lists: bundle/rancherd/images/agent.txt is empty: a list of images must name some";
+    assert!(told.failed.contains(word), "{:#?}", told.failed);
+}
+
+#[test]
+fn while_the_cluster_is_upgraded_the_chart_and_the_addon_that_are_waited_for_are_named() {
+    let seen = waits(Case::three_nodes(), &[], 2 * HOUR);
+    for wanted in [
+        "ManagedChart: ManagedChart fleet-local/harvester is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]",
+        "Addon: Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
+    ] {
+        assert_seen(&seen, wanted);
+    }
+}
+
+#[test]
+fn a_chart_that_does_not_get_ready_ends_the_cluster_upgrade_with_its_name() {
+    let told = rehearse(with(Troubles {
+        stuck_charts: ["harvester".to_owned()].into(),
+        ..Troubles::default()
+    }));
+    assert_eq!(told.phase, Some(Phase::Failed));
+    let word = "upgrade-harvester: step upgrade-harvester did not end within 2700s: ManagedChart fleet-local/harvester \
+                is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]";
+    assert!(told.failed.contains(word), "{:#?}", told.failed);
+}
+
+fn late_kubelet(late: Duration) -> Case {
+    with(Troubles {
+        late_kubelets: [("node-2".to_owned(), late)].into(),
+        ..Troubles::default()
+    })
+}
+
+const RKE2: &str = "Rancher has not upgraded RKE2 on node-2 yet: its kubelet is v1.34.3+rke2r1, and v1.35.2+rke2r1 is \
+                    waited for";
+
+#[test]
+fn while_post_drain_waits_for_rke2_it_says_so() {
+    let seen = waits(late_kubelet(HOUR / 2), &[], 12 * HOUR);
+    assert_seen(&seen, &format!("RKE2: {RKE2}"));
+}
+
+#[test]
+fn an_rke2_that_never_comes_ends_post_drain_with_the_name_of_the_node() {
+    let told = rehearse(late_kubelet(240 * HOUR));
+    assert_eq!(told.phase, Some(Phase::Failed));
+    let word = format!("wait-for-rke2: step wait-for-rke2 did not end within 10800s: {RKE2}");
+    assert!(told.failed.contains(&word), "{:#?}", told.failed);
+}
+
+#[test]
+fn a_vm_that_does_not_start_again_is_shown_and_then_its_job_fails_with_its_name() {
+    let mut case = restoring(3);
+    case.scenario.troubles.vms_that_do_not_start = all_vms(&case);
+    let seen = waits(case.clone(), &[], 12 * HOUR);
+    let vm = seen.iter().find_map(|text| {
+        let text = text.strip_prefix("VMStart: VM ")?;
+        text.strip_suffix(" is starting: ErrorUnschedulable")
+    });
+    let vm = vm.unwrap_or_else(|| panic!("no VM is waited for: {seen:#?}"));
+
+    let told = rehearse(case);
+    assert_eq!(told.phase, Some(Phase::Succeeded), "nothing waits for VMs");
+    let word = format!("{vm} (it does not run 15 minutes after it was started: ErrorUnschedulable)");
+    assert!(
+        told.failed.iter().any(|failed| failed.contains(&word)),
+        "{:#?}",
+        told.failed
+    );
+    let event = format!("RestoreVMFailed Failed to restore VM {vm} on node ");
+    assert!(
+        told.events.iter().any(|told| told.starts_with(&event)),
+        "{:#?}",
+        told.events
+    );
+    assert!(
+        told.failed_jobs.iter().any(|job| job.contains("-restore-vm-node-")),
+        "{:#?}",
+        told.failed_jobs
+    );
+}

@@ -1,0 +1,79 @@
+//! Keeps at it until no VM is left on a node.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use super::{Act, Decision};
+use crate::{
+    error::Result,
+    report::Waiting,
+    step::{Pace, after},
+};
+
+/// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
+const SAME_AGAIN: Duration = Duration::from_secs(30);
+
+/// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
+/// again; it does not end the program, since somebody may help. `look` decides nothing before it can.
+///
+/// # Errors
+/// None of its own: the deadline is kept by the runner.
+pub async fn attend<'a>(
+    node: &str,
+    pace: Pace<'_>,
+    bell: &Notify,
+    look: impl Fn() -> Option<Decision>,
+    carry_out: impl Fn(Act) -> BoxFuture<'a, Result<()>>,
+) -> Result<()> {
+    let clock = &pace.report.clock;
+    let mut done: Vec<Done> = Vec::new();
+    loop {
+        let rung = bell.notified();
+        let (mut look_again, mut show_later) = (None, None);
+        if let Some(mut decision) = look() {
+            if decision.waiting.is_empty() {
+                pace.report.going_on().await;
+                return Ok(());
+            }
+            done.retain(|done| clock.now() < done.again);
+            for act in decision.acts {
+                if done.iter().all(|done| done.act != act) {
+                    let failure = carry_out(act.clone()).await.err().map(|error| error.to_string());
+                    let again = clock.now().saturating_add(SAME_AGAIN).unwrap_or(Timestamp::MAX);
+                    done.push(Done { act, again, failure });
+                }
+            }
+            for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
+                decision.waiting.push(Waiting {
+                    what: "VMEvacuation",
+                    object: format!("Node {node}"),
+                    message: failure.clone(),
+                });
+            }
+            show_later = pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
+            look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
+        }
+        let due = async {
+            match look_again {
+                Some(moment) => clock.sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = rung => {}
+            () = due => {}
+            () = after(pace.report, show_later) => {}
+        }
+    }
+}
+
+/// Something that was done about a VM, when it may be done again, and what was wrong with it.
+struct Done {
+    act: Act,
+    again: Timestamp,
+    failure: Option<String>,
+}

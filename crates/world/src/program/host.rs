@@ -1,0 +1,24 @@
+//! Steps of the programs on a node that only its host sees: files, tools, the boot loader.
+
+use super::walk::{Line, UNSEEN};
+
+pub(super) const LINES: &[Line] = &[
+    ("recover-system-agent", UNSEEN),
+    ("remove-canal-config", UNSEEN),
+    ("disable-charts", UNSEEN),
+    ("set-max-pods", UNSEEN),
+    ("reserve-resources", UNSEEN),
+    ("set-device-permissions", UNSEEN),
+    ("clean-kubelet-state", UNSEEN),
+    ("remove-rke2-archives", UNSEEN),
+    ("download-os-image", UNSEEN),
+    ("repair-state-file", UNSEEN),
+    ("shrink-passive-image", UNSEEN),
+    ("create-boot-environment", UNSEEN),
+    ("set-kernel-arguments", UNSEEN),
+    ("keep-multipathd-off-longhorn", UNSEEN),
+    ("move-sftp-server", UNSEEN),
+    ("remove-os-image", UNSEEN),
+    // The reboot itself is the kubelet's, once it has seen the pod's end.
+    ("arm-reboot", UNSEEN),
+];
