@@ -10,15 +10,19 @@
     reason = "a test fails by panicking and says what it measured"
 )]
 
+mod adoption;
 mod budget;
 mod clean;
 mod failure;
 mod log;
+mod membership;
 mod perturbation;
 mod rbac;
 mod run;
 mod sweep;
+mod timeline;
 mod together;
+mod two_plans;
 mod user;
 mod waiting;
 mod weaknesses;

@@ -37,6 +37,8 @@ pub(crate) struct Case {
     pub limit: Option<Duration>,
     /// Where to note what the manager asks for.
     pub asked: Option<rbac::Asked>,
+    /// What else is different in this cluster, arranged before the manager starts.
+    pub arranged: Option<fn(&Rehearsal)>,
 }
 
 impl Case {
@@ -105,6 +107,9 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     if let Some(asked) = &case.asked {
         rbac::note(&rehearsal, asked);
     }
+    if let Some(arrange) = case.arranged {
+        arrange(&rehearsal);
+    }
     let signals = perturbation::perturb(&rehearsal, case.perturbed);
     let mut manager = rehearsal.start_manager(perturbation::FIRST);
     let overlapping = matches!(case.perturbed, Some((_, Perturbation::Overlap)));
@@ -152,7 +157,8 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
 /// Waits until all plans have ended as the case wants; the plan, unless it is gone.
 async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option<Arc<UpgradePlan>>, String> {
     let retries = case.user.contains(&User::MendsAndRetries);
-    let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
+    let deletes = |user: &User| matches!(user, User::DeletesAt(_) | User::DeletesAtNode(..));
+    let deleted = case.user.iter().any(deletes);
     let store = rehearsal.server.store();
     let expected = if case.user.contains(&User::MendsAndStartsOver) {
         2

@@ -3,6 +3,8 @@
 //! The plain upgrade is swept in every way; the others in one way per write, drawn from a seed that is printed.
 //! `SWEEP_SEED=n` draws others; `SWEEP_ONLY=n` perturbs only the n-th write, to look at a failure alone.
 
+use std::time::Duration;
+
 use api::{
     Phase,
     labels::{component, job_type},
@@ -182,7 +184,7 @@ fn whatever_happens_a_deletion_puts_everything_back(#[case] phase: Phase) {
 #[test]
 fn whatever_happens_two_plans_end_the_same() {
     let case = Case {
-        user: vec![User::CreatesAnother],
+        user: vec![User::CreatesAnother(Duration::ZERO)],
         ..Case::three_nodes()
     };
     sweep_drawn(&case, Same::WhatWasPutBack, 2);
