@@ -109,7 +109,7 @@ fn is_deployed(deployment: &Value) -> bool {
 }
 
 /// Keeps what lists the repository's pods from changing until a minute after they are ready.
-fn lists_endpoints_late(rehearsal: &Rehearsal) {
+pub(crate) fn lists_endpoints_late(rehearsal: &Rehearsal) {
     let deployed: Arc<Mutex<Option<Timestamp>>> = Arc::default();
     let (clock, seen) = (rehearsal.clock.clone(), deployed.clone());
     rehearsal.server.store().observe(move |change| {
