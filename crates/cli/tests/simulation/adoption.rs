@@ -1,6 +1,7 @@
 //! Objects that exist already when the manager is about to create them.
 
 use std::{
+    fmt::Debug,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,12 +13,15 @@ use api::{Phase, UpgradePlan, labels, names};
 use apiserver::{ApiServer, Fault, FaultPlan, ResourceId, Verb};
 use cli::rehearsal::{Rehearsal, beginning, manager_user};
 use clock::Clock;
-use k8s_openapi::api::core::v1::Service;
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use manager::objects;
+use plan::observed::Settings;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -61,14 +65,23 @@ fn w11_what_was_created_and_does_not_show_yet_is_waited_for_and_not_created_agai
     }
 }
 
-/// A Service as the manager would create it for a plan's repository.
-fn repository(plan: &UpgradePlan) -> Service {
-    objects::repo::service(plan).unwrap()
+/// What came of an upgrade that found an object where it wanted to create its own.
+struct Outcome {
+    /// Writes of the manager, each as verb, kind and status code, with its moment.
+    writes: Vec<(Timestamp, String)>,
+    /// When the manager heard of the object at last.
+    heard: Timestamp,
+    /// Every version of the plan.
+    versions: Vec<Arc<Value>>,
+    phase: Option<Phase>,
 }
 
-/// Runs an upgrade whose repository's Service exists already, and tells how the plan looked from then on. `touch` makes
-/// the Service from the one that the manager would create; `remove` says whether a person removes it after a while.
-fn with_service(touch: fn(&mut Service), remove: bool) -> (Vec<String>, Vec<Arc<Value>>, Option<Phase>) {
+/// Runs an upgrade that finds an object. The manager does not hear of it for a while: as when it was created by a manager
+/// that died before it could tell. `removed` says that a person removes it later.
+fn find<K>(resource: ResourceId, make: fn(&UpgradePlan) -> K, removed: bool) -> Outcome
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
+{
     in_paused_time(async move {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock.clone())
@@ -79,38 +92,32 @@ fn with_service(touch: fn(&mut Service), remove: bool) -> (Vec<String>, Vec<Arc<
         let name = plan.name_any();
         let importing = |plan: &UpgradePlan| plan.phase() == Some(Phase::ISODownloading);
         rehearsal.follow(&name, None, importing).await.unwrap();
-        let services: Api<Service> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
-        let mut service = repository(&plan);
-        touch(&mut service);
-        // The manager does not hear of it: as when it was created by a manager that died before it could tell.
-        let unheard = ResourceId::new("", "services");
-        hold_back(&rehearsal.server, &clock, unheard, Duration::from_secs(7 * 60));
-        services.create(&PostParams::default(), &service).await.unwrap();
-        if remove {
+        let objects: Api<K> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
+        let object = make(&plan);
+        let unheard = Duration::from_secs(7 * 60);
+        let heard = clock.now().saturating_add(unheard).unwrap();
+        hold_back(&rehearsal.server, &clock, resource, unheard);
+        objects.create(&PostParams::default(), &object).await.unwrap();
+        if removed {
             clock.sleep(Duration::from_secs(30 * 60)).await;
-            let found = services.get(&names::repo(&name)).await.unwrap();
+            let found = objects.get(&object.name_any()).await.unwrap();
             assert!(found.owner_references().is_empty(), "it was adopted");
-            services
-                .delete(&names::repo(&name), &DeleteParams::default())
-                .await
-                .unwrap();
+            let how = DeleteParams::default();
+            objects.delete(&object.name_any(), &how).await.unwrap();
         }
         let over = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
         let limit = Duration::from_secs(12 * 3600);
         let plan = rehearsal.follow(&name, Some(limit), over).await;
         let store = rehearsal.server.store();
-        let refused = store.history().into_iter();
-        let refused = refused.filter(|write| write.user == manager_user() && write.code == 409);
-        (
-            refused
-                .map(|write| format!("{} {}", write.verb.name(), write.resource.plural))
-                .collect(),
-            versions(store, "upgradeplans")
-                .into_iter()
-                .map(|(_, version)| version)
-                .collect(),
-            plan.and_then(|plan| plan.phase()),
-        )
+        let writes = store.history().into_iter().filter(|write| write.user == manager_user());
+        let text = |write: &apiserver::Write| format!("{} {} {}", write.verb.name(), write.resource.plural, write.code);
+        let versions = versions(store, "upgradeplans").into_iter();
+        Outcome {
+            writes: writes.map(|write| (write.at, text(&write))).collect(),
+            heard,
+            versions: versions.map(|(_, version)| version).collect(),
+            phase: plan.and_then(|plan| plan.phase()),
+        }
     })
 }
 
@@ -120,28 +127,41 @@ fn degraded(versions: &[Arc<Value>]) -> Vec<&str> {
 
 #[test]
 fn w11_an_object_of_the_plan_that_exists_already_is_taken_as_created() {
-    let (refused, versions, phase) = with_service(|_| (), false);
-    assert!(
-        refused.iter().any(|write| write == "create services"),
-        "nobody tried: {refused:?}"
-    );
-    assert_eq!(degraded(&versions), [""; 0]);
-    assert_eq!(phase, Some(Phase::Succeeded));
+    let deployment = |plan: &UpgradePlan| {
+        let claim = names::iso_image(&plan.name_any());
+        objects::repo::deployment(plan, &Settings::default(), 2, &claim).unwrap()
+    };
+    let found = find(ResourceId::new("apps", "deployments"), deployment, false);
+    let first = |wanted: &str| {
+        found
+            .writes
+            .iter()
+            .find(|(_, write)| write == wanted)
+            .map(|(at, _)| *at)
+    };
+    let refused = first("create deployments 409").expect("the manager tries to create its own");
+    // What comes after it is not held up until the manager hears of it.
+    let service = first("create services 201").unwrap();
+    assert!(refused <= service && service < found.heard, "{refused} {service}");
+    assert_eq!(degraded(&found.versions), [""; 0]);
+    assert_eq!(found.phase, Some(Phase::Succeeded));
 }
 
 #[test]
 fn w11_somebody_elses_object_of_the_same_name_is_named_and_not_adopted() {
-    let strangers = |service: &mut Service| {
+    let strangers = |plan: &UpgradePlan| {
+        let mut service = objects::repo::service(plan).unwrap();
         service.metadata.owner_references = None;
         service.labels_mut().remove(labels::UPGRADE_PLAN);
+        service
     };
-    let (_, versions, phase) = with_service(strangers, true);
-    let plan = versions.first().unwrap()["metadata"]["name"].as_str().unwrap();
+    let found = find(ResourceId::new("", "services"), strangers, true);
+    let plan = found.versions.first().unwrap()["metadata"]["name"].as_str().unwrap();
     let wanted = format!(
         "Service harvester-system/{} exists and does not belong to this UpgradePlan; delete it to go on",
         names::repo(plan)
     );
-    let said = degraded(&versions);
+    let said = degraded(&found.versions);
     assert!(said.contains(&wanted.as_str()), "{said:#?}");
-    assert_eq!(phase, Some(Phase::Succeeded), "and then it goes on");
+    assert_eq!(found.phase, Some(Phase::Succeeded), "and then it goes on");
 }

@@ -1,6 +1,9 @@
 //! At every moment an unfinished upgrade says what it waits for.
 
-use api::labels::{component, job_type};
+use api::{
+    WaitingFor,
+    labels::{component, job_type},
+};
 use rstest::rstest;
 use serde_json::Value;
 use world::{Troubles, troubles::RepositoryTrouble};
@@ -15,7 +18,7 @@ use crate::{
 
 /// Progressing's message is the waits in one line, and there is always one: else the plan has just entered a phase.
 fn assert_every_moment_has_a_name(told: &Told) {
-    let mut before = Value::Null;
+    let (mut before, mut known) = (Value::Null, Vec::new());
     for (at, version) in &told.statuses {
         let status = &version["status"];
         let entered = std::mem::replace(&mut before, status["currentPhase"].clone()) != status["currentPhase"];
@@ -24,6 +27,16 @@ fn assert_every_moment_has_a_name(told: &Told) {
         }
         let waits = Told::waits(version);
         assert!(entered || !waits.is_empty(), "at {at} nobody knows why: {status:#}");
+        for wait in &waits {
+            let same = |other: &&WaitingFor| (&other.what, &other.object) == (&wait.what, &wait.object);
+            if let Some(earlier) = known.iter().find(same) {
+                assert_eq!(
+                    wait.since, earlier.since,
+                    "at {at}: what is still waited for began when it began"
+                );
+            }
+        }
+        known.clone_from(&waits);
         let line: Vec<String> = waits
             .iter()
             .map(|wait| wait.message.clone().unwrap_or_default())

@@ -183,6 +183,10 @@ fn look_stuck(rehearsal: &Rehearsal, component: &'static str, status: Stuck) {
     });
 }
 
+fn crashing() -> Value {
+    waiting("CrashLoopBackOff", "back-off 5m0s restarting failed container")
+}
+
 fn unschedulable_preload(rehearsal: &Rehearsal) {
     look_stuck(rehearsal, component::IMAGE_PRELOAD, unschedulable);
 }
@@ -199,15 +203,21 @@ fn misconfigured_cluster_job(rehearsal: &Rehearsal) {
     look_stuck(rehearsal, component::CLUSTER_UPGRADE, misconfigured);
 }
 
+fn crashing_repository(rehearsal: &Rehearsal) {
+    look_stuck(rehearsal, component::REPO, crashing);
+}
+
+const CRASHES: &str = "CrashLoopBackOff: back-off 5m0s restarting failed container";
 const CONFIG: &str = "CreateContainerConfigError: secret \"harvester\" not found";
 const NO_ROOM: &str = "Unschedulable: 0/3 nodes are available: 3 Insufficient memory.";
 
 #[rstest]
+#[case::crashing_repository(crashing_repository, names::HARVESTER_NAMESPACE, CRASHES)]
 #[case::unschedulable_preload(unschedulable_preload, "cattle-system", NO_ROOM)]
 #[case::misconfigured_preload(misconfigured_preload, "cattle-system", CONFIG)]
 #[case::unschedulable_cluster_job(unschedulable_cluster_job, names::HARVESTER_NAMESPACE, NO_ROOM)]
 #[case::misconfigured_cluster_job(misconfigured_cluster_job, names::HARVESTER_NAMESPACE, CONFIG)]
-fn a_job_whose_pod_stays_pending_is_told_with_the_reason_and_past_its_deadline_as_stalled(
+fn a_pod_that_does_not_come_up_is_told_with_the_reason_and_past_its_deadline_as_stalled(
     #[case] arranged: fn(&Rehearsal),
     #[case] namespace: &str,
     #[case] reason: &str,

@@ -111,7 +111,10 @@ fn sweep(case: &Case, same: Same, stride: usize, how: impl Fn(u64) -> Perturbati
         }
     }
     let so_far = RUNS.fetch_add(runs, Ordering::SeqCst) + runs;
-    println!("{runs} perturbed runs, {so_far} in all sweeps so far");
+    println!(
+        "{runs} perturbed runs of {} writes, {so_far} in all sweeps so far",
+        clean.writes.len()
+    );
     assert!(
         failures.is_empty(),
         "{} of {runs} runs ended otherwise:\n{}",
