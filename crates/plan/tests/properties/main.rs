@@ -9,6 +9,8 @@
 )]
 
 mod arbitrary;
+mod conditions;
+mod eligibility;
 mod model;
 mod outside;
 mod retry;
