@@ -146,6 +146,8 @@ pub struct Counters {
     pub writes_by_user: BTreeMap<String, u64>,
     /// Write requests by status code of their answer.
     pub writes_by_code: BTreeMap<u16, u64>,
+    /// Requests, reads and writes, that the roles of a user do not allow.
+    pub forbidden_by_user: BTreeMap<String, u64>,
     /// Committed changes.
     pub commits: u64,
 }

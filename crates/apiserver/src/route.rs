@@ -72,7 +72,7 @@ impl ApiServer {
             sequence: 0,
         };
         if server.config.enforce_rbac {
-            authorize(server, who, &call)?;
+            authorize(server, who, &call).inspect_err(|_| server.store.count_forbidden(&who.user))?;
         }
         if call.kind().create_only {
             return verb::review(server, who, &call).map(|answer| render(server, &call, answer));

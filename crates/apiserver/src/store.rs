@@ -290,6 +290,11 @@ impl Store {
         self.lock().counters.reads += 1;
     }
 
+    pub(crate) fn count_forbidden(&self, user: &str) {
+        let mut state = self.lock();
+        *state.counters.forbidden_by_user.entry(user.to_owned()).or_default() += 1;
+    }
+
     pub(crate) fn record(&self, write: Write) {
         let mut state = self.lock();
         *state.counters.writes_by_code.entry(write.code).or_default() += 1;

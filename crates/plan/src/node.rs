@@ -108,6 +108,22 @@ mod tests {
         assert_eq!(at(old).join(new), at(new));
     }
 
+    #[rstest]
+    #[case(0, &[ImagePreloading])]
+    #[case(1, &[ImagePreloaded, ImagePreloadFailed])]
+    #[case(2, &[UpgradePaused])]
+    #[case(3, &[PreDraining, SingleNodeUpgrading])]
+    #[case(4, &[PreDrained, PreDrainFailed])]
+    #[case(5, &[PostDraining])]
+    #[case(6, &[WaitingReboot])]
+    #[case(7, &[PostDrained, PostDrainFailed, SingleNodeUpgraded, SingleNodeUpgradeFailed])]
+    #[case(8, &[ImageCleaning])]
+    #[case(9, &[ImageCleaned, ImageCleanFailed])]
+    fn each_group_holds_its_states_and_no_others(#[case] group: u8, #[case] states: &[NodeState]) {
+        let all = NodeState::ALL.into_iter().filter(|state| ordinal(*state) == group);
+        assert_eq!(all.collect::<Vec<_>>(), states);
+    }
+
     #[test]
     fn a_text_that_is_no_state_blocks_nothing() {
         assert_eq!(Progress::recorded(Some("KubernetesUpgraded")).ordinal(), 0);

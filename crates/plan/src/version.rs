@@ -92,17 +92,100 @@ mod tests {
 
     use super::*;
 
+    // v2-helpers.md §4.5, go-common.
+    #[rstest]
+    #[case("v1.2.1", "v1.2.1", "v1.1.2", Ok(()))]
+    #[case("v1.1.2", "v1.2.1", "v1.1.2", Ok(()))]
+    #[case("v1.2.0", "v1.2.1", "v1.1.2", Ok(()))]
+    #[case("v1.1.1", "v1.2.1", "v1.1.2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.1", "v1.2.0", "v1.1.2", Err(Ineligible::Downgrade))]
+    #[case("v1.1.2", "v1.2.1-rc1", "v1.1.2", Ok(()))]
+    #[case("v1.2.0", "v1.2.1-rc1", "v1.1.2", Ok(()))]
+    #[case("v1.1.1", "v1.2.1-rc1", "v1.1.2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.1", "v1.2.1-rc1", "v1.1.2", Err(Ineligible::Downgrade))]
+    #[case("v1.2.1", "v1.2-ab12cd34", "", Ok(()))]
+    #[case("v1.2.2-rc1", "v1.2.2-rc1", "v1.2.1", Ok(()))]
+    #[case("v1.1.2-rc1", "v1.2.1", "v1.1.2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.0-rc1", "v1.2.1", "v1.1.2", Err(Ineligible::AcrossPrerelease))]
+    #[case("v1.1.1-rc1", "v1.2.1", "v1.1.2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.2-rc1", "v1.2.2-rc2", "v1.2.1", Ok(()))]
+    #[case("v1.2.1-rc1", "v1.2.2-rc2", "v1.2.1", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.0-rc1", "v1.2.1-rc2", "v1.1.2", Err(Ineligible::AcrossPrerelease))]
+    #[case("v1.2.2-rc1", "v1.2-ab12cd34", "", Ok(()))]
+    #[case("v1.2-ab12cd34", "v1.2-ab12cd34", "", Ok(()))]
+    #[case("v1.2-ab12cd34", "v1.2-ef56ab78", "", Ok(()))]
+    #[case("v1.2-ab12cd34", "v1.2.1", "", Err(Ineligible::FromDev))]
+    #[case("v1.2-ab12cd34", "v1.2.2-rc1", "", Err(Ineligible::FromDev))]
+    #[case("v1.2.1", "v1.3.0", "", Ok(()))]
+    fn eligibility_as_the_shared_library_has_it(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] min: &str,
+        #[case] expected: Result<(), Ineligible>,
+    ) {
+        assert_eq!(check(from, to, min, true), expected);
+    }
+
+    // v2-helpers.md §4.5, toolkit; v2-phases.md §14.16.
     #[rstest]
     #[case("v1.2.1", "v1.2.2", "v1.2.1", Ok(()))]
     #[case("v1.2.0", "v1.2.2", "v1.2.1", Err(Ineligible::BelowMinimum))]
-    #[case("v1.2.1", "v1.2.0", "", Err(Ineligible::Downgrade))]
-    #[case("v1.2.1", "v1.2.2-rc1", "v1.2.0", Ok(()))]
+    #[case("v1.2.1", "v1.2.0", "v1.1.2", Err(Ineligible::Downgrade))]
+    #[case("v1.2.1", "v1.2.2-rc1", "v1.2.1", Ok(()))]
     #[case("v1.2.2-rc1", "v1.2.2-rc2", "v1.2.1", Ok(()))]
     #[case("v1.2.2-rc2", "v1.2.2-rc1", "v1.2.1", Err(Ineligible::Downgrade))]
-    #[case("v1.2.1", "v1.2-head", "v1.2.1", Ok(()))]
+    #[case("v1.2.1", "v1.2-head", "", Ok(()))]
     #[case("v1.2-head", "v1.3-head", "", Ok(()))]
-    #[case("v1.2-head", "v1.3.1", "", Err(Ineligible::FromDev))]
+    #[case("v1.2-head", "v1.3.1", "v1.2.2", Err(Ineligible::FromDev))]
     #[case("v1.2.2-rc1", "v1.2.2", "v1.2.1", Ok(()))]
+    fn eligibility_as_version_guard_has_it(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] min: &str,
+        #[case] expected: Result<(), Ineligible>,
+    ) {
+        assert_eq!(check(from, to, min, true), expected);
+    }
+
+    // v2-helpers.md §4.5, IsUpgrade.
+    #[rstest]
+    #[case("v1.2.2", "v1.2.1", "", Err(Ineligible::Downgrade))]
+    #[case("v1.2.2-rc2", "v1.2.1", "", Err(Ineligible::Downgrade))]
+    #[case("v1.2.2", "v1.2.2-rc2", "", Err(Ineligible::Downgrade))]
+    #[case("v1.2.2", "v1.2.1-rc2", "", Err(Ineligible::Downgrade))]
+    #[case("v1.2.2-rc2", "v1.2.2-rc1", "", Err(Ineligible::Downgrade))]
+    #[case("v1.2.2-rc2", "v1.2.1-rc3", "", Err(Ineligible::Downgrade))]
+    #[case("v1.10.0", "v1.9.9", "", Err(Ineligible::Downgrade))]
+    fn a_lower_version_of_any_kind_is_a_downgrade(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] min: &str,
+        #[case] expected: Result<(), Ineligible>,
+    ) {
+        assert_eq!(check(from, to, min, true), expected);
+    }
+
+    // v2-helpers.md §4.5, IsUpgradable.
+    #[rstest]
+    #[case("v1.2.1", "v1.3.0", "v1.2.0", Ok(()))]
+    #[case("v1.2.1", "v1.3.0", "v1.2.2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.1", "v1.3.0", "v1.2.1", Ok(()))]
+    #[case("v1.2.1-rc1", "v1.2.2", "v1.2.1", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.1-rc2", "v1.2.1", "v1.2.1-rc1", Ok(()))]
+    #[case("v1.2.1-rc1", "v1.2.1", "v1.2.1-rc2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.0-rc1", "v1.2.1", "v1.2.1-rc2", Err(Ineligible::BelowMinimum))]
+    #[case("v1.2.1", "v1.3.0", "", Ok(()))]
+    fn a_pre_release_of_the_minimum_is_below_it(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] min: &str,
+        #[case] expected: Result<(), Ineligible>,
+    ) {
+        assert_eq!(check(from, to, min, true), expected);
+    }
+
+    // Ours.
+    #[rstest]
     #[case("v1.2.2-rc1", "v1.3.0", "", Err(Ineligible::AcrossPrerelease))]
     #[case("v1.2.2-rc1", "v1.3.0-rc1", "", Err(Ineligible::AcrossPrerelease))]
     #[case("v1.8.0", "v1.8.0", "v1.9.0", Ok(()))]
@@ -110,8 +193,48 @@ mod tests {
     #[case("", "v1.8.0", "", Err(Ineligible::Invalid))]
     #[case("v1.7.1", "v", "", Err(Ineligible::Invalid))]
     #[case("f0e1d2c", "master-head", "", Ok(()))]
-    fn eligibility(#[case] from: &str, #[case] to: &str, #[case] min: &str, #[case] expected: Result<(), Ineligible>) {
+    #[case("1.2.1", "v1.2.2", "1.2.1", Ok(()))]
+    fn what_no_list_of_upstream_has(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] min: &str,
+        #[case] expected: Result<(), Ineligible>,
+    ) {
         assert_eq!(check(from, to, min, true), expected);
+    }
+
+    // v2-helpers.md §4.5, IsNewer, IsEqual, IsOlder: numbers are compared as numbers, and build metadata says nothing.
+    #[rstest]
+    #[case("v1.2.0", "v1.2.1")]
+    #[case("v1.2.9", "v1.2.10")]
+    #[case("v1.2.1", "v1.10.0")]
+    #[case("v1.9.9", "v2.0.0")]
+    #[case("v1.2.1-rc1", "v1.2.1")]
+    #[case("v1.2.1-rc1", "v1.2.1-rc2")]
+    #[case("v1.2.0-rc10", "v1.10.0")]
+    #[case("v1.2.0", "v1.10.0-rc1")]
+    #[case("v1.2.0-rc2", "v1.2.1-rc1")]
+    #[case("v1.2.1-rc1", "v1.3.0-rc1")]
+    #[case("v1.2.0", "v1.2.1-rc1")]
+    #[case("v1.2.1-rc3", "v1.2.2")]
+    #[case("v1.2.1-alpha1", "v1.2.1-beta1")]
+    #[case("v1.2.1-beta1", "v1.2.1-rc1")]
+    fn the_first_is_older_and_the_second_newer(#[case] older: &str, #[case] newer: &str) {
+        assert!(is_older(older, newer));
+        assert!(!is_older(newer, older));
+        assert_eq!(check(newer, older, "", true), Err(Ineligible::Downgrade));
+    }
+
+    #[rstest]
+    #[case("v1.2.1", "v1.2.1")]
+    #[case("v1.2.1", "1.2.1")]
+    #[case("v1.2.1-rc1", "v1.2.1-rc1")]
+    #[case("v1.2.1+build1", "v1.2.1+build2")]
+    #[case("v1.2-head", "v1.2.1")]
+    #[case("v1.2.1", "v1.2-head")]
+    #[case("v1.2-head", "v1.3-head")]
+    fn neither_is_older(#[case] one: &str, #[case] other: &str) {
+        assert!(!is_older(one, other) && !is_older(other, one));
     }
 
     #[rstest]
@@ -124,8 +247,29 @@ mod tests {
         assert_eq!(is_older(version, "v1.7.1"), older);
     }
 
-    #[test]
-    fn leaving_a_development_build_is_allowed_when_not_strict() {
-        assert_eq!(check("v1.2-head", "v1.3.1", "", false), Ok(()));
+    #[rstest]
+    #[case("v1.2-head", "v1.3.1", "v1.2.2")]
+    #[case("v1.2-ab12cd34", "v1.2.1", "")]
+    #[case("v1.2-ab12cd34", "v1.2.2-rc1", "")]
+    fn leaving_a_development_build_is_allowed_when_not_strict(#[case] from: &str, #[case] to: &str, #[case] min: &str) {
+        assert_eq!(check(from, to, min, true), Err(Ineligible::FromDev));
+        assert_eq!(check(from, to, min, false), Ok(()));
+    }
+
+    #[rstest]
+    #[case(Ineligible::Invalid, "invalid version string")]
+    #[case(Ineligible::Incomparable, "incomparable: dev version")]
+    #[case(
+        Ineligible::BelowMinimum,
+        "current version does not meet minimum upgrade requirement"
+    )]
+    #[case(Ineligible::Downgrade, "downgrading is prohibited")]
+    #[case(Ineligible::FromDev, "upgrading from dev versions to non-dev versions is prohibited")]
+    #[case(
+        Ineligible::AcrossPrerelease,
+        "cross-version upgrades from/to any prerelease version are prohibited"
+    )]
+    fn the_words_are_those_that_people_search_for(#[case] why: Ineligible, #[case] words: &str) {
+        assert_eq!(why.to_string(), words);
     }
 }

@@ -10,16 +10,24 @@
     reason = "a test fails by panicking and says what it measured"
 )]
 
+mod adoption;
 mod budget;
 mod clean;
 mod failure;
+mod invariants;
 mod log;
+mod membership;
+mod moments;
 mod perturbation;
 mod rbac;
 mod run;
+mod stations;
 mod steps;
 mod sweep;
+mod timeline;
 mod together;
+mod told;
+mod two_plans;
 mod user;
 mod waiting;
 mod weaknesses;

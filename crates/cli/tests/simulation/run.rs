@@ -1,13 +1,8 @@
-//! One simulated upgrade: starts a cluster, perturbs it, follows the plan to its end, and looks for what must never be.
+//! One simulated upgrade: starts a cluster, perturbs it, and follows the plan to its end.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{NodeState, Phase, UpgradePlan, annotations};
-use apiserver::{Change, ChangeKind, Verb};
+use api::{Phase, UpgradePlan, annotations};
 use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
@@ -15,6 +10,7 @@ use serde_json::{Value, json};
 use world::Shape;
 
 use crate::{
+    invariants,
     perturbation::{self, Perturbation},
     rbac,
     user::{self, User},
@@ -37,6 +33,8 @@ pub(crate) struct Case {
     pub limit: Option<Duration>,
     /// Where to note what the manager asks for.
     pub asked: Option<rbac::Asked>,
+    /// What else is different in this cluster, arranged before the manager starts.
+    pub arranged: Option<fn(&Rehearsal)>,
 }
 
 impl Case {
@@ -101,9 +99,12 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     if let Some((role, rule)) = &case.without_rule {
         rbac::take_away(&rehearsal, role, *rule).await;
     }
-    let violations = watch_invariants(&rehearsal, case.user.contains(&User::MendsAndRetries));
+    let violations = invariants::watch(&rehearsal, case.user.contains(&User::MendsAndRetries));
     if let Some(asked) = &case.asked {
         rbac::note(&rehearsal, asked);
+    }
+    if let Some(arrange) = case.arranged {
+        arrange(&rehearsal);
     }
     let signals = perturbation::perturb(&rehearsal, case.perturbed);
     let mut manager = rehearsal.start_manager(perturbation::FIRST);
@@ -152,7 +153,8 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
 /// Waits until all plans have ended as the case wants; the plan, unless it is gone.
 async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option<Arc<UpgradePlan>>, String> {
     let retries = case.user.contains(&User::MendsAndRetries);
-    let deleted = case.user.iter().any(|user| matches!(user, User::DeletesAt(_)));
+    let deletes = |user: &User| matches!(user, User::DeletesAt(_) | User::DeletesAtNode(..));
+    let deleted = case.user.iter().any(deletes);
     let store = rehearsal.server.store();
     let expected = if case.user.contains(&User::MendsAndStartsOver) {
         2
@@ -214,85 +216,6 @@ fn writes(rehearsal: &Rehearsal) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Looks at every change as it is committed.
-fn watch_invariants(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<String>>> {
-    let violations = Arc::new(Mutex::new(Vec::new()));
-    let found = violations.clone();
-    let user = manager_user();
-    let disrupted: Mutex<BTreeMap<String, bool>> = Mutex::default();
-    rehearsal.server.store().observe(move |change| {
-        let mut problems = Vec::new();
-        match change.resource.plural.as_str() {
-            // Another try starts from what had been reached before the failure.
-            "upgradeplans" if !(retried && failed_before(change)) => problems.extend(went_back(change)),
-            "nodes" => problems.extend(too_many_disrupted(change, &disrupted)),
-            _ => {}
-        }
-        if change.user == user && change.verb == Verb::Create && change.kind == ChangeKind::Added {
-            let owned = change.object["metadata"]["ownerReferences"].is_array();
-            if !owned && !["events", "leases"].contains(&change.resource.plural.as_str()) {
-                problems.push(format!("{} created without an owner", change.resource.plural));
-            }
-        }
-        found.lock().unwrap().extend(problems);
-    });
-    violations
-}
-
-fn failed_before(change: &Change) -> bool {
-    change
-        .previous
-        .as_ref()
-        .is_some_and(|plan| plan["status"]["currentPhase"] == "Failed")
-}
-
-/// Neither the plan nor a node may ever go back.
-fn went_back(change: &Change) -> Vec<String> {
-    let Some(previous) = &change.previous else {
-        return Vec::new();
-    };
-    let mut problems = Vec::new();
-    let phase = |object: &Value| {
-        object["status"]["currentPhase"]
-            .as_str()
-            .and_then(|text| text.parse::<Phase>().ok())
-    };
-    if let (Some(old), Some(new)) = (phase(previous), phase(&change.object))
-        && new < old
-    {
-        problems.push(format!("the plan went back from {old} to {new}"));
-    }
-    let nodes = previous["status"]["nodeUpgradeStatuses"].as_object();
-    for (name, old) in nodes.into_iter().flatten() {
-        let ordinal = |entry: &Value| {
-            entry["state"]
-                .as_str()
-                .and_then(NodeState::parse)
-                .map(plan::node::ordinal)
-        };
-        let new = &change.object["status"]["nodeUpgradeStatuses"][name];
-        if ordinal(new) < ordinal(old) {
-            problems.push(format!("node {name} went back from {old} to {new}"));
-        }
-    }
-    problems
-}
-
-/// Never more than one node is cordoned or down.
-fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>) -> Option<String> {
-    let object = &change.object;
-    let ready = object["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-    let down = object["spec"]["unschedulable"] == true || !ready;
-    let mut disrupted = disrupted.lock().unwrap();
-    disrupted.insert(
-        object["metadata"]["name"].to_string(),
-        down && object["status"]["conditions"].is_array(),
-    );
-    let count = disrupted.values().filter(|down| **down).count();
-    (count > 1).then(|| format!("{count} nodes are disrupted at once: {disrupted:?}"))
 }
 
 /// The plan and the cluster at the end, without times and identifiers.

@@ -1,4 +1,4 @@
-//! Upgrades that meet others: a second plan, nodes that come and go, people that hold nodes.
+//! Upgrades that meet others: a plan that failed, nodes that join, people that hold nodes.
 
 use api::{
     Phase,
@@ -11,44 +11,6 @@ use crate::{
     run::{Case, run},
     user::User,
 };
-
-#[test]
-fn w01_of_two_plans_the_older_runs_and_the_younger_starts_by_itself_afterwards() {
-    let ended = run(&Case {
-        user: vec![User::CreatesAnother],
-        ..Case::three_nodes()
-    });
-    assert_eq!(ended.violations, [""; 0]);
-    let plans = ended.store.list("management.harvesterhci.io", "upgradeplans", None);
-    assert_eq!(plans.len(), 2);
-    for plan in &plans {
-        assert_eq!(plan["status"]["currentPhase"], "Succeeded", "{plan:#}");
-    }
-    let started = |plan: &serde_json::Value, phase: &str| {
-        let history = plan["status"]["phaseTransitionTimestamps"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        history
-            .iter()
-            .find(|change| change["phase"] == phase)
-            .map(|c| c["phaseTransitionTimestamp"].to_string())
-    };
-    let mut spans: Vec<_> = plans
-        .iter()
-        .map(|plan| (started(plan, "ISODownloading"), started(plan, "Succeeded")))
-        .collect();
-    spans.sort();
-    assert!(spans[0].1 <= spans[1].0, "they overlap: {spans:?}");
-    let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
-    assert_eq!(
-        events
-            .iter()
-            .filter(|event| event.contains("Blocked by in-progress upgrade"))
-            .count(),
-        1
-    );
-}
 
 #[test]
 fn a_held_node_holds_until_it_is_let_go() {
@@ -119,22 +81,6 @@ fn a_held_single_node_holds_until_it_is_let_go() {
     let plan = ended.plan.unwrap();
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
     assert_eq!(plan.status.unwrap().single_node.as_deref(), Some("node-1"));
-}
-
-#[test]
-fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for() {
-    let mut case = Case {
-        user: vec![User::RemovesNode("node-4", Phase::NodeUpgrading)],
-        ..Case::three_nodes()
-    };
-    case.scenario.shape.nodes = 4;
-    // Without volumes: those of a node that is gone are not rebuilt elsewhere in this world.
-    case.scenario.shape.vms = 0;
-    let ended = run(&case);
-    let plan = ended.plan.unwrap();
-    assert_eq!(plan.phase(), Some(Phase::Succeeded));
-    let node = &plan.status.unwrap().node_upgrade_statuses["node-4"];
-    assert_eq!(node.reason.as_deref(), Some(reasons::NODE_REMOVED));
 }
 
 #[test]

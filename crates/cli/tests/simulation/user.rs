@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use api::{NodeState, Phase, UpgradePlan, annotations, labels, names};
+use api::{NodeState, Phase, UpgradePlan, annotations, foreign::capi::Machine, labels, names};
 use cli::rehearsal::Rehearsal;
 use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Node},
+    api::{
+        batch::v1::Job,
+        core::v1::{Node, Secret},
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
@@ -25,18 +28,22 @@ pub(crate) enum User {
     LetsGoAtOnce,
     /// Deletes the plan when it has reached a phase.
     DeletesAt(Phase),
+    /// Deletes the plan when a node is in a state.
+    DeletesAtNode(&'static str, NodeState),
     /// Mends what is broken and asks for another try, ten minutes after the plan has failed.
     MendsAndRetries,
     /// Mends what is broken and creates another plan, ten minutes after the plan has failed.
     MendsAndStartsOver,
-    /// Creates a second plan right after the first.
-    CreatesAnother,
-    /// Leaves Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
+    /// Creates a second plan so long after the first.
+    CreatesAnother(Duration),
+    /// Leaves failed Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
     LeavesJobsAround,
     /// Adds a node with the old system when the plan has reached a phase.
     AddsNode(&'static str, Phase),
     /// Removes a node from the cluster when the plan has reached a phase.
     RemovesNode(&'static str, Phase),
+    /// Removes a node from the cluster when it is in a state.
+    RemovesNodeAt(&'static str, NodeState),
 }
 
 /// How long people take.
@@ -74,6 +81,10 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
             plans.delete(name, &DeleteParams::default()).await.unwrap();
         }
+        User::DeletesAtNode(node, state) => {
+            rehearsal.follow(name, None, |plan| is_at(plan, node, *state)).await;
+            plans.delete(name, &DeleteParams::default()).await.unwrap();
+        }
         User::MendsAndRetries => {
             rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
@@ -86,21 +97,30 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.set_troubles(Troubles::default());
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
         }
-        User::CreatesAnother => {
+        User::CreatesAnother(later) => {
+            rehearsal.clock.sleep(*later).await;
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
         }
         User::LeavesJobsAround => {
             let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
-            for (job, plan) in [("left-over", "gone"), ("unknown", name)] {
+            let left = [
+                ("left-over", "gone", labels::job_type::PRE_DRAIN),
+                ("unknown", name, "lunch"),
+            ];
+            for (job, plan, step) in left {
                 let object = json!({
                     "metadata": {"name": job, "labels": {
                         labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: labels::component::NODE_UPGRADE,
-                        labels::JOB_TYPE: "lunch", labels::NODE: "node-1",
+                        labels::JOB_TYPE: step, labels::NODE: "node-1",
                     }},
                     "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
                 });
                 let object = serde_json::from_value(object).unwrap();
                 jobs.create(&PostParams::default(), &object).await.unwrap();
+                let failed =
+                    json!({"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "no"});
+                let patch = Patch::Merge(json!({"status": {"conditions": [failed]}}));
+                jobs.patch_status(job, &PatchParams::default(), &patch).await.unwrap();
             }
         }
         User::AddsNode(node, phase) => {
@@ -123,10 +143,36 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         }
         User::RemovesNode(node, phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
-            let nodes: Api<Node> = Api::all(rehearsal.server.client());
-            nodes.delete(node, &DeleteParams::default()).await.unwrap();
+            remove_node(rehearsal, node).await;
+        }
+        User::RemovesNodeAt(node, state) => {
+            rehearsal.follow(name, None, |plan| is_at(plan, node, *state)).await;
+            remove_node(rehearsal, node).await;
         }
     }
+}
+
+/// Removes a node as Rancher does: its Machine and what belongs to that go with it.
+async fn remove_node(rehearsal: &Rehearsal, node: &str) {
+    let client = rehearsal.server.client();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let machine = nodes.get(node).await.unwrap().annotations()[annotations::MACHINE].clone();
+    let machines: Api<Machine> = Api::namespaced(client.clone(), names::FLEET_NAMESPACE);
+    machines.delete(&machine, &DeleteParams::default()).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client, names::FLEET_NAMESPACE);
+    let of_machine = ListParams::default().labels(&format!("{}={machine}", labels::MACHINE_NAME));
+    secrets
+        .delete_collection(&DeleteParams::default(), &of_machine)
+        .await
+        .unwrap();
+    nodes.delete(node, &DeleteParams::default()).await.unwrap();
+}
+
+/// A node of the plan is in a state.
+fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
+    let status = plan.status.as_ref();
+    let entry = status.and_then(|status| status.node_upgrade_statuses.get(node));
+    entry.is_some_and(|entry| entry.state.as_deref() == Some(state.as_str()))
 }
 
 /// The plan has failed, and everything is put back.

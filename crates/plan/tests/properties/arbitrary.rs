@@ -8,10 +8,17 @@ use proptest::prelude::*;
 
 use crate::{follow, model::Model};
 
-const KEYS: [&str; 12] = [
+/// Every annotation of a plan, of users and of ours.
+const KEYS: [&str; 17] = [
+    annotations::SKIP_WEBHOOK,
+    annotations::SKIP_SINGLE_REPLICA_DETACHED_VOL,
+    annotations::ALLOW_DELETION,
     annotations::SKIP_GC_THRESHOLD_CHECK,
     annotations::MIN_CERTS_EXPIRATION_IN_DAY,
-    annotations::SKIP_WEBHOOK,
+    annotations::SKIP_VERSION_CHECK,
+    annotations::UPGRADE_TOOLKIT_IMAGE,
+    annotations::REPO_SERVER,
+    annotations::SKIP_VOLUMES,
     annotations::RETRY,
     annotations::RETRIED,
     annotations::TAKEN_OVER,
@@ -20,13 +27,12 @@ const KEYS: [&str; 12] = [
     annotations::SAVED_UPGRADE_STRATEGY,
     annotations::SAVED_WORKLOAD_UPDATE_METHODS,
     annotations::SKIP_MANIFESTS_APPLIED,
-    annotations::ALLOW_DELETION,
 ];
 
 fn values() -> impl Strategy<Value = BTreeMap<String, String>> {
     let value = prop_oneof![
         any::<String>(),
-        "true|false|-?[0-9]{1,20}|null|\\{\\}|\\[\\]|[0-9]+[dhms]"
+        "true|false|-?[0-9]{1,20}|null|\\{\\}|\\[\\]|[0-9]+[dhms]|toolkit|nginx|[a-z]{1,5}/[a-z]{1,5}(:[a-z]{1,3})?"
     ];
     proptest::collection::btree_map(
         proptest::sample::select(KEYS.to_vec()).prop_map(str::to_owned),
@@ -46,7 +52,11 @@ proptest! {
         if ended.phase() == Some(Phase::Failed) {
             let status = ended.seen.plan.status.clone().unwrap_or_default();
             let said = status.conditions.iter().map(|condition| condition.message.as_str()).collect::<Vec<_>>().join(" ");
-            let overrides = [annotations::SKIP_GC_THRESHOLD_CHECK, annotations::MIN_CERTS_EXPIRATION_IN_DAY];
+            let overrides = [
+                annotations::SKIP_GC_THRESHOLD_CHECK,
+                annotations::MIN_CERTS_EXPIRATION_IN_DAY,
+                annotations::REPO_SERVER,
+            ];
             let named = overrides.iter().any(|key| said.contains(key)) || said.contains("certificates");
             prop_assert!(named, "{values:?}: {said}");
         }

@@ -9,6 +9,8 @@
 )]
 
 mod arbitrary;
+mod conditions;
+mod eligibility;
 mod force;
 mod model;
 mod outside;

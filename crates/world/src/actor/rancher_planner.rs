@@ -229,10 +229,21 @@ fn hooks(world: &Context, control_plane: bool, field: &str) -> Vec<String> {
         .collect()
 }
 
+/// Takes a machine to the target. One that is removed meanwhile needs no more steps.
 async fn upgrade(world: &Context, target: &Target, machine: &Machine, first: bool) {
-    while let Err(error) = steps(world, target, machine, first).await {
-        tracing::debug!(node = machine.node, %error, "the planner failed on a machine; trying again");
-        world.clock.sleep(PAUSE).await;
+    let inbox = world.inbox();
+    world.machines.subscribe(&inbox);
+    let is_removed = |world: &Context| world.machines.get(names::FLEET_NAMESPACE, &machine.name).is_none();
+    let all_steps = async {
+        while let Err(error) = steps(world, target, machine, first).await {
+            tracing::debug!(node = machine.node, %error, "the planner failed on a machine; trying again");
+            world.clock.sleep(PAUSE).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = world.until(&inbox, is_removed) => {}
+        () = all_steps => {}
     }
 }
 

@@ -1,0 +1,136 @@
+//! What must never be, looked for at every change of a simulated cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use api::{NodeState, Phase, annotations};
+use apiserver::{Change, ChangeKind, Store, Verb};
+use cli::rehearsal::{Rehearsal, manager_user};
+use serde_json::Value;
+
+/// Looks at every change as it is committed.
+pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<String>>> {
+    let violations = Arc::new(Mutex::new(Vec::new()));
+    let found = violations.clone();
+    let user = manager_user();
+    let disrupted: Mutex<BTreeMap<String, bool>> = Mutex::default();
+    let created: Mutex<BTreeSet<String>> = Mutex::default();
+    let plans = AtomicI64::new(0);
+    let store = rehearsal.server.store().clone();
+    rehearsal.server.store().observe(move |change| {
+        let mut problems = Vec::new();
+        if change.resource.plural == "upgradeplans" && change.kind == ChangeKind::Added {
+            plans.fetch_add(1, Ordering::SeqCst);
+        }
+        match change.resource.plural.as_str() {
+            // Another try starts from what had been reached before the failure.
+            "upgradeplans" if !(retried && failed_before(change)) => problems.extend(went_back(change)),
+            "nodes" => problems.extend(too_many_disrupted(change, &disrupted)),
+            "clusters" if change.resource.group == "provisioning.cattle.io" => {
+                problems.extend(opened_the_gate(change, &store));
+                problems.extend(told_rancher_too_often(change, plans.load(Ordering::SeqCst)));
+            }
+            _ => {}
+        }
+        if change.user == user && change.verb == Verb::Create && change.kind == ChangeKind::Added {
+            let owned = change.object["metadata"]["ownerReferences"].is_array();
+            if !owned && !["events", "leases"].contains(&change.resource.plural.as_str()) {
+                problems.push(format!("{} created without an owner", change.resource.plural));
+            }
+            let runs_once = ["jobs", "plans"].contains(&change.resource.plural.as_str());
+            let name = format!("{} {}", change.resource.plural, change.object["metadata"]["name"]);
+            // Another try does again what failed.
+            if runs_once && !retried && !created.lock().unwrap().insert(name.clone()) {
+                problems.push(format!("{name} created twice"));
+            }
+        }
+        found.lock().unwrap().extend(problems);
+    });
+    violations
+}
+
+fn failed_before(change: &Change) -> bool {
+    change
+        .previous
+        .as_ref()
+        .is_some_and(|plan| plan["status"]["currentPhase"] == "Failed")
+}
+
+/// Neither the plan nor a node may ever go back.
+fn went_back(change: &Change) -> Vec<String> {
+    let Some(previous) = &change.previous else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    let phase = |object: &Value| {
+        object["status"]["currentPhase"]
+            .as_str()
+            .and_then(|text| text.parse::<Phase>().ok())
+    };
+    if let (Some(old), Some(new)) = (phase(previous), phase(&change.object))
+        && new < old
+    {
+        problems.push(format!("the plan went back from {old} to {new}"));
+    }
+    let nodes = previous["status"]["nodeUpgradeStatuses"].as_object();
+    for (name, old) in nodes.into_iter().flatten() {
+        let ordinal = |entry: &Value| {
+            entry["state"]
+                .as_str()
+                .and_then(NodeState::parse)
+                .map(plan::node::ordinal)
+        };
+        let new = &change.object["status"]["nodeUpgradeStatuses"][name];
+        if ordinal(new) < ordinal(old) {
+            problems.push(format!("node {name} went back from {old} to {new}"));
+        }
+    }
+    problems
+}
+
+/// Never more than one node is cordoned or down.
+fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>) -> Option<String> {
+    let object = &change.object;
+    let ready = object["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let down = object["spec"]["unschedulable"] == true || !ready;
+    let mut disrupted = disrupted.lock().unwrap();
+    disrupted.insert(
+        object["metadata"]["name"].to_string(),
+        down && object["status"]["conditions"].is_array(),
+    );
+    let count = disrupted.values().filter(|down| **down).count();
+    (count > 1).then(|| format!("{count} nodes are disrupted at once: {disrupted:?}"))
+}
+
+/// Our hooks are what Rancher stops at before it touches a node.
+fn is_gated(cluster: &Value) -> bool {
+    let strategy = &cluster["spec"]["rkeConfig"]["upgradeStrategy"];
+    let hook = |tier: &str| strategy[tier]["preDrainHooks"][0]["annotation"] == annotations::PRE_HOOK;
+    hook("controlPlaneDrainOptions") && hook("workerDrainOptions")
+}
+
+/// Nobody may open the gate while Rancher still has nodes to go on with, nor send Rancher off without one.
+fn opened_the_gate(change: &Change, store: &Store) -> Option<String> {
+    let version = &change.object["spec"]["kubernetesVersion"];
+    let nodes = store.list("", "nodes", None);
+    let behind: Vec<&Value> = nodes
+        .iter()
+        .filter(|node| node["status"]["nodeInfo"]["kubeletVersion"] != *version)
+        .map(|node| &node["metadata"]["name"])
+        .collect();
+    let goes_on = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64() > Some(0);
+    (goes_on && !is_gated(&change.object) && !behind.is_empty())
+        .then(|| format!("Rancher's gate is open and {behind:?} are not upgraded"))
+}
+
+/// Each plan sends Rancher off at most once.
+fn told_rancher_too_often(change: &Change, plans: i64) -> Option<String> {
+    let times = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64()?;
+    (times > plans).then(|| format!("Rancher was sent off {times} times for {plans} plans"))
+}

@@ -1,0 +1,102 @@
+//! At every moment an unfinished upgrade says what it waits for.
+
+use api::{
+    WaitingFor,
+    labels::{component, job_type},
+};
+use rstest::rstest;
+use serde_json::Value;
+use world::{Troubles, troubles::RepositoryTrouble};
+
+use crate::{
+    failure::failing_job,
+    run::Case,
+    timeline::holds,
+    told::{HOUR, Told, follow},
+    user::User,
+};
+
+/// Progressing's message is the waits in one line, and there is always one: else the plan has just entered a phase.
+fn assert_every_moment_has_a_name(told: &Told) {
+    let (mut before, mut known) = (Value::Null, Vec::new());
+    for (at, version) in &told.statuses {
+        let status = &version["status"];
+        let entered = std::mem::replace(&mut before, status["currentPhase"].clone()) != status["currentPhase"];
+        if ["Succeeded", "Failed"].iter().any(|end| status["currentPhase"] == *end) {
+            continue;
+        }
+        let waits = Told::waits(version);
+        assert!(entered || !waits.is_empty(), "at {at} nobody knows why: {status:#}");
+        for wait in &waits {
+            let same = |other: &&WaitingFor| (&other.what, &other.object) == (&wait.what, &wait.object);
+            if let Some(earlier) = known.iter().find(same) {
+                assert_eq!(
+                    wait.since, earlier.since,
+                    "at {at}: what is still waited for began when it began"
+                );
+            }
+        }
+        known.clone_from(&waits);
+        let line: Vec<String> = waits
+            .iter()
+            .map(|wait| wait.message.clone().unwrap_or_default())
+            .collect();
+        assert_eq!(holds(version, "Progressing"), Some(line.join("; ").as_str()), "at {at}");
+        for wait in &waits {
+            assert!(wait.since.0 <= *at, "at {at}: {wait:?}");
+            let unlimited = ["Paused", "BehindPaused", "OlderUpgrade", "More"].contains(&wait.what.as_str());
+            assert!(wait.deadline.is_some() || unlimited, "at {at}: {wait:?}");
+            assert!(wait.object.is_some() || wait.what == "PutBack", "at {at}: {wait:?}");
+        }
+    }
+}
+
+fn three_nodes_with_vms() -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.vms = 6;
+    case
+}
+
+fn single_node() -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.nodes = 1;
+    case
+}
+
+fn held() -> Case {
+    Case {
+        pause: vec!["node-2".to_owned()],
+        user: vec![User::LetsGo],
+        ..Case::three_nodes()
+    }
+}
+
+fn tried_again() -> Case {
+    let mut case = Case {
+        user: vec![User::MendsAndRetries],
+        ..Case::three_nodes()
+    };
+    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN));
+    case
+}
+
+fn never_ready() -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.troubles = Troubles {
+        repository: Some(RepositoryTrouble::NeverReady),
+        ..Troubles::default()
+    };
+    case
+}
+
+#[rstest]
+#[case::three_nodes(three_nodes_with_vms())]
+#[case::single_node(single_node())]
+#[case::held(held())]
+#[case::tried_again(tried_again())]
+#[case::never_ready(never_ready())]
+fn at_every_write_of_an_unfinished_upgrade_something_is_waited_for_or_a_phase_was_entered(#[case] case: Case) {
+    let told = follow(&case, 6 * HOUR);
+    assert!(told.statuses.len() > 5, "{} statuses", told.statuses.len());
+    assert_every_moment_has_a_name(&told);
+}

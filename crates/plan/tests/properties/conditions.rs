@@ -1,0 +1,169 @@
+//! The three conditions of a plan and its history, as people and other controllers read them.
+
+use api::{Phase, labels::component, reasons};
+use jiff::SignedDuration;
+use plan::{Decision, decision::Severity, observed::JobOutcome};
+
+use crate::{
+    model::Model,
+    walk::{at, ended, go_on, until},
+};
+
+/// Type, status, reason and message of each condition, in the order of the list.
+fn conditions(model: &Model) -> Vec<[String; 4]> {
+    let status = model.seen.plan.status.clone().unwrap_or_default();
+    let all = status.conditions.into_iter();
+    all.map(|one| [one.type_, one.status, one.reason, one.message])
+        .collect()
+}
+
+fn degraded(decision: &Decision) -> (&str, &str, &str) {
+    let mut all = decision.status.conditions.iter();
+    let one = all.find(|one| one.type_ == reasons::DEGRADED).unwrap();
+    (&one.status, &one.reason, &one.message)
+}
+
+#[test]
+fn a_fresh_plan_has_progressing_then_degraded_then_available() {
+    let mut model = Model::new(3);
+    let decision = model.decide();
+    model.apply(&decision);
+    assert_eq!(
+        conditions(&model),
+        [
+            ["Progressing", "True", "Initializing", ""],
+            ["Degraded", "False", "ReconcileSuccess", ""],
+            ["Available", "True", "Executable", ""],
+        ]
+    );
+}
+
+#[test]
+fn a_plan_that_succeeded_ends_with_the_conditions_that_the_readme_shows() {
+    let mut model = Model::new(3);
+    until(&mut model, ended);
+    assert_eq!(
+        conditions(&model),
+        [
+            ["Progressing", "False", "Succeeded", "UpgradePlan has completed"],
+            ["Degraded", "False", "ReconcileSuccess", ""],
+            ["Available", "False", "Executed", "Entered one of the terminal phases"],
+        ]
+    );
+}
+
+#[test]
+fn a_plan_that_failed_keeps_why_until_everything_is_put_back_and_after() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+    });
+    model.seen.iso_image.as_mut().unwrap().imported = Some(false);
+    go_on(&mut model);
+    let why = ["Progressing", "True", "Failed", "ISO image download failed"];
+    assert_eq!(conditions(&model)[0], why);
+    assert_eq!(conditions(&model)[2], ["Available", "True", "Executable", ""]);
+    until(&mut model, ended);
+    let why = ["Progressing", "False", "Failed", "ISO image download failed"];
+    assert_eq!(conditions(&model)[0], why);
+    assert_eq!(
+        conditions(&model)[2],
+        ["Available", "False", "Executed", "Entered one of the terminal phases"]
+    );
+}
+
+#[test]
+fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_it_is_over() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+    });
+    let told = |decision: &Decision| {
+        let warnings = decision
+            .events
+            .iter()
+            .filter(|event| event.severity == Severity::Warning);
+        warnings
+            .map(|event| format!("{}: {}", event.reason, event.message))
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = ("failed to create Job a/b: quota", "failed to patch Node n: busy");
+    model.seen.trouble = Some(first.into());
+    let decision = model.decide();
+    assert_eq!(degraded(&decision), ("True", "ReconcileError", first));
+    assert_eq!(told(&decision), [format!("ReconcileError: Pipeline error: {first}")]);
+    model.apply(&decision);
+    // The same again: neither an event nor a write.
+    model.now += SignedDuration::from_secs(30);
+    let again = model.decide();
+    assert_eq!(told(&again), [""; 0]);
+    assert_eq!(again.status, decision.status);
+    model.apply(&again);
+    model.seen.trouble = Some(second.into());
+    let other = model.decide();
+    assert_eq!(told(&other), [format!("ReconcileError: Pipeline error: {second}")]);
+    model.apply(&other);
+    model.seen.trouble = None;
+    let over = model.decide();
+    assert_eq!(degraded(&over), ("False", "ReconcileSuccess", ""));
+    assert_eq!(told(&over), [""; 0]);
+    model.apply(&over);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn the_history_has_every_phase_once_in_order() {
+    let mut model = Model::new(3);
+    until(&mut model, ended);
+    let history = model.seen.plan.status.clone().unwrap().phase_transition_timestamps;
+    let phases: Vec<&str> = history.iter().map(|change| change.phase.as_str()).collect();
+    let all: Vec<&str> = Phase::ALL.iter().map(|phase| phase.as_str()).take(17).collect();
+    assert_eq!(phases, all);
+    assert_eq!(phases.last(), Some(&"Succeeded"));
+    let moments = history.iter().map(|change| change.phase_transition_timestamp.0);
+    assert!(moments.is_sorted(), "{history:?}");
+}
+
+#[test]
+fn the_finalizer_is_there_from_the_first_decision_and_gone_with_the_last() {
+    let mut model = Model::new(3);
+    assert!(model.decide().finalizer);
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    until(&mut model, ended);
+    assert_eq!(model.seen.plan.metadata.finalizers, None);
+}
+
+#[test]
+fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched() {
+    let mut model = Model::new(3);
+    let of_apply = |model: &Model| {
+        let mut jobs = model.seen.jobs.values();
+        jobs.any(|job| job.component == component::SKIP_MANIFESTS_APPLY)
+    };
+    until(&mut model, of_apply);
+    let job = model
+        .seen
+        .jobs
+        .values_mut()
+        .find(|job| job.component == component::SKIP_MANIFESTS_APPLY);
+    job.unwrap().outcome = JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".into(),
+        message: String::new(),
+    };
+    go_on(&mut model);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    assert_eq!(conditions(&model)[0][3], "skip-manifest apply plan job(s) failed");
+    let status = model.seen.plan.status.clone().unwrap();
+    assert_eq!(status.provision_generation, None, "Rancher was not told");
+    let history = status.phase_transition_timestamps;
+    let last: Vec<&str> = history
+        .iter()
+        .rev()
+        .take(2)
+        .map(|change| change.phase.as_str())
+        .collect();
+    assert_eq!(last, ["Failed", "ClusterUpgraded"]);
+    until(&mut model, ended);
+    assert!(at(Phase::Failed)(&model));
+}

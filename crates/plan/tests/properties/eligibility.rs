@@ -1,0 +1,79 @@
+//! Which releases a plan may go to, and what `spec.force` changes about that.
+
+use api::{Phase, reasons};
+use plan::observed::Fetched;
+use rstest::rstest;
+
+use crate::{
+    model::Model,
+    walk::{ended, until},
+};
+
+/// An upgrade from one version to another, with a minimum.
+fn model(from: &str, to: &str, minimum: &str, force: Option<bool>) -> Model {
+    let mut model = Model::new(3);
+    model.seen.plan.spec.force = force;
+    model.seen.server_version = Some(from.into());
+    until(&mut model, |model| matches!(model.seen.facts.release, Fetched::Got(_)));
+    if let Fetched::Got(release) = &mut model.seen.facts.release {
+        release.harvester = Some(to.into());
+        release.min_upgradable_version = Some(minimum.into());
+    }
+    model
+}
+
+fn progressing(model: &Model) -> String {
+    let condition = model.seen.plan.condition(reasons::PROGRESSING);
+    condition.map(|condition| condition.message.clone()).unwrap_or_default()
+}
+
+const MINIMUM: &str = "current version does not meet minimum upgrade requirement";
+const DOWNGRADE: &str = "downgrading is prohibited";
+const DEVELOPMENT: &str = "upgrading from dev versions to non-dev versions is prohibited";
+const PRE_RELEASE: &str = "cross-version upgrades from/to any prerelease version are prohibited";
+
+#[rstest]
+#[case("v1.7.1", "v1.8.0", "v1.7.2", MINIMUM)]
+#[case("v1.7.1", "v1.7.0", "", DOWNGRADE)]
+#[case("v1.8-head", "v1.8.0", "", DEVELOPMENT)]
+#[case("v1.7.2-rc1", "v1.8.0", "v1.7.1", PRE_RELEASE)]
+fn a_release_that_may_not_be_gone_to_is_refused_before_anything_is_loaded_unless_that_is_forced(
+    #[case] from: &str,
+    #[case] to: &str,
+    #[case] minimum: &str,
+    #[case] why: &str,
+    #[values(None, Some(false), Some(true))] force: Option<bool>,
+) {
+    let mut model = model(from, to, minimum, force);
+    until(&mut model, ended);
+    if force == Some(true) {
+        assert_eq!(model.phase(), Some(Phase::Succeeded));
+        return;
+    }
+    assert_eq!(
+        (model.phase(), progressing(&model).as_str()),
+        (Some(Phase::Failed), why)
+    );
+    let status = model.seen.plan.status.clone().unwrap();
+    assert!(status.node_upgrade_statuses.is_empty(), "no node was touched");
+    let entered = status.phase_transition_timestamps.iter();
+    let entered: Vec<&str> = entered.map(|change| change.phase.as_str()).collect();
+    assert_eq!(entered.last_chunk(), Some(&["MetadataPopulated", "Failed"]));
+}
+
+#[test]
+fn force_skips_nothing_else_the_disks_are_looked_at_all_the_same() {
+    let mut model = Model::new(3);
+    model.seen.plan.spec.force = Some(true);
+    until(&mut model, |model| {
+        matches!(model.seen.facts.preflight, Fetched::Got(_))
+    });
+    if let Fetched::Got(facts) = &mut model.seen.facts.preflight {
+        for kubelet in facts.kubelets.values_mut() {
+            kubelet.used_bytes = kubelet.capacity_bytes;
+        }
+    }
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    assert!(progressing(&model).contains("storage space"), "{}", progressing(&model));
+}
