@@ -11,6 +11,7 @@ mod support;
 
 use std::{
     os::unix::fs::symlink,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -223,24 +224,26 @@ async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
 async fn f12_files_go_where_links_of_the_node_lead_and_never_out_of_it() {
     let bench = Bench::new().await;
     let outside = tempfile::tempdir().unwrap();
-    let at = |path: &str| bench.root.path().join(path);
-    std::fs::create_dir_all(at("var/lib")).unwrap();
-    std::fs::create_dir_all(at("data/rancher/rke2/agent/images")).unwrap();
-    symlink("/data/rancher", at("var/lib/rancher")).unwrap();
+    // Where the link leads on the node. The same path of this machine is in a folder of this test: whoever follows the
+    // link out of the node does no harm, and is seen.
+    let data = outside.path().join("rancher");
+    let at = |path: &Path| bench.root.path().join(path.strip_prefix("/").unwrap_or(path));
+    std::fs::create_dir_all(at(Path::new("var/lib"))).unwrap();
+    let images = at(&data).join("rke2/agent/images");
+    std::fs::create_dir_all(&images).unwrap();
+    std::fs::create_dir_all(&data).unwrap();
+    symlink(&data, at(Path::new("var/lib/rancher"))).unwrap();
     // A file that is a link out of the node is replaced, not followed; what it leads to has the right content.
-    let name = RKE2.rsplit('/').next().unwrap();
-    std::fs::write(outside.path().join(name), &bench.files[RKE2]).unwrap();
-    let link = at("data/rancher/rke2/agent/images").join(name);
-    symlink(outside.path().join(name), &link).unwrap();
+    let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+    let elsewhere = outside.path().join(name(RKE2));
+    std::fs::write(&elsewhere, &bench.files[RKE2]).unwrap();
+    let link = images.join(name(RKE2));
+    symlink(&elsewhere, &link).unwrap();
     bench.prepare().await.1.unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_file());
     assert!(std::fs::read(&link).unwrap() == bench.files[RKE2]);
-    assert!(
-        at("data/rancher/agent/images")
-            .join(AGENT.rsplit('/').next().unwrap())
-            .is_file()
-    );
-    assert!(!std::path::Path::new("/data/rancher/agent").exists());
+    assert!(at(&data).join("agent/images").join(name(AGENT)).is_file());
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "nothing left the node");
 }
 
 /// A cluster that answers everything with the same.
