@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::{
-    Phase,
+    NodeState, Phase,
     labels::{component, job_type},
 };
 use rstest::rstest;
@@ -207,6 +207,17 @@ fn whatever_happens_a_deletion_puts_everything_back(#[case] phase: Phase) {
         ..Case::three_nodes()
     };
     sweep_drawn(&case, Same::WhatWasPutBack, 1);
+}
+
+#[rstest]
+#[case::before_a_drain(NodeState::PreDraining)]
+#[case::before_a_reboot(NodeState::PostDraining)]
+fn whatever_happens_a_deletion_between_nodes_keeps_ranchers_gate_closed(#[case] state: NodeState) {
+    let case = Case {
+        user: vec![User::DeletesAtNode("node-2", state)],
+        ..Case::three_nodes()
+    };
+    sweep_drawn(&case, Same::WhatWasPutBack, 2);
 }
 
 #[test]
