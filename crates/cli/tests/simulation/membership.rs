@@ -26,7 +26,7 @@ fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for(#[case] 
     case.scenario.shape.vms = 0;
     let ended = run(&case);
     let plan = ended.plan.unwrap();
-    assert_eq!(plan.phase(), Some(Phase::Succeeded));
+    assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", plan.status);
     let statuses = plan.status.unwrap().node_upgrade_statuses;
     assert_eq!(statuses[gone].reason.as_deref(), Some(reasons::NODE_REMOVED));
     let others: Vec<_> = statuses.iter().filter(|(name, _)| *name != gone).collect();

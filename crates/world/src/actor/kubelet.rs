@@ -47,16 +47,28 @@ pub(crate) async fn run(world: Arc<Context>, starts_pods: bool) {
         while running.tasks.try_join_next().is_some() {}
         let outcome = match kind {
             Kind::Pod => sync_pod(&world, &inbox, &mut running, &key).await,
-            Kind::Node => sync_node(&world, &inbox, &mut up, &key).await,
+            Kind::Node => sync_node(&world, &inbox, &mut up, &key, starts_pods).await,
             _ => Ok(()),
         };
         inbox.settle("kubelet", (kind, key), outcome);
     }
 }
 
-async fn sync_node(world: &Context, inbox: &Inbox, up: &mut BTreeMap<String, bool>, key: &Key) -> Result<()> {
+async fn sync_node(
+    world: &Context,
+    inbox: &Inbox,
+    up: &mut BTreeMap<String, bool>,
+    key: &Key,
+    starts_pods: bool,
+) -> Result<()> {
     let Some(node) = world.nodes.at(key) else {
         up.remove(&key.1);
+        // Pods of a node that is removed go with it, and their owners make others.
+        if starts_pods {
+            for pod in world.pods.select(|pod| node_of(pod) == key.1) {
+                world.pods.delete(&key_of(pod.as_ref()), true).await?;
+            }
+        }
         return Ok(());
     };
     let is_up = world.is_up(&key.1);
