@@ -99,7 +99,6 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
         "ClusterUpgradeJob: cluster components are being upgraded",
         "SkipManifestsApply: waiting for skip-manifest apply plan to complete",
         "RancherNextNode: Rancher is to go on with the next node (0 of 3 done)",
-        "PreDrainJob: node node-2: volumes are being rebuilt first",
         "LonghornVolume: ",
         "PreDrainJob: node node-2: VMs are being moved away",
         "VMEvacuation: ",

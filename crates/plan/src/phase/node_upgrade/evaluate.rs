@@ -18,6 +18,9 @@ use crate::{
 /// How many VMs are named in a message; the others are counted.
 const NAMED_VMS: usize = 3;
 
+/// How long a program on a node may say nothing about what it waits for.
+const SILENCE: Duration = Duration::from_mins(1);
+
 /// What all nodes together mean for the phase.
 pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     let here = |name: &&String| draft.seen.nodes.contains_key(*name);
@@ -171,29 +174,25 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     true
 }
 
-/// What keeps a node's VMs: volumes that are not healthy come first, since no VM moves before.
+/// What keeps a node's VMs. That is for the program on the node to say, volume by volume and VM by VM, and the same twice
+/// would be written twice. Where it says nothing for a while, what is seen from here must do: volumes that are not healthy
+/// come first, since no VM moves before.
 fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
     let seen = draft.seen;
-    let left = seen.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default();
+    let moving = "VMs are being moved away";
     let mut pods = seen.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
-    let says_itself = pods.any(|pod| pod.job_type.as_deref() == Some(job_type::PRE_DRAIN) && !pod.said.is_empty());
-    if says_itself {
-        // Its own words follow, volume by volume and VM by VM: the same twice would be written twice.
-        let volumes_first = !seen.unhealthy_volumes.is_empty();
-        let what = if volumes_first {
-            "volumes are being rebuilt first"
-        } else {
-            "VMs are being moved away"
-        };
-        return what.to_owned();
+    let is_said = pods.any(|pod| pod.job_type.as_deref() == Some(job_type::PRE_DRAIN) && !pod.said.is_empty());
+    let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+    if is_said || !draft.is_overdue("PreDrainJob", &format!("Job harvester-system/{job}"), SILENCE) {
+        return moving.to_owned();
     }
     if !seen.unhealthy_volumes.is_empty() {
         return format!("volumes are being rebuilt first: {}", listed(&seen.unhealthy_volumes));
     }
-    if left.is_empty() {
-        return "VMs are being moved away".to_owned();
+    match seen.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default() {
+        [] => moving.to_owned(),
+        left => format!("{moving}, {} left: {}", left.len(), listed(left)),
     }
-    format!("VMs are being moved away, {} left: {}", left.len(), listed(left))
 }
 
 fn listed(names: &[String]) -> String {
