@@ -33,8 +33,8 @@ RUN --mount=type=cache,target=/cargo/registry \
     UPGRADE_TOOLKIT_VERSION="${VERSION}" \
     UPGRADE_TOOLKIT_GIT_COMMIT="${GIT_COMMIT}" \
     UPGRADE_TOOLKIT_GIT_TREE_STATE="${GIT_TREE_STATE}" \
-    cargo build --release --locked -p cli && \
-    package/layout target/release/upgrade-toolkit /rootfs && \
+    cargo build --profile image --locked -p cli && \
+    package/layout target/image/upgrade-toolkit /rootfs && \
     find /rootfs -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
 # Manifests of the addons that a release brings, which the upgrade of the cluster compares with those that run.
