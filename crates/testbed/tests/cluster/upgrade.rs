@@ -53,12 +53,12 @@ fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
     move |plan| plan.phase() >= Some(phase)
 }
 
+/// The node is held, and its turn has come: others wait behind it.
 fn is_held(plan: &UpgradePlan, node: &str) -> bool {
-    let status = plan
-        .status
-        .as_ref()
-        .and_then(|status| status.node_upgrade_statuses.get(node));
-    status.is_some_and(|status| status.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+    let Some(status) = &plan.status else { return false };
+    let state = status.node_upgrade_statuses.get(node);
+    state.is_some_and(|entry| entry.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+        && status.waiting_for.iter().any(|wait| wait.what == "BehindPaused")
 }
 
 fn is_let_go(plan: &UpgradePlan) -> bool {

@@ -4,7 +4,7 @@ use api::foreign::harvester::Addon;
 use node::{
     Result,
     cluster::{
-        addons::{self, Change, Deployment, LOGGING, MONITORING, PATIENCE, TICK},
+        addons::{self, Change, Deployment, LOGGING, MONITORING, PATIENCE, STEADY, TICK},
         called,
     },
     step::Pace,
@@ -73,7 +73,9 @@ async fn change(
     call.a_moment().await;
     let inbox = world.inbox();
     world.addons.subscribe(&inbox);
-    let mut deployment = Deployment::of(&called::<Addon>(namespace, name));
+    // Where addons take no time, there is nothing to be steady about.
+    let steady = STEADY.min(world.durations.addon);
+    let mut deployment = Deployment::of(&called::<Addon>(namespace, name), steady);
     let look = || deployment.look(world.clock.now(), world.addons.get(namespace, name).as_deref());
     let ticking = async {
         loop {

@@ -5,7 +5,7 @@ mod text_edit;
 mod values;
 mod write;
 
-pub use plan::{Change, Deployment, logging_values, monitoring_values, wait_for};
+pub use plan::{Change, Deployment, STEADY, logging_values, monitoring_values, wait_for};
 pub use values::{Yaml, merged};
 pub use write::{PATIENCE, TICK};
 

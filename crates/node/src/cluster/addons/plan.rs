@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::report::{Look, Waiting};
 
 const DEPLOYED: &str = "AddonDeploySuccessful";
-/// An addon that was changed a moment ago still says that it is deployed.
-const STEADY: Duration = Duration::from_secs(10);
+/// How long an addon must say that it is deployed: one that was changed a moment ago still says so.
+pub const STEADY: Duration = Duration::from_secs(10);
 const ON_THE_WAY: [&str; 2] = ["AddonUpdating", "AddonEnabling"];
 
 /// What an addon is to become.
@@ -74,15 +74,17 @@ fn is_deployed(addon: &Addon) -> bool {
 #[derive(Clone, Debug)]
 pub struct Deployment {
     called: String,
+    steady: Duration,
     since: Option<Timestamp>,
 }
 
 impl Deployment {
-    /// The addon of that name, as people see it.
+    /// The addon of that name, as people see it; deployed for so long it counts.
     #[must_use]
-    pub fn of(called: &str) -> Self {
+    pub fn of(called: &str, steady: Duration) -> Self {
         Self {
             called: called.to_owned(),
+            steady,
             since: None,
         }
     }
@@ -91,7 +93,7 @@ impl Deployment {
     pub fn look(&mut self, now: Timestamp, addon: Option<&Addon>) -> Look {
         let deployed = addon.is_some_and(is_deployed);
         self.since = deployed.then(|| self.since.unwrap_or(now));
-        if (self.since).is_some_and(|since| now.duration_since(since).unsigned_abs() >= STEADY) {
+        if (self.since).is_some_and(|since| now.duration_since(since).unsigned_abs() >= self.steady) {
             return Look::Done;
         }
         let status = addon.and_then(|addon| addon.status.status.clone()).unwrap_or_default();
