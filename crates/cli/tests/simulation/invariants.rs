@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::{NodeState, Phase, annotations};
-use apiserver::{Change, ChangeKind, Store, Verb};
+use apiserver::{Change, ChangeKind, Verb};
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
 
@@ -21,7 +21,11 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
     let disrupted: Mutex<BTreeMap<String, bool>> = Mutex::default();
     let created: Mutex<BTreeSet<String>> = Mutex::default();
     let plans = AtomicI64::new(0);
-    let store = rehearsal.server.store().clone();
+    // What the observer needs of nodes it keeps itself: the store keeps the observer, so the observer must not keep the
+    // store, or neither is ever dropped.
+    let nodes = rehearsal.server.store().list("", "nodes", None);
+    let kubelets: BTreeMap<String, Value> = nodes.iter().map(|node| kubelet(node)).collect();
+    let kubelets = Mutex::new(kubelets);
     rehearsal.server.store().observe(move |change| {
         let mut problems = Vec::new();
         if change.resource.plural == "upgradeplans" && change.kind == ChangeKind::Added {
@@ -30,9 +34,18 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
         match change.resource.plural.as_str() {
             // Another try starts from what had been reached before the failure.
             "upgradeplans" if !(retried && failed_before(change)) => problems.extend(went_back(change)),
-            "nodes" => problems.extend(too_many_disrupted(change, &disrupted)),
+            "nodes" => {
+                problems.extend(too_many_disrupted(change, &disrupted));
+                let (name, version) = kubelet(&change.object);
+                let mut kubelets = kubelets.lock().unwrap();
+                if change.kind == ChangeKind::Deleted {
+                    kubelets.remove(&name);
+                } else {
+                    kubelets.insert(name, version);
+                }
+            }
             "clusters" if change.resource.group == "provisioning.cattle.io" => {
-                problems.extend(opened_the_gate(change, &store));
+                problems.extend(opened_the_gate(change, &kubelets.lock().unwrap()));
                 problems.extend(told_rancher_too_often(change, plans.load(Ordering::SeqCst)));
             }
             _ => {}
@@ -108,6 +121,12 @@ fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>
     (count > 1).then(|| format!("{count} nodes are disrupted at once: {disrupted:?}"))
 }
 
+/// The name of a node, and the version of its kubelet.
+fn kubelet(node: &Value) -> (String, Value) {
+    let name = node["metadata"]["name"].as_str().unwrap_or_default();
+    (name.to_owned(), node["status"]["nodeInfo"]["kubeletVersion"].clone())
+}
+
 /// Our hooks are what Rancher stops at before it touches a node.
 fn is_gated(cluster: &Value) -> bool {
     let strategy = &cluster["spec"]["rkeConfig"]["upgradeStrategy"];
@@ -116,13 +135,12 @@ fn is_gated(cluster: &Value) -> bool {
 }
 
 /// Nobody may open the gate while Rancher still has nodes to go on with, nor send Rancher off without one.
-fn opened_the_gate(change: &Change, store: &Store) -> Option<String> {
+fn opened_the_gate(change: &Change, kubelets: &BTreeMap<String, Value>) -> Option<String> {
     let version = &change.object["spec"]["kubernetesVersion"];
-    let nodes = store.list("", "nodes", None);
-    let behind: Vec<&Value> = nodes
+    let behind: Vec<&String> = kubelets
         .iter()
-        .filter(|node| node["status"]["nodeInfo"]["kubeletVersion"] != *version)
-        .map(|node| &node["metadata"]["name"])
+        .filter(|(_, running)| *running != version)
+        .map(|(name, _)| name)
         .collect();
     let goes_on = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64() > Some(0);
     (goes_on && !is_gated(&change.object) && !behind.is_empty())
