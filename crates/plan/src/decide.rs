@@ -121,7 +121,12 @@ pub fn is_settled(plan: &UpgradePlan) -> bool {
     let released = finalizers
         .into_iter()
         .all(|finalizer| finalizer != annotations::FINALIZER);
-    has_ended(plan.status.as_ref(), plan.phase()) && released && !tried_again
+    // A wish that was taken back leaves its wait behind.
+    let waits = plan
+        .status
+        .as_ref()
+        .is_some_and(|status| !status.waiting_for.is_empty());
+    has_ended(plan.status.as_ref(), plan.phase()) && released && !tried_again && !waits
 }
 
 /// The plan has ended and everything we changed is put back.

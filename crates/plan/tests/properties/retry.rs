@@ -3,6 +3,7 @@
 use api::{Phase, annotations, labels::job_type, names, reasons};
 use plan::{
     Severity,
+    decide::is_settled,
     observed::{JobOutcome, OtherPlan},
 };
 use serde_json::json;
@@ -98,8 +99,17 @@ fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
         waiting.message.as_deref(),
         Some("another try of this plan begins when the upgrade \"younger\" has ended")
     );
-    model.seen.other_plans[0].active = false;
-    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    let mut patient = model.clone();
+    patient.seen.other_plans[0].active = false;
+    until(&mut patient, |model| model.phase() == Some(Phase::Succeeded));
+    // Who takes the wish back is not shown as waiting for ever.
+    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    known.remove(annotations::RETRY);
+    assert!(!is_settled(&model.seen.plan));
+    let decision = model.decide();
+    model.apply(&decision);
+    assert_eq!(model.seen.plan.status.as_ref().unwrap().waiting_for, []);
+    assert!(is_settled(&model.seen.plan));
 }
 
 #[test]
