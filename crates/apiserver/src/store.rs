@@ -2,6 +2,8 @@
 //!
 //! One resourceVersion for all; a log and a notifier per resource, so that a write wakes only those who watch it.
 
+mod counts;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -274,37 +276,6 @@ impl Store {
             partition.closed = version;
             partition.changed.notify_waiters();
         }
-    }
-
-    /// Numbers the next write of `user`: (of all, of this user).
-    pub(crate) fn number_write(&self, user: &str) -> (u64, u64) {
-        let mut state = self.lock();
-        state.counters.writes += 1;
-        let own = state.counters.writes_by_user.entry(user.to_owned()).or_default();
-        *own += 1;
-        let own = *own;
-        (state.counters.writes, own)
-    }
-
-    pub(crate) fn count_read(&self) {
-        self.lock().counters.reads += 1;
-    }
-
-    pub(crate) fn count_forbidden(&self, user: &str) {
-        let mut state = self.lock();
-        *state.counters.forbidden_by_user.entry(user.to_owned()).or_default() += 1;
-    }
-
-    pub(crate) fn record(&self, write: Write) {
-        let mut state = self.lock();
-        *state.counters.writes_by_code.entry(write.code).or_default() += 1;
-        if state.history_limit == 0 {
-            return;
-        }
-        if state.history.len() >= state.history_limit {
-            state.history.pop_front();
-        }
-        state.history.push_back(write);
     }
 
     /// One object, as stored.

@@ -58,20 +58,6 @@ fn three_nodes_with_vms() -> Case {
     case
 }
 
-fn single_node() -> Case {
-    let mut case = Case::three_nodes();
-    case.scenario.shape.nodes = 1;
-    case
-}
-
-fn held() -> Case {
-    Case {
-        pause: vec!["node-2".to_owned()],
-        user: vec![User::LetsGo],
-        ..Case::three_nodes()
-    }
-}
-
 fn tried_again() -> Case {
     let mut case = Case {
         user: vec![User::MendsAndRetries],
@@ -92,8 +78,8 @@ fn never_ready() -> Case {
 
 #[rstest]
 #[case::three_nodes(three_nodes_with_vms())]
-#[case::single_node(single_node())]
-#[case::held(held())]
+#[case::single_node(Case::single_node())]
+#[case::held(Case::held())]
 #[case::tried_again(tried_again())]
 #[case::never_ready(never_ready())]
 fn at_every_write_of_an_unfinished_upgrade_something_is_waited_for_or_a_phase_was_entered(#[case] case: Case) {

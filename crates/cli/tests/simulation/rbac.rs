@@ -57,18 +57,12 @@ type Tried = (&'static str, fn() -> Case);
 /// What is tried without a rule.
 const SCENARIOS: [Tried; 6] = [
     ("three nodes", Case::three_nodes),
-    ("a single node", single_node),
+    ("a single node", Case::single_node),
     ("a failed node, tried again", failure),
-    ("a held node", held),
+    ("a held node", Case::held),
     ("a deletion", deletion),
     ("VMs that start again", restored),
 ];
-
-fn single_node() -> Case {
-    let mut case = Case::three_nodes();
-    case.scenario.shape.nodes = 1;
-    case
-}
 
 fn failure() -> Case {
     let mut case = Case {
@@ -77,14 +71,6 @@ fn failure() -> Case {
     };
     case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
     case
-}
-
-fn held() -> Case {
-    Case {
-        pause: vec!["node-2".to_owned()],
-        user: vec![User::LetsGo],
-        ..Case::three_nodes()
-    }
 }
 
 fn deletion() -> Case {

@@ -52,6 +52,21 @@ impl Case {
             ..Self::default()
         }
     }
+
+    pub(crate) fn single_node() -> Self {
+        let mut case = Self::three_nodes();
+        case.scenario.shape.nodes = 1;
+        case
+    }
+
+    /// Three nodes, of which the second is held until its turn has come and somebody lets it go.
+    pub(crate) fn held() -> Self {
+        Self {
+            pause: vec!["node-2".to_owned()],
+            user: vec![User::LetsGo],
+            ..Self::three_nodes()
+        }
+    }
 }
 
 /// How it ended.

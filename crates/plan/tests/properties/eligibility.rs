@@ -1,12 +1,12 @@
-//! Which releases a plan may go to, and what `spec.force` changes about that.
+//! Which releases a plan may go to, and what `spec.force` and the annotation of the existing toolkit change about that.
 
-use api::{Phase, reasons};
+use api::{Phase, annotations, reasons};
 use plan::observed::Fetched;
 use rstest::rstest;
 
 use crate::{
     model::Model,
-    walk::{ended, until},
+    walk::{at, ended, until},
 };
 
 /// An upgrade from one version to another, with a minimum.
@@ -76,4 +76,32 @@ fn force_skips_nothing_else_the_disks_are_looked_at_all_the_same() {
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     assert!(progressing(&model).contains("storage space"), "{}", progressing(&model));
+}
+
+/// A cluster that is newer than the release of its plan.
+fn downgrade() -> Model {
+    let mut model = Model::new(1);
+    model.seen.server_version = Some("v1.9.0".into());
+    model
+}
+
+fn annotated(value: &str) -> Model {
+    let mut model = downgrade();
+    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    annotations.insert(annotations::SKIP_VERSION_CHECK.to_owned(), value.to_owned());
+    model
+}
+
+#[test]
+fn f15_the_manager_lets_pass_whom_the_nodes_let_pass() {
+    let mut forced = downgrade();
+    forced.seen.plan.spec.force = Some(true);
+    for mut model in [forced, annotated("true")] {
+        until(&mut model, at(Phase::ImagePreloaded));
+        assert_eq!(model.phase(), Some(Phase::ImagePreloaded));
+    }
+    for mut model in [downgrade(), annotated("True")] {
+        until(&mut model, ended);
+        assert_eq!(model.phase(), Some(Phase::Failed));
+    }
 }

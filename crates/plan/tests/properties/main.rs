@@ -11,9 +11,9 @@
 mod arbitrary;
 mod conditions;
 mod eligibility;
-mod force;
 mod model;
 mod outside;
+mod preflight;
 mod retry;
 mod said;
 mod walk;
