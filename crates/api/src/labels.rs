@@ -49,7 +49,7 @@ pub mod component {
     pub const SKIP_MANIFESTS_APPLY: &str = "apply-skip-rke2-manifests";
     /// The system-upgrade-controller Plan that undoes [`SKIP_MANIFESTS_APPLY`].
     pub const SKIP_MANIFESTS_REMOVE: &str = "remove-skip-rke2-manifests";
-    /// The Plan with which the cluster's Job keeps Rancher's agents from restarting RKE2; only in its name.
+    /// The Plan with which the Job of the cluster keeps the agents of Rancher from restarting RKE2.
     pub const HOLD_AGENT: &str = "skip-restart-rancher-system-agent";
 }
 

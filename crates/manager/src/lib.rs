@@ -13,6 +13,7 @@ pub mod https;
 pub mod lease;
 pub mod memory;
 pub mod metrics;
+mod news;
 pub mod objects;
 pub mod observe;
 pub mod outside;

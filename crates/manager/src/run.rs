@@ -18,6 +18,7 @@ use crate::{
     lease::{self, Leadership, LeaseTiming},
     memory::Memory,
     metrics::{self, Metrics, server::MetricsConfig},
+    news::News,
     observe::observe,
     outside::Outside,
     watched::Watched,
@@ -150,6 +151,7 @@ pub async fn run(
         settings: config.settings.clone(),
         watched,
         memory: Memory::default(),
+        news: News::default(),
         known: Known::default(),
         answers: FuturesUnordered::new(),
         written: Versions::new(),
@@ -180,6 +182,7 @@ struct Manager {
     settings: Settings,
     watched: Watched,
     memory: Memory,
+    news: News,
     metrics: Option<Metrics>,
     actor: Actor,
     known: Known,
@@ -227,6 +230,7 @@ impl Manager {
         let mut plans = self.watched.plans.list();
         plans.sort_by_key(|plan| (plan.creation_timestamp().map(|time| time.0), plan.uid()));
         self.known.keep(&plans);
+        self.news.keep(&plans);
         if let Some(metrics) = &self.metrics {
             metrics.look(&plans, &self.watched);
         }
@@ -246,7 +250,11 @@ impl Manager {
                 self.known.of(plan),
                 trouble,
             );
-            let decision = decide(now, &seen);
+            let mut decision = decide(now, &seen);
+            let rest = self.news.rest(plan, &decision, self.clock.elapsed());
+            if let (Some(_), Some(status)) = (rest, &plan.status) {
+                decision.status = status.clone();
+            }
             decision_log::log(plan, &decision);
             self.actor
                 .carry_out(plan, &self.watched, &decision, now, &mut self.written)
@@ -254,7 +262,8 @@ impl Manager {
             for need in &decision.needs {
                 self.ask(plan, *need);
             }
-            wake_at = [wake_at, decision.wake_at].into_iter().flatten().min();
+            let told_at = rest.and_then(|rest| self.clock.now().saturating_add(rest).ok());
+            wake_at = [wake_at, decision.wake_at, told_at].into_iter().flatten().min();
         }
         self.errors = 0;
         self.trouble = None;

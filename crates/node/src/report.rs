@@ -1,18 +1,25 @@
 //! Says what a program waits for, when that changes, and waits for it no longer than it may.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use api::upgrade_plan::WaitingFor;
 use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::sync::Mutex;
+use tokio::sync::Notify;
 
 use crate::board::{Begun, Board};
 
-/// Progress with what is shown already, a percentage or one VM less, is not shown more often than this: each time is a
-/// write to the pod, and one to the plan.
+/// What is over sooner than this is not shown: each time is a write to the pod, and perhaps one to the plan.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Progress with what is shown already, a percentage or one VM less, is not shown more often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
+/// What is over is shown no longer than this. Mostly the next wait follows at once, and one write says both.
+const LONGEST_OVER: Duration = Duration::from_secs(5);
 
 /// One thing a step waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,19 +55,42 @@ impl Look {
     }
 }
 
-/// Tells people what a program is doing.
+/// Tells people what a program is doing. Whoever runs the steps shows it: [`Self::keep_showing`].
 #[derive(Clone)]
 pub struct Reporter {
     /// The program's clock.
     pub clock: Clock,
     board: Arc<dyn Board>,
-    shown: Arc<Mutex<Shown>>,
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Shown {
-    items: Vec<WaitingFor>,
-    at: Option<Timestamp>,
+struct State {
+    /// What is waited for now.
+    now: Vec<WaitingFor>,
+    /// What people see.
+    shown: Vec<WaitingFor>,
+    shown_at: Timestamp,
+    /// Since when there is something that people do not see, or nothing though they see something.
+    news_since: Option<Timestamp>,
+}
+
+impl State {
+    fn is_shown(&self, item: &WaitingFor) -> bool {
+        self.shown.iter().any(|shown| thing(shown) == thing(item))
+    }
+
+    /// When to show what is waited for; never when people see it already.
+    fn due(&self) -> Option<Timestamp> {
+        let (since, pause) = match self.news_since {
+            _ if self.now == self.shown => return None,
+            Some(since) if self.now.is_empty() => (since, LONGEST_OVER),
+            Some(since) => (since, MOMENT),
+            None => (self.shown_at, SHORTEST_INTERVAL),
+        };
+        Some(since.saturating_add(pause).unwrap_or(Timestamp::MAX))
+    }
 }
 
 impl Reporter {
@@ -70,8 +100,14 @@ impl Reporter {
         Self {
             clock,
             board,
-            shown: Arc::default(),
+            state: Arc::default(),
+            changed: Arc::default(),
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A step begins.
@@ -80,49 +116,74 @@ impl Reporter {
         self.board.begins(step);
     }
 
-    /// Shows what is waited for, until when. Things that were waited for before keep their beginning. What is new is shown
-    /// at once, and so is the end; when it is too soon to show progress, tells how long to wait before it should be shown.
-    pub async fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) -> Option<Duration> {
-        let now = self.clock.now_in_seconds();
-        let mut shown = self.shown.lock().await;
-        let next: Vec<WaitingFor> = items
-            .iter()
-            .map(|item| carry_on(item, &shown.items, now, deadline))
-            .collect();
-        if next == shown.items {
-            return None;
-        }
-        let known = |item: &WaitingFor| shown.items.iter().any(|before| thing(before) == thing(item));
-        let is_progress = !next.is_empty() && next.iter().all(known);
-        let ago = shown.at.map(|at| now.duration_since(at).unsigned_abs());
-        if let Some(left) = ago
-            .and_then(|ago| SHORTEST_INTERVAL.checked_sub(ago))
-            .filter(|left| !left.is_zero())
-            && is_progress
-        {
-            return Some(left);
-        }
-        for item in items {
-            tracing::info!(what = item.what, object = item.object, "waiting: {}", item.message);
-        }
-        self.board.show(&next).await;
-        *shown = Shown {
-            items: next,
-            at: Some(now),
+    /// What is waited for, until when. Things that were waited for before keep their beginning.
+    pub fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) {
+        let (now, stamp) = (self.clock.now(), self.clock.now_in_seconds());
+        let mut state = self.state();
+        let known: Vec<WaitingFor> = state.now.iter().chain(&state.shown).cloned().collect();
+        let item = |item: &Waiting| carry_on(item, &known, stamp, deadline);
+        let was_over = state.now.is_empty();
+        state.now = items.iter().map(item).collect();
+        let is_over = state.now.is_empty();
+        let is_news = if is_over {
+            !state.shown.is_empty()
+        } else {
+            !state.now.iter().all(|item| state.is_shown(item))
         };
-        None
+        // An end and a beginning are different news.
+        let since = state.news_since.filter(|_| was_over == is_over);
+        state.news_since = is_news.then(|| since.unwrap_or(now));
+        self.changed.notify_one();
     }
 
     /// Nothing is waited for any more.
-    pub async fn going_on(&self) {
-        self.waiting(&[], None).await;
+    pub fn going_on(&self) {
+        self.waiting(&[], None);
     }
 
-    /// What was waited for last, in one line.
-    pub async fn waited_for(&self) -> String {
-        let shown = self.shown.lock().await;
-        let messages = shown.items.iter().filter_map(|item| item.message.as_deref());
+    /// What is waited for, in one line.
+    #[must_use]
+    pub fn waited_for(&self) -> String {
+        let state = self.state();
+        let messages = state.now.iter().filter_map(|item| item.message.as_deref());
         messages.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Shows what is waited for whenever that is due, for as long as this runs.
+    pub async fn keep_showing(&self) -> Infallible {
+        loop {
+            let due = self.state().due();
+            match due {
+                None => self.changed.notified().await,
+                Some(due) if due <= self.clock.now() => self.show().await,
+                Some(due) => tokio::select! {
+                    biased;
+                    () = self.changed.notified() => {}
+                    () = self.clock.sleep_until(due) => {}
+                },
+            }
+        }
+    }
+
+    async fn show(&self) {
+        let now = self.state().now.clone();
+        for item in &now {
+            let message = item.message.as_deref().unwrap_or_default();
+            tracing::info!(what = item.what, object = item.object, "waiting: {message}");
+        }
+        self.board.show(&now).await;
+        let mut state = self.state();
+        state.shown = now;
+        state.shown_at = self.clock.now();
+        state.news_since = None;
+    }
+
+    /// The program has ended well: nobody should see that it waits.
+    pub async fn ends(&self) {
+        self.going_on();
+        if !self.state().shown.is_empty() {
+            self.show().await;
+        }
     }
 
     /// The last word of the program.
@@ -178,17 +239,64 @@ mod tests {
         names.iter().map(vm).collect()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_new_or_over_is_shown_at_once_and_progress_now_and_then() {
+    /// How many things were shown each time, when so many are waited for, for so many milliseconds each.
+    async fn shown(waits: &[(&[&str], u64)]) -> Vec<usize> {
         let board = Arc::new(Notes::default());
         let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
         let report = Reporter::new(clock.clone(), board.clone());
-        assert_eq!(report.waiting(&vms(&["a", "b", "c"]), None).await, None);
-        assert_eq!(report.waiting(&vms(&["a", "b"]), None).await, Some(SHORTEST_INTERVAL));
-        assert_eq!(report.waiting(&vms(&["b", "d"]), None).await, None, "d is new");
-        clock.sleep(SHORTEST_INTERVAL).await;
-        assert_eq!(report.waiting(&vms(&["d"]), None).await, None);
-        report.going_on().await;
-        assert_eq!(*board.0.lock().unwrap(), [3, 2, 1, 0]);
+        let steps = async {
+            for (names, milliseconds) in waits {
+                report.waiting(&vms(names), None);
+                clock.sleep(Duration::from_millis(*milliseconds)).await;
+            }
+            report.ends().await;
+        };
+        tokio::select! {
+            never = report.keep_showing() => match never {},
+            () = steps => {}
+        }
+        board.0.lock().unwrap().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_new_is_shown_soon_and_progress_now_and_then() {
+        let waits: &[(&[&str], u64)] = &[
+            (&["a", "b", "c"], 2_000),
+            // Progress: too soon.
+            (&["a", "b"], 2_000),
+            // One of them is new.
+            (&["b", "d"], 40_000),
+            (&["d"], 1_000),
+        ];
+        assert_eq!(shown(waits).await, [3, 2, 1, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_in_a_moment_is_never_shown() {
+        assert_eq!(shown(&[(&["a"], 900), (&[], 10_000), (&["b"], 900)]).await, [0; 0]);
+        assert_eq!(shown(&[(&["a"], 1_100), (&[], 6_000)]).await, [1, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_follows_another_takes_its_place_in_one_go() {
+        assert_eq!(
+            shown(&[(&["a", "b"], 2_000), (&[], 3_000), (&["c"], 9_000)]).await,
+            [2, 1, 0]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_keeps_its_beginning_and_is_known_before_it_is_shown() {
+        let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
+        let report = Reporter::new(clock.clone(), Arc::new(Notes::default()));
+        report.waiting(&vms(&["a"]), None);
+        let since = report.state().now[0].since.clone();
+        clock.sleep(Duration::from_secs(9)).await;
+        report.waiting(&vms(&["a", "b"]), None);
+        assert_eq!(report.state().now[0].since, since);
+        assert_ne!(report.state().now[1].since, since);
+        assert_eq!(report.waited_for(), "a has not left yet; b has not left yet");
+        report.going_on();
+        assert_eq!(report.waited_for(), "");
     }
 }

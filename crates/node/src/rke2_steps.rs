@@ -183,7 +183,7 @@ pub(crate) async fn wait_for_fleet(run: &NodeRun, pace: Pace<'_>) -> Result<()> 
         biased;
         settled = settled => settled,
         () = pace.report.clock.sleep(left.mul_f64(0.9)) => {
-            tracing::warn!("Fleet has not settled; going on: {}", pace.report.waited_for().await);
+            tracing::warn!("Fleet has not settled; going on: {}", pace.report.waited_for());
             Ok(())
         }
     }

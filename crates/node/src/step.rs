@@ -45,28 +45,16 @@ impl Pace<'_> {
     pub async fn until(&self, bell: &Notify, mut look: impl FnMut() -> Look) -> Result<()> {
         loop {
             let rung = bell.notified();
-            let show_later = match look() {
+            match look() {
                 Look::Done => {
-                    self.report.going_on().await;
+                    self.report.going_on();
                     return Ok(());
                 }
-                Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.deadline)).await,
+                Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.deadline)),
                 Look::Fail(why) => return Err(Error::Lasting(why)),
-            };
-            tokio::select! {
-                biased;
-                () = rung => {}
-                () = after(self.report, show_later) => {}
             }
+            rung.await;
         }
-    }
-}
-
-/// Waits so long, or for ever.
-pub(crate) async fn after(report: &Reporter, pause: Option<Duration>) {
-    match pause {
-        Some(pause) => report.clock.sleep(pause).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -98,6 +86,7 @@ pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter)
             return Err(error);
         }
     }
+    report.ends().await;
     report.last_word("done");
     Ok(())
 }
@@ -109,10 +98,11 @@ async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<
     tokio::select! {
         biased;
         done = tries(context, step, pace) => done,
+        never = report.keep_showing() => match never {},
         () = report.clock.sleep(step.limit) => Err(Error::Deadline {
             step: step.name,
             limit: step.limit,
-            waiting: named(report.waited_for().await),
+            waiting: named(report.waited_for()),
         }),
     }
 }
@@ -132,7 +122,7 @@ async fn tries<C: Sync>(context: &C, step: &Step<C>, pace: Pace<'_>) -> Result<(
     let mut forbidden_since: Option<Timestamp> = None;
     loop {
         let Err(error) = (step.run)(context, pace).await else {
-            pace.report.going_on().await;
+            pace.report.going_on();
             return Ok(());
         };
         let now = pace.report.clock.now();
@@ -146,7 +136,7 @@ async fn tries<C: Sync>(context: &C, step: &Step<C>, pace: Pace<'_>) -> Result<(
             object: step.name.to_owned(),
             message: error.to_string(),
         };
-        pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+        pace.report.waiting(&[waiting], Some(pace.deadline));
         pace.report.clock.sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

@@ -34,7 +34,7 @@ use support::{
     bench::Bench,
     hostile::Trick::{CutAfter, Status},
     plan,
-    shelf::{Refusing, Shelf},
+    shelf::{Refusing, Shelf, Watched},
 };
 
 #[tokio::test]
@@ -135,7 +135,13 @@ async fn a_version_that_may_not_be_upgraded_ends_it_before_anything_is_brought()
 #[tokio::test]
 async fn people_see_which_archive_is_brought_and_how_much_of_it() {
     let bench = Bench::new().await;
-    bench.prepare().await.1.unwrap();
+    let store = Box::new(Watched {
+        shelf: bench.shelf.clone(),
+        board: bench.board.clone(),
+    });
+    let (url, root) = (&bench.repository.url, bench.root.path());
+    let (_, done) = support::prepare(url, store, root, plan(), bench.board.clone()).await;
+    done.unwrap();
     let shown = bench.board.0.lock().unwrap().0.clone();
     let common = shown
         .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::UpgradePlanStatus;
+use api::{UpgradePlanStatus, reasons};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +26,25 @@ pub struct Decision {
     pub needs: Vec<Need>,
     /// When to decide again even if nothing changes.
     pub wake_at: Option<Timestamp>,
+}
+
+impl Decision {
+    /// The status would change, but only the words about what is waited for.
+    #[must_use]
+    pub fn is_only_news(&self, before: &UpgradePlanStatus) -> bool {
+        *before != self.status && without_news(before.clone()) == without_news(self.status.clone())
+    }
+}
+
+/// A status without the words about what is waited for.
+fn without_news(mut status: UpgradePlanStatus) -> UpgradePlanStatus {
+    status.waiting_for.clear();
+    for condition in &mut status.conditions {
+        if condition.type_ == reasons::PROGRESSING {
+            condition.message.clear();
+        }
+    }
+    status
 }
 
 /// An event on the plan.

@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Duration};
 use api::{
     foreign::{
         capi::Machine,
+        catalog::ClusterRepo,
+        fleet::Cluster as FleetCluster,
         harvester::{Addon, VirtualMachineImage},
         kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
-        longhorn::{Engine, Replica, Volume},
+        longhorn::{Engine, InstanceManager, Replica, Volume},
         rancher::{Cluster, ManagedChart},
         suc::Plan,
     },
@@ -17,7 +19,7 @@ use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        apps::v1::Deployment,
+        apps::v1::{DaemonSet, Deployment},
         batch::v1::Job,
         core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service},
         discovery::v1::EndpointSlice,
@@ -96,6 +98,7 @@ context! {
     jobs: Job,
     plans: Plan,
     deployments: Deployment,
+    daemon_sets: DaemonSet,
     services: Service,
     endpoint_slices: EndpointSlice,
     budgets: PodDisruptionBudget,
@@ -104,6 +107,8 @@ context! {
     config_maps: ConfigMap["management.harvesterhci.io/upgrade-plan"],
     claims: PersistentVolumeClaim,
     clusters: Cluster,
+    fleet_clusters: FleetCluster,
+    repos: ClusterRepo,
     machines: Machine,
     charts: ManagedChart,
     addons: Addon,
@@ -115,6 +120,7 @@ context! {
     volumes: Volume,
     replicas: Replica,
     engines: Engine,
+    instance_managers: InstanceManager,
 }
 
 impl Context {

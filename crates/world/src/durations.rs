@@ -58,6 +58,10 @@ pub struct Durations {
     pub vm_stop: Duration,
     /// Rebuild of a node's replicas after it is back.
     pub rebuild: Duration,
+    /// An instance manager of Longhorn that starts.
+    pub instance_manager: Duration,
+    /// What the repository and API servers take to answer the manager.
+    pub answer: Duration,
     /// From the deletion of an owner to that of what it owned.
     pub garbage_collection: Duration,
 }
@@ -94,6 +98,8 @@ impl Default for Durations {
             vm_start: seconds(15),
             vm_stop: seconds(20),
             rebuild: seconds(40),
+            instance_manager: seconds(10),
+            answer: Duration::ZERO,
             garbage_collection: seconds(1),
         }
     }
@@ -130,6 +136,8 @@ impl Durations {
             vm_start: zero,
             vm_stop: zero,
             rebuild: zero,
+            instance_manager: zero,
+            answer: zero,
             garbage_collection: zero,
         }
     }

@@ -61,6 +61,11 @@ impl Facts {
         self.0.set_troubles(troubles);
     }
 
+    /// Waits as long as others take to answer.
+    pub async fn think(&self) {
+        self.0.clock.sleep(self.0.durations.answer).await;
+    }
+
     /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it.
     ///
     /// # Errors

@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     Job,
     Plan,
     Deployment,
+    DaemonSet,
     Service,
     EndpointSlice,
     PodDisruptionBudget,
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     ConfigMap,
     PersistentVolumeClaim,
     Cluster,
+    FleetCluster,
+    ClusterRepo,
     Machine,
     ManagedChart,
     Addon,
@@ -49,6 +52,7 @@ pub(crate) enum Kind {
     Volume,
     Replica,
     Engine,
+    InstanceManager,
 }
 
 /// A kind and a key.

@@ -11,6 +11,7 @@ mod context;
 mod durations;
 mod error;
 mod facts;
+mod helm;
 mod inbox;
 mod plan_seen;
 mod program;

@@ -20,6 +20,19 @@ pub struct Release {
 pub(crate) const OLD_KUBERNETES: &str = "v1.34.3+rke2r1";
 /// KubeVirt before the upgrade.
 pub(crate) const OLD_KUBEVIRT: &str = "1.6.3-150700.3.10.1";
+/// The account of Jobs that system-upgrade-controller runs.
+pub(crate) const PLAN_SERVICE_ACCOUNT: &str = "system-upgrade-controller";
+/// Rancher before the upgrade.
+pub(crate) const OLD_RANCHER: &str = "v2.13.1";
+/// Chart and version of Fleet, before the upgrade and after.
+pub(crate) const OLD_FLEET: (&str, &str) = ("108.0.1+up0.14.1", "0.14.1");
+pub(crate) const FLEET: (&str, &str) = ("109.0.0+up0.15.0-alpha.8", "0.15.0-alpha.8");
+/// Chart and version of Rancher's webhook, before the upgrade and after.
+pub(crate) const OLD_RANCHER_WEBHOOK: (&str, &str) = ("108.0.1+up0.9.1", "0.9.1");
+pub(crate) const RANCHER_WEBHOOK: (&str, &str) = ("109.0.0+up0.10.0-rc.5", "0.10.0-rc.5");
+/// Longhorn before the upgrade and after.
+pub(crate) const OLD_LONGHORN: &str = "v1.10.1";
+pub(crate) const LONGHORN: &str = "v1.11.0";
 /// The addons of the new release that are not charts of Rancher's have this version.
 pub(crate) const ADDON: &str = "1.1.0";
 /// Chart version of monitoring before the upgrade.
@@ -58,15 +71,16 @@ impl Release {
             kubevirt,
             min_upgradable_version,
         } = self;
+        let ((fleet, fleet_app), (webhook, webhook_app)) = (FLEET, RANCHER_WEBHOOK);
         format!(
             "harvester: {harvester}\nharvesterChart: {harvester_chart}\nos: {os}\nkubernetes: {kubernetes}\n\
              rancher: {rancher}\nmonitoringChart: {monitoring_chart}\nloggingChart: {logging_chart}\n\
              loggingChartHarvesterEventRouter: {logging_event_router}\nkubevirt: {kubevirt}\n\
              minUpgradableVersion: '{min_upgradable_version}'\n\
              rancherDependencies:\n\
-             \x20 fleet: {{chart: 109.0.0+up0.15.0-alpha.8, app: 0.15.0-alpha.8}}\n\
-             \x20 fleet-crd: {{chart: 109.0.0+up0.15.0-alpha.8, app: 0.15.0-alpha.8}}\n\
-             \x20 rancher-webhook: {{chart: 109.0.0+up0.10.0-rc.5, app: 0.10.0-rc.5}}\n"
+             \x20 fleet: {{chart: {fleet}, app: {fleet_app}}}\n\
+             \x20 fleet-crd: {{chart: {fleet}, app: {fleet_app}}}\n\
+             \x20 rancher-webhook: {{chart: {webhook}, app: {webhook_app}}}\n"
         )
     }
 }

@@ -68,12 +68,14 @@ impl World {
             tasks.spawn(actor::garbage_collector::run(world.clone()));
             tasks.spawn(actor::jobs::run(world.clone()));
             tasks.spawn(actor::deployments::run(world.clone()));
+            tasks.spawn(actor::daemon_sets::run(world.clone()));
             tasks.spawn(actor::endpoints::run(world.clone()));
         }
         tasks.spawn(actor::kubelet::run(world.clone(), !real.kubelets));
         if !real.system_upgrade {
             tasks.spawn(actor::system_upgrade::run(world.clone()));
         }
+        tasks.spawn(actor::rancher::run(world.clone()));
         tasks.spawn(actor::rancher_planner::run(world.clone()));
         tasks.spawn(actor::cdi::run(world.clone()));
         tasks.spawn(actor::kubevirt::run(world.clone()));

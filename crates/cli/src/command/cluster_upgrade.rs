@@ -11,7 +11,7 @@ use api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use node::{
-    cluster::{self, Context, Found, installer::InstallerImage},
+    cluster::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses},
     host::{
         Chroot, HostRoot,
         system_agent::{self, HeldNode},
@@ -121,8 +121,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         plan_service_account: args.plan_service_account,
         repository: repository.clone(),
         installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone())),
-        addons: args.addons,
-        cdi: args.cdi,
+        manifests: Arc::new(Folders {
+            addons: args.addons,
+            cdi: args.cdi,
+        }),
+        pauses: Pauses::default(),
         found: Found::default(),
     };
     Ok(cluster::run(&context, &report).await?)

@@ -1,6 +1,6 @@
 //! The manager's view of the outside, answered by the simulated world.
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use manager::outside::{FetchError, Outside};
 use world::{Facts, RepositoryError};
@@ -16,34 +16,31 @@ impl Simulated {
     pub fn new(facts: Facts) -> Self {
         Self { facts }
     }
+
+    /// Answers after a while, by what is true then.
+    fn answer<'a, T>(&'a self, answer: impl FnOnce(&'a Facts) -> T + Send + 'a) -> BoxFuture<'a, T> {
+        self.facts.think().map(move |()| answer(&self.facts)).boxed()
+    }
 }
 
 impl Outside for Simulated {
     fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
-        let answer = self
-            .facts
-            .repository(url)
-            .map(|body| body.to_vec())
-            .map_err(|error| match error {
-                RepositoryError::Status(404) => FetchError::NotFound,
-                error => FetchError::Other(error.to_string()),
-            });
-        Box::pin(std::future::ready(answer))
+        self.answer(|facts| match facts.repository(url) {
+            Ok(body) => Ok(body.to_vec()),
+            Err(RepositoryError::Status(404)) => Err(FetchError::NotFound),
+            Err(error) => Err(FetchError::Other(error.to_string())),
+        })
     }
 
     fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
-        Box::pin(std::future::ready(self.facts.size(url).ok_or(FetchError::NotFound)))
+        self.answer(|facts| facts.size(url).ok_or(FetchError::NotFound))
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
-        let end = self
-            .facts
-            .api_certificates()
-            .into_iter()
-            .find(|(known, _)| known == address)
-            .map(|(_, end)| end);
-        Box::pin(std::future::ready(
-            end.ok_or_else(|| format!("{address}: connection refused")),
-        ))
+        self.answer(move |facts| {
+            let mut known = facts.api_certificates().into_iter();
+            let end = known.find(|(known, _)| known == address).map(|(_, end)| end);
+            end.ok_or_else(|| format!("{address}: connection refused"))
+        })
     }
 }

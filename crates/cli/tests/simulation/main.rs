@@ -13,6 +13,7 @@
 mod adoption;
 mod budget;
 mod clean;
+mod components;
 mod failure;
 mod invariants;
 mod log;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{Phase, UpgradePlan, annotations};
+use api::{Phase, UpgradePlan, annotations, labels};
 use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
@@ -51,6 +51,14 @@ impl Case {
             },
             ..Self::default()
         }
+    }
+
+    /// Three nodes, in a cluster where everything takes so long that people are told what is waited for.
+    pub(crate) fn unhurried() -> Self {
+        let mut case = Self::three_nodes();
+        case.scenario.durations.answer = Duration::from_secs(20);
+        case.scenario.durations.pod_ready = Duration::from_secs(20);
+        case
     }
 
     pub(crate) fn single_node() -> Self {
@@ -250,6 +258,11 @@ fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
             .map(ResourceExt::name_any)
             .collect()
     };
+    let ours = |group: &str, plural: &str| -> Vec<String> {
+        let all = rehearsal.objects(group, plural);
+        let ours = all.iter().filter(|one| one.labels().contains_key(labels::UPGRADE_PLAN));
+        ours.map(ResourceExt::name_any).collect()
+    };
     let nodes: BTreeMap<String, Value> = rehearsal
         .objects("", "nodes")
         .iter()
@@ -295,7 +308,7 @@ fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
         "chart": one("management.cattle.io", "managedcharts", "fleet-local", "harvester")["spec"]["diff"],
         "jobs": names("batch", "jobs"),
         "plans": names("upgrade.cattle.io", "plans"),
-        "deployments": names("apps", "deployments"),
+        "deployments": ours("apps", "deployments"),
         "services": names("", "services"),
         "images": names("harvesterhci.io", "virtualmachineimages"),
         "vms": vms,

@@ -71,7 +71,7 @@ const STATIONS: [Station<'_>; 16] = [
 
 #[test]
 fn each_station_says_what_is_waited_for_which_object_since_when_and_until_when() {
-    let mut case = Case::three_nodes();
+    let mut case = Case::unhurried();
     case.scenario.shape.vms = 6;
     let told = follow(&case, 12 * HOUR);
     for station in STATIONS {

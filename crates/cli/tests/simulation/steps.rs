@@ -15,6 +15,7 @@ use clock::Clock;
 use kube::ResourceExt;
 use node::{
     cluster,
+    host::system_agent::HOLD_STEPS,
     images::{cleanup, prepare},
     limits::Limits,
     post_drain, pre_drain, single_node, skip_manifests,
@@ -61,6 +62,7 @@ fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
             with_detector(&names(&single_node::steps(&limits))),
         ),
         (job_type::RESTORE_VM, names(restore::STEPS)),
+        (component::HOLD_AGENT, names(HOLD_STEPS)),
     ])
 }
 
@@ -192,11 +194,18 @@ fn a_preload_never_succeeds_on_an_empty_list() {
 }
 
 #[test]
-fn while_the_cluster_is_upgraded_the_chart_and_the_addon_that_are_waited_for_are_named() {
+fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
     let seen = waits(Case::three_nodes(), &[], 2 * HOUR);
     for wanted in [
+        "NodeAgent: rancher-system-agent of node node-2 has not been told to leave RKE2 alone: its Job is not done",
+        "CAPICluster: Cluster fleet-local/local has been provisioned for less than 30 seconds",
+        "HelmRelease: Helm release cattle-system/rancher is being upgraded to v2.14.0-alpha9",
+        "ClusterRepo: ClusterRepo rancher-charts does not exist yet",
+        "Rollout: Deployment cattle-fleet-local-system/fleet-agent is not rolled out: ",
+        "Rollout: Deployment cattle-system/harvester-cluster-repo is not rolled out: ",
         "ManagedChart: ManagedChart fleet-local/harvester is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]",
-        "Addon: Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
+        "InstanceManager: Longhorn's v1 engine is not ready on node node-3: ",
+        "Addon: Addon harvester-system/pcidevices-controller ",
     ] {
         assert_seen(&seen, wanted);
     }

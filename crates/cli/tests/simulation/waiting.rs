@@ -88,7 +88,7 @@ pub(crate) fn assert_seen(seen: &BTreeSet<String>, wanted: &str) {
 
 #[test]
 fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
-    let mut case = Case::three_nodes();
+    let mut case = Case::unhurried();
     case.scenario.shape.vms = 6;
     let seen = waits(case, &[], 12 * HOUR);
     for wanted in [

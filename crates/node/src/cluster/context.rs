@@ -1,7 +1,6 @@
 //! What the steps of the cluster upgrade share: the cluster, the release, and what they found on the way.
 
 use std::{
-    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -16,7 +15,9 @@ use crate::error::{Error, Result};
 
 use super::{
     installer::RancherInstaller,
+    manifests::Manifests,
     objects::{Kind, Objects},
+    pauses::Pauses,
     repository::ReleaseFiles,
 };
 
@@ -36,10 +37,10 @@ pub struct Context {
     pub repository: Arc<dyn ReleaseFiles>,
     /// What upgrades Rancher.
     pub installer: Arc<dyn RancherInstaller>,
-    /// The folder of the addons' manifests, `<name>.yaml`.
-    pub addons: PathBuf,
-    /// The folder of CDI's manifests.
-    pub cdi: PathBuf,
+    /// The manifests of addons and CDI.
+    pub manifests: Arc<dyn Manifests>,
+    /// How long others get.
+    pub pauses: Pauses,
     /// What was found on the way.
     pub found: Found,
 }

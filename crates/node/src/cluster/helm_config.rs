@@ -1,7 +1,5 @@
 //! What is changed of the charts that RKE2 brings: Multus must never be reinstalled, Traefik gets its settings.
 
-use std::time::Duration;
-
 use api::{foreign::helm::HelmChartConfig, names};
 use serde_json::{Value, json};
 
@@ -11,8 +9,6 @@ use super::{context::Context, version_line::is_of_line};
 
 const MULTUS: &str = "rke2-multus";
 const TRAEFIK: &str = "rke2-traefik";
-/// How long RKE2's Helm controller gets to read a changed configuration before anything else happens.
-const TAKEN_IN: Duration = Duration::from_secs(10);
 /// Console and upload connections live long; Traefik would cut them after a minute.
 const LONGEST_CONNECTION: &str = "30m";
 
@@ -28,7 +24,7 @@ pub(super) async fn guard_multus(context: &Context, _: Pace<'_>) -> Result<()> {
         None => configs.apply(MULTUS, &change).await?,
         Some(_) => configs.merge(MULTUS, &change).await?,
     };
-    context.clock.sleep(TAKEN_IN).await;
+    context.clock.sleep(context.pauses.helm_config).await;
     Ok(())
 }
 

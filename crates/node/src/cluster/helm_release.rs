@@ -1,13 +1,16 @@
 //! Helm releases, read from the Secrets that Helm keeps them in. Pure: bytes in, history and decisions out.
 
-use std::{io::Read, time::Duration};
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The type of Secrets that Helm keeps releases in.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
@@ -18,7 +21,7 @@ const LARGEST_RELEASE: u64 = 64 * 1024 * 1024;
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// One revision of a release.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HelmRelease {
     /// Its name.
@@ -35,7 +38,7 @@ pub struct HelmRelease {
 }
 
 /// How a revision is.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Info {
     /// deployed, superseded, failed, pending-upgrade, …
@@ -47,7 +50,7 @@ pub struct Info {
 }
 
 /// A chart.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
     /// Its name and versions.
@@ -57,7 +60,7 @@ pub struct Chart {
 }
 
 /// Name and versions of a chart.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ChartMetadata {
     /// The name.
@@ -105,6 +108,32 @@ pub fn decode(data: &[u8]) -> Result<HelmRelease, DecodeError> {
         return Err(DecodeError::TooLarge);
     }
     Ok(serde_json::from_slice(&text)?)
+}
+
+/// A release as Helm keeps it in `data.release`.
+fn encode(release: &Value) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(release.to_string().as_bytes())?;
+    Ok(STANDARD.encode(encoder.finish()?).into_bytes())
+}
+
+/// A revision as the Secret that Helm keeps it in.
+///
+/// # Errors
+/// Never for values in memory.
+pub fn secret(namespace: &str, release: &HelmRelease) -> std::io::Result<Value> {
+    let mut content = serde_json::to_value(release)?;
+    content["namespace"] = json!(namespace);
+    let (name, revision) = (&release.name, release.revision);
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
+        "metadata": {
+            "name": format!("sh.helm.release.v1.{name}.v{revision}"), "namespace": namespace,
+            "labels": {"owner": "helm", "name": name, "status": release.info.status, "version": revision.to_string()},
+        },
+        // Once for Helm, once for Kubernetes.
+        "data": {"release": STANDARD.encode(encode(&content)?)},
+    }))
 }
 
 /// Reads all revisions of a release, oldest first. Secrets that are no releases are passed over with a warning: one
@@ -212,19 +241,12 @@ fn overlay(under: &mut Value, over: &Value) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::io::Write;
-
-    use rstest::rstest;
-    use serde_json::json;
-
+mod tests {
     use super::*;
+    use rstest::rstest;
 
-    /// A release as Helm stores it.
-    pub(crate) fn encode(release: &Value) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(release.to_string().as_bytes()).unwrap();
-        STANDARD.encode(encoder.finish().unwrap()).into_bytes()
+    fn encode(release: &Value) -> Vec<u8> {
+        super::encode(release).unwrap()
     }
 
     fn revision(revision: i64, status: &str, description: &str) -> HelmRelease {

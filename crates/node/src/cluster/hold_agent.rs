@@ -117,7 +117,7 @@ pub fn plan(upgrade_plan: &UpgradePlan, image: &str, service_account: &str) -> V
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {
             "name": names::suc_plan(&plan, component::HOLD_AGENT), "namespace": names::CATTLE_NAMESPACE,
-            "labels": {labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
+            "labels": {labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::HOLD_AGENT},
             "ownerReferences": [{
                 "apiVersion": UpgradePlan::api_version(&()), "kind": UpgradePlan::kind(&()), "name": plan, "uid": uid,
             }],

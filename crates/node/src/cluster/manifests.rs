@@ -16,16 +16,60 @@ use crate::{
 
 use super::{context::Context, objects::FIELD_MANAGER};
 
-/// The manifests of CDI are there and say what they are. Known before the first change: a cluster whose Rancher is new and
-/// whose CDI cannot follow would be left in between.
-pub(super) fn check(folder: &Path) -> Result<()> {
-    read_cdi(folder).map(drop)
+/// The manifests that come with this program.
+pub trait Manifests: Send + Sync {
+    /// CDI's objects; at least one, and each says what it is.
+    ///
+    /// # Errors
+    /// They are not there or of no use.
+    fn cdi(&self) -> Result<Vec<Value>>;
+    /// The manifest of an addon.
+    ///
+    /// # Errors
+    /// It is there and of no use.
+    fn addon(&self, name: &str) -> Result<AddonManifest>;
+}
+
+/// The manifest of an addon, or why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AddonManifest {
+    /// The addon.
+    Found(Value),
+    /// Why there is none.
+    Absent(String),
+}
+
+/// Manifests in two folders, one for CDI and one with `<name>.yaml` for each addon.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// The folder of the addons' manifests.
+    pub addons: PathBuf,
+    /// The folder of CDI's.
+    pub cdi: PathBuf,
+}
+
+impl Manifests for Folders {
+    fn cdi(&self) -> Result<Vec<Value>> {
+        read_cdi(&self.cdi)
+    }
+
+    fn addon(&self, name: &str) -> Result<AddonManifest> {
+        let file = self.addons.join(format!("{name}.yaml"));
+        if !file.exists() {
+            let why = format!("its manifest {} does not exist", file.display());
+            return Ok(AddonManifest::Absent(why));
+        }
+        let is_it = |object: &Value| object["kind"] == "Addon" && object["metadata"]["name"] == name;
+        let found = documents(&file)?.into_iter().find(is_it);
+        let absent = || AddonManifest::Absent(format!("{} does not hold it", file.display()));
+        Ok(found.map_or_else(absent, AddonManifest::Found))
+    }
 }
 
 /// CDI's definitions. The Harvester chart brings the object that asks for CDI and the operator that answers, but Helm
 /// leaves definitions that exist as they are.
 pub(super) async fn apply_cdi(context: &Context, _: Pace<'_>) -> Result<()> {
-    for object in read_cdi(&context.cdi)? {
+    for object in context.manifests.cdi()? {
         apply(context, &object).await?;
     }
     Ok(())
@@ -75,7 +119,7 @@ fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The objects of a file.
-pub(super) fn documents(file: &Path) -> Result<Vec<Value>> {
+fn documents(file: &Path) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(file).map_err(|error| Error::file("read", file, error))?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
         .map_err(|error| Error::Lasting(format!("{} is not YAML: {error}", file.display())))?;

@@ -17,7 +17,7 @@ use crate::{
     step::Pace,
 };
 
-use super::{context::Context, manifests};
+use super::context::Context;
 
 /// Where the files of a release come from. Paths are from the root of the ISO, without a slash in front.
 pub trait ReleaseFiles: Send + Sync {
@@ -63,7 +63,8 @@ fn is_available(deployment: &Deployment) -> bool {
 
 /// Reads what the release says about itself.
 pub(super) async fn read_release(context: &Context, _: Pace<'_>) -> Result<()> {
-    manifests::check(&context.cdi)?;
+    // Known before the first change: a cluster whose Rancher is new and whose CDI cannot follow would be left in between.
+    context.manifests.cdi()?;
     let text = context.repository.text(release_file::PATH).await?;
     let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
     is_complete(&release)?;

@@ -7,11 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::{Act, Decision};
-use crate::{
-    error::Result,
-    report::Waiting,
-    step::{Pace, after},
-};
+use crate::{error::Result, report::Waiting, step::Pace};
 
 /// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
@@ -32,10 +28,10 @@ pub async fn attend<'a>(
     let mut done: Vec<Done> = Vec::new();
     loop {
         let rung = bell.notified();
-        let (mut look_again, mut show_later) = (None, None);
+        let mut look_again = None;
         if let Some(mut decision) = look() {
             if decision.waiting.is_empty() {
-                pace.report.going_on().await;
+                pace.report.going_on();
                 return Ok(());
             }
             done.retain(|done| clock.now() < done.again);
@@ -53,7 +49,7 @@ pub async fn attend<'a>(
                     message: failure.clone(),
                 });
             }
-            show_later = pace.report.waiting(&decision.waiting, Some(pace.deadline)).await;
+            pace.report.waiting(&decision.waiting, Some(pace.deadline));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
         let due = async {
@@ -66,7 +62,6 @@ pub async fn attend<'a>(
             biased;
             () = rung => {}
             () = due => {}
-            () = after(pace.report, show_later) => {}
         }
     }
 }

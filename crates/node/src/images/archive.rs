@@ -72,7 +72,7 @@ async fn import_once(
 ) -> Result<(), Failure> {
     let path = archive.archive.as_str();
     let head = promised(repository, archive).await.map_err(Failure::Absent)?;
-    progress.begins(head.size, 0).await;
+    progress.begins(head.size, 0);
     let (feeder, reader) = pipe();
     let tar = tar_of(reader, archive.sha256.as_ref());
     let tar = tar.map_err(|error| Failure::Absent(Error::Lasting(error.to_string())))?;

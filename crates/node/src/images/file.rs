@@ -69,7 +69,7 @@ async fn save_once(
     let Found::Partial { length } = found else {
         return Ok(Saved::Kept);
     };
-    progress.begins(head.size, length).await;
+    progress.begins(head.size, length);
     let (feeder, reader) = pipe();
     let download = Download::new(repository, archive.archive.as_str(), head, length);
     let sum = archive.sha256.clone();

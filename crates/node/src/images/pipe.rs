@@ -48,7 +48,7 @@ impl Feeder {
             if self.0.send(Piece::Bytes(bytes)).await.is_err() {
                 return Ok(());
             }
-            progress.moved_to(download.at()).await;
+            progress.moved_to(download.at());
         }
         let _ = self.0.send(Piece::End).await;
         Ok(())

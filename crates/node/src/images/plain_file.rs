@@ -175,7 +175,7 @@ async fn fetch(repository: &Repository, path: &str, head: Head, file: &mut Parti
                 object: format!("File {path}"),
                 message: format!("fetching {path}: {percent} % of {} MiB", size >> 20),
             };
-            pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+            pace.report.waiting(&[waiting], Some(pace.deadline));
         }
     }
     Ok(())

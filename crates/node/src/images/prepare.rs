@@ -207,7 +207,7 @@ impl Prepare {
                 .await;
             let Err(error) = answer else { return Ok(()) };
             let waiting = silent(self.repository.url(""), error.to_string());
-            pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+            pace.report.waiting(&[waiting], Some(pace.deadline));
             pace.report.clock.sleep(PROBE_INTERVAL).await;
         }
     }

@@ -36,21 +36,21 @@ impl<'a> Progress<'a> {
     }
 
     /// How large it is; it begins now.
-    pub(super) async fn begins(&mut self, size: u64, from: u64) {
+    pub(super) fn begins(&mut self, size: u64, from: u64) {
         self.size = size;
         self.said = None;
-        self.moved_to(from).await;
+        self.moved_to(from);
     }
 
     /// How far it is.
-    pub(super) async fn moved_to(&mut self, at: u64) {
+    pub(super) fn moved_to(&mut self, at: u64) {
         let now = self.pace.report.clock.elapsed();
         if self.said.is_some_and(|said| now.saturating_sub(said) < INTERVAL) {
             return;
         }
         self.said = Some(now);
         let waiting = waiting(&self.object, self.sentence(at));
-        self.pace.report.waiting(&[waiting], Some(self.pace.deadline)).await;
+        self.pace.report.waiting(&[waiting], Some(self.pace.deadline));
     }
 
     /// It is through.

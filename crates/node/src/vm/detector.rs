@@ -275,7 +275,7 @@ impl Detector {
             if waiting.is_empty() {
                 return Ok(());
             }
-            pace.report.waiting(&waiting, Some(pace.deadline)).await;
+            pace.report.waiting(&waiting, Some(pace.deadline));
             pace.report.clock.sleep(PAUSE).await;
         }
     }

@@ -191,7 +191,7 @@ impl Restore {
                 object: "KubeVirt harvester-system/kubevirt".to_owned(),
                 message: error.to_string(),
             };
-            pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+            pace.report.waiting(&[waiting], Some(pace.deadline));
             pace.report.clock.sleep(PAUSE).await;
         }
         Ok(())
@@ -213,7 +213,7 @@ impl Restore {
             if waiting.is_empty() {
                 return Ok(());
             }
-            pace.report.waiting(&waiting, Some(pace.deadline)).await;
+            pace.report.waiting(&waiting, Some(pace.deadline));
             pace.report.clock.sleep(PAUSE).await;
         }
     }

@@ -34,6 +34,7 @@ use node::{
     report::Reporter,
     step,
 };
+use tokio::sync::Notify;
 
 /// Little: tests do not wait.
 pub(crate) const PATIENCE: Patience = Patience {
@@ -46,11 +47,12 @@ pub(crate) const PATIENCE: Patience = Patience {
 
 /// Keeps everything that was shown.
 #[derive(Clone, Default)]
-pub(crate) struct Shown(pub(crate) Arc<Mutex<(Vec<WaitingFor>, String)>>);
+pub(crate) struct Shown(pub(crate) Arc<Mutex<(Vec<WaitingFor>, String)>>, pub(crate) Arc<Notify>);
 
 impl Board for Shown {
     fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
         self.0.lock().unwrap().0.extend_from_slice(waiting);
+        self.1.notify_one();
         Box::pin(std::future::ready(()))
     }
 

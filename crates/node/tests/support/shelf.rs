@@ -4,10 +4,13 @@ use std::{
     collections::BTreeSet,
     io::Read,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
 use node::{Error, Result, images::ImageStore};
+
+use super::Shown;
 
 /// Images by name, and how many archives came.
 #[derive(Clone, Default)]
@@ -22,6 +25,30 @@ pub(crate) struct Refusing {
     /// How many questions it does not answer after each.
     pub(crate) is_away_for: u32,
     pub(crate) unanswered: Mutex<u32>,
+}
+
+/// A shelf that takes an archive in once people have been told that it comes.
+pub(crate) struct Watched {
+    pub(crate) shelf: Shelf,
+    pub(crate) board: Shown,
+}
+
+impl ImageStore for Watched {
+    fn list(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
+        self.shelf.list()
+    }
+
+    fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let told = tokio::time::timeout(Duration::from_secs(30), self.board.1.notified()).await;
+            told.expect("nobody is told");
+            self.shelf.import(archive).await
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.shelf.remove(name)
+    }
 }
 
 fn one_less(count: &Mutex<u32>) -> bool {

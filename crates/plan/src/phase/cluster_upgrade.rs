@@ -43,12 +43,7 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let name = names::cluster_job(draft.plan_name());
-    match seen
-        .jobs
-        .values()
-        .find(|job| job.component == component::CLUSTER_UPGRADE)
-        .map(|job| &job.outcome)
-    {
+    match seen.jobs.get(&name).map(|job| &job.outcome) {
         Some(JobOutcome::Complete) => return Outcome::Done,
         Some(JobOutcome::Failed { .. }) => return Outcome::Fail("cluster-upgrade job failed".to_owned()),
         Some(JobOutcome::Running) => {}
@@ -62,5 +57,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         seen.settings.deadlines.cluster,
     );
     draft.wait_for_pods(component::CLUSTER_UPGRADE, None, None);
+    // Jobs that the Job has system-upgrade-controller run on the nodes.
+    draft.wait_for_pods(component::HOLD_AGENT, None, None);
     Outcome::Wait
 }

@@ -9,6 +9,7 @@
 )]
 
 mod arbitrary;
+mod cluster_upgrade;
 mod conditions;
 mod eligibility;
 mod model;

@@ -15,10 +15,15 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    cluster::management,
     context::{Context, after},
     error::{Error, Result},
+    helm,
     inbox::{Inbox, Key, Kind},
+    release::LONGHORN,
 };
+
+use super::longhorn;
 
 /// How soon a chart that does not get ready is looked at again.
 const STUCK_PAUSE: Duration = Duration::from_secs(60);
@@ -107,9 +112,17 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     world.charts.patch_status(key, &done).await.map(drop)
 }
 
-/// What comes up with a new Harvester: it says which version it is, and its KubeVirt follows.
+/// What comes up with a new Harvester: Helm knows it, it says which version it is, and its Longhorn and KubeVirt follow.
 async fn follow_harvester(world: &Context) -> Result<()> {
     let release = world.shape.release();
+    helm::deploy(
+        world,
+        (names::HARVESTER_NAMESPACE, names::HARVESTER_CHART),
+        (names::HARVESTER_CHART, &release.harvester_chart, &release.harvester),
+        &management::harvester_values(LONGHORN),
+    )
+    .await?;
+    longhorn::renew(world).await?;
     set_server_version(world, &release.harvester).await?;
     let key = (names::HARVESTER_NAMESPACE.to_owned(), names::KUBEVIRT.to_owned());
     let status = json!({"observedKubeVirtVersion": release.kubevirt});

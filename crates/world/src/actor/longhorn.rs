@@ -1,17 +1,30 @@
 //! Longhorn: a volume is attached where its VM runs, degraded while a node that holds one of its replicas is down, and
-//! healthy again when that replica is rebuilt, some time after the node is back.
+//! healthy again when that replica is rebuilt, some time after the node is back. A new Longhorn starts an instance manager
+//! of its own on each node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{foreign::longhorn::Volume, names};
+use api::{
+    foreign::longhorn::{self, Setting, Volume},
+    names,
+};
 use jiff::Timestamp;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use node::cluster::longhorn::image_label;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::vms,
-    context::{Context, after, ready_condition},
-    error::Result,
+    cluster::{
+        management::{self, INSTANCE_MANAGER_IMAGE, LONGHORN_MANAGER},
+        vms,
+    },
+    context::{Context, after, digest, ready_condition},
+    error::{Error, Result},
     inbox::{Inbox, Key, Kind},
+    release::LONGHORN,
     watched::key_of,
 };
 
@@ -21,6 +34,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.replicas.subscribe(&inbox);
     world.volumes.subscribe(&inbox);
     world.vmis.subscribe(&inbox);
+    world.instance_managers.subscribe(&inbox);
     let mut up = BTreeMap::new();
     loop {
         let (kind, key) = inbox.next().await;
@@ -39,6 +53,7 @@ pub(crate) async fn run(world: Arc<Context>) {
                 Ok(())
             }
             Kind::Replica => sync_replica(&world, &inbox, &key).await,
+            Kind::InstanceManager => sync_instance_manager(&world, &inbox, &key).await,
             Kind::VirtualMachineInstance => {
                 inbox.now(
                     Kind::Volume,
@@ -138,6 +153,76 @@ async fn sync_engine(world: &Context, key: &Key, node: &str, modes: &BTreeMap<St
     said.extend(modes.iter().map(|(replica, mode)| (replica.clone(), json!(mode))));
     let status = json!({"currentState": state, "replicaModeMap": said});
     world.engines.patch_status(key, &status).await.map(drop)
+}
+
+/// An instance manager runs some time after it was created.
+async fn sync_instance_manager(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
+    let Some(manager) = world.instance_managers.at(key) else {
+        return Ok(());
+    };
+    if manager.status.current_state.as_deref() == Some("running") {
+        return Ok(());
+    }
+    let created = manager.metadata.creation_timestamp.as_ref();
+    let due = after(
+        created.map_or(Timestamp::MIN, |time| time.0),
+        world.durations.instance_manager,
+    );
+    let state = if world.clock.now() < due { "starting" } else { "running" };
+    if state == "starting" {
+        inbox.later(Kind::InstanceManager, key.clone(), due);
+    }
+    if manager.status.current_state.as_deref() == Some(state) {
+        return Ok(());
+    }
+    let status = json!({ "currentState": state });
+    world.instance_managers.patch_status(key, &status).await.map(drop)
+}
+
+/// What comes with a new Longhorn: its manager on all nodes, and instance managers of its own. What is there already is
+/// left.
+pub(crate) async fn renew(world: &Context) -> Result<()> {
+    let key = (names::LONGHORN_NAMESPACE.to_owned(), LONGHORN_MANAGER.to_owned());
+    let set = world.daemon_sets.at(&key).map(|set| serde_json::to_value(&set.spec));
+    let Some(mut spec) = set.transpose()? else {
+        return Ok(());
+    };
+    let containers = &mut spec["template"]["spec"]["containers"];
+    let image = management::manager_image(LONGHORN);
+    if containers[0]["image"] != image {
+        containers[0]["image"] = json!(image);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        world.daemon_sets.patch(&key, &patch).await?;
+    }
+    let image = management::instance_manager_image(LONGHORN);
+    let settings: Api<Setting> = Api::namespaced(world.client.clone(), names::LONGHORN_NAMESPACE);
+    let change = json!({ "value": image });
+    let changed = settings
+        .patch(INSTANCE_MANAGER_IMAGE, &PatchParams::default(), &Patch::Merge(&change))
+        .await;
+    changed.map_err(|error| Error::api("set the image of instance managers", error))?;
+    let nodes: Api<longhorn::Node> = Api::namespaced(world.client.clone(), names::LONGHORN_NAMESPACE);
+    let nodes = nodes.list(&ListParams::default()).await;
+    for node in nodes.map_err(|error| Error::api("list Longhorn's nodes", error))? {
+        let node = node.metadata.name.unwrap_or_default();
+        world.instance_managers.create(&instance_manager(&node, &image)).await?;
+    }
+    Ok(())
+}
+
+fn instance_manager(node: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "longhorn.io/v1beta2", "kind": "InstanceManager",
+        "metadata": {
+            "name": format!("instance-manager-{}", digest(&format!("{node}/{image}"), 32)),
+            "namespace": names::LONGHORN_NAMESPACE,
+            "labels": {
+                "longhorn.io/node": node, "longhorn.io/instance-manager-type": "aio", "longhorn.io/data-engine": "v1",
+                "longhorn.io/instance-manager-image": image_label(image),
+            },
+        },
+        "spec": {"nodeID": node, "image": image},
+    })
 }
 
 fn is(volume: &Volume, state: &str, robustness: &str, node: &str) -> bool {

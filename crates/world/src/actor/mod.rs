@@ -5,6 +5,7 @@
 
 pub(crate) mod addons;
 pub(crate) mod cdi;
+pub(crate) mod daemon_sets;
 pub(crate) mod deployments;
 pub(crate) mod drain;
 pub(crate) mod endpoints;
@@ -15,6 +16,7 @@ pub(crate) mod kubelet;
 pub(crate) mod kubevirt;
 pub(crate) mod longhorn;
 pub(crate) mod migrations;
+pub(crate) mod rancher;
 pub(crate) mod rancher_planner;
 pub(crate) mod reboot;
 pub(crate) mod system_upgrade;

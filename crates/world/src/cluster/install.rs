@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Built-in kinds that generated clusters contain: plural, namespaced.
-const BUILT_IN: [(&str, &str, bool); 7] = [
+const BUILT_IN: [(&str, &str, bool); 10] = [
     ("Namespace", "namespaces", false),
     ("Node", "nodes", false),
     ("Pod", "pods", true),
@@ -24,6 +24,9 @@ const BUILT_IN: [(&str, &str, bool); 7] = [
     ("PersistentVolumeClaim", "persistentvolumeclaims", true),
     ("EndpointSlice", "endpointslices", true),
     ("PodDisruptionBudget", "poddisruptionbudgets", true),
+    ("ConfigMap", "configmaps", true),
+    ("Deployment", "deployments", true),
+    ("DaemonSet", "daemonsets", true),
 ];
 
 /// How a kind is addressed.
@@ -50,12 +53,13 @@ fn addresses() -> BTreeMap<(String, String), Address> {
         let group = match kind {
             "EndpointSlice" => "discovery.k8s.io/v1",
             "PodDisruptionBudget" => "policy/v1",
+            "Deployment" | "DaemonSet" => "apps/v1",
             _ => "v1",
         };
         let address = Address {
             plural: plural.to_owned(),
             namespaced,
-            has_status: !matches!(kind, "Secret" | "EndpointSlice"),
+            has_status: !matches!(kind, "Secret" | "EndpointSlice" | "ConfigMap"),
         };
         addresses.insert((group.to_owned(), kind.to_owned()), address);
     }

@@ -3,6 +3,7 @@
 //! Pure: the same shape gives the same objects.
 
 mod install;
+pub(crate) mod management;
 mod nodes;
 mod platform;
 pub(crate) mod vms;
@@ -85,6 +86,7 @@ impl Shape {
         let mut objects = platform::namespaces();
         objects.extend(nodes::objects(self));
         objects.extend(platform::objects(self));
+        objects.extend(management::objects(self));
         objects.extend(vms::objects(self));
         objects
     }

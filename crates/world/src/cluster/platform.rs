@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    Shape,
+    Shape, management,
     nodes::{INSTALLED, address},
 };
 
@@ -37,6 +37,7 @@ pub(super) fn namespaces() -> Vec<Value> {
         DEV_NAMESPACE,
     ]
     .iter()
+    .chain(&management::NAMESPACES)
     .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
     .collect()
 }

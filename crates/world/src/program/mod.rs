@@ -30,10 +30,10 @@ use crate::{
     facts::RepositoryError,
 };
 
-mod addons;
 mod board;
 mod clean_images;
 mod cluster_upgrade;
+mod hold_agent;
 mod host;
 mod kubevirt;
 mod post_drain;
@@ -45,8 +45,6 @@ mod skip_manifests;
 mod walk;
 
 pub use board::StepTold;
-
-const MOMENT: Duration = Duration::from_millis(1);
 
 /// A pod whose program runs.
 #[derive(Clone)]
@@ -85,14 +83,16 @@ impl Call {
         }
     }
 
+    /// The image that the pod runs.
+    fn image(&self) -> String {
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut images = containers.filter_map(|container| container.image.clone());
+        images.next().unwrap_or_default()
+    }
+
     /// Waits until the pod has run that long.
     async fn take(&self, duration: Duration) {
         self.world.clock.sleep_until(after(started(&self.pod), duration)).await;
-    }
-
-    /// Lets a controller see what was just written: a real program looks when an answer has come over the network.
-    async fn a_moment(&self) {
-        self.world.clock.sleep(MOMENT).await;
     }
 
     /// A file of the plan's repository.
@@ -142,6 +142,7 @@ pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>) -> std::result::Re
         (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
             skip_manifests::run(&call, &report).await
         }
+        (component::HOLD_AGENT, _) => hold_agent::run(&call, &report).await,
         (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(&call, &report).await,
         (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(&call, &report).await,
         (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(&call, &report).await,

@@ -60,7 +60,7 @@ async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
     while let Err(error) = call.file(release_file::PATH) {
         let url = format!("{}/", names::repo_url(&call.plan));
         let waiting = prepare::silent(url, error.to_string());
-        pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+        pace.report.waiting(&[waiting], Some(pace.deadline));
         call.world.clock.sleep(PROBE_INTERVAL).await;
     }
     Ok(())
@@ -101,7 +101,7 @@ async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32)
             }
             let at = size / u64::from(parts) * u64::from(part);
             let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
-            pace.report.waiting(&[waiting], Some(pace.deadline)).await;
+            pace.report.waiting(&[waiting], Some(pace.deadline));
             call.take(ends).await;
         }
     }

@@ -45,7 +45,7 @@ fn unknown<'a>(call: &'a Call, _: Pace<'a>) -> BoxFuture<'a, Result<()>> {
 #[cfg(test)]
 mod tests {
     use node::{
-        cluster,
+        host::system_agent::HOLD_STEPS,
         images::{cleanup, prepare},
         limits::Limits,
         post_drain, pre_drain, single_node, skip_manifests,
@@ -69,10 +69,10 @@ mod tests {
 
     fn elsewhere() -> [(Vec<&'static str>, &'static [Line]); 4] {
         [
-            (names(cluster::STEPS), program::cluster_upgrade::LINES),
             (names(prepare::STEPS), program::prepare::LINES),
             (names(cleanup::STEPS), program::clean_images::LINES),
             (names(skip_manifests::STEPS), program::skip_manifests::LINES),
+            (names(HOLD_STEPS), program::hold_agent::LINES),
         ]
     }
 

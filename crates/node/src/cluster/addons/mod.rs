@@ -5,11 +5,10 @@ mod text_edit;
 mod values;
 mod write;
 
-pub use plan::{Change, Deployment, STEADY, logging_values, monitoring_values, wait_for};
-pub use values::{Yaml, merged};
-pub use write::{PATIENCE, TICK};
+use plan::{Change, logging_values, monitoring_values};
+use values::{Yaml, merged};
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use api::{
     annotations::ADDON_DEFAULTS,
@@ -26,13 +25,13 @@ use crate::{
     step::Pace,
 };
 
-use super::{context::Context, manifests};
+use super::{context::Context, manifests::AddonManifest};
 
 const CRD: &str = "addons.harvesterhci.io";
 /// Namespace and name of the monitoring addon.
-pub const MONITORING: (&str, &str) = ("cattle-monitoring-system", "rancher-monitoring");
+const MONITORING: (&str, &str) = ("cattle-monitoring-system", "rancher-monitoring");
 /// Namespace and name of the logging addon.
-pub const LOGGING: (&str, &str) = ("cattle-logging-system", "rancher-logging");
+const LOGGING: (&str, &str) = ("cattle-logging-system", "rancher-logging");
 const KUBEOVN: (&str, &str) = (names::KUBE_SYSTEM_NAMESPACE, "kubeovn-operator");
 const KUBEOVN_CRD: &str = "kubeovn-operator-crd";
 const KUBEOVN_CRD_PATIENCE: Duration = Duration::from_secs(60);
@@ -58,25 +57,13 @@ pub(super) async fn wait_kind(context: &Context, pace: Pace<'_>) -> Result<()> {
 
 /// The manifest of an addon that came with this program.
 fn manifest(context: &Context, name: &str) -> Result<Option<Value>> {
-    let file: PathBuf = context.addons.join(format!("{name}.yaml"));
-    if !file.exists() {
-        context.note(format!(
-            "addon {name} is not upgraded: its manifest {} does not exist",
-            file.display()
-        ));
-        return Ok(None);
+    match context.manifests.addon(name)? {
+        AddonManifest::Found(manifest) => Ok(Some(manifest)),
+        AddonManifest::Absent(why) => {
+            context.note(format!("addon {name} is not upgraded: {why}"));
+            Ok(None)
+        }
     }
-    let found = manifests::documents(&file)?;
-    let found = found
-        .into_iter()
-        .find(|object| object["kind"] == "Addon" && object["metadata"]["name"] == name);
-    if found.is_none() {
-        context.note(format!(
-            "addon {name} is not upgraded: {} does not hold it",
-            file.display()
-        ));
-    }
-    Ok(found)
 }
 
 /// Installs an addon, or brings it to the version and values of its manifest.
@@ -159,10 +146,7 @@ async fn edit(
 }
 
 /// What an addon is to become when some of its values are edited.
-///
-/// # Errors
-/// Its values cannot be read.
-pub fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> Result<Change<'a>, String> {
+fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> Result<Change<'a>, String> {
     let present = current.spec.values_content.as_deref().unwrap_or_default();
     let mut yaml = Yaml::parse(present).map_err(|error| error.to_string())?;
     edit(&mut yaml.value);

@@ -10,25 +10,23 @@ use serde_json::{Value, json};
 use crate::report::{Look, Waiting};
 
 const DEPLOYED: &str = "AddonDeploySuccessful";
-/// How long an addon must say that it is deployed: one that was changed a moment ago still says so.
-pub const STEADY: Duration = Duration::from_secs(10);
 const ON_THE_WAY: [&str; 2] = ["AddonUpdating", "AddonEnabling"];
 
 /// What an addon is to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change<'a> {
+pub(super) struct Change<'a> {
     /// Its version.
-    pub version: &'a str,
+    pub(super) version: &'a str,
     /// Its values, when they change.
-    pub values: Option<String>,
+    pub(super) values: Option<String>,
     /// The values of its manifest, to tell what users change from now on.
-    pub defaults: Option<&'a str>,
+    pub(super) defaults: Option<&'a str>,
 }
 
 impl<'a> Change<'a> {
     /// Another version, and nothing else.
     #[must_use]
-    pub fn to(version: &'a str) -> Self {
+    pub(super) fn to(version: &'a str) -> Self {
         Self {
             version,
             values: None,
@@ -38,7 +36,7 @@ impl<'a> Change<'a> {
 
     /// The patch; nothing when the addon is so already.
     #[must_use]
-    pub fn patch(&self, current: &Addon) -> Option<Value> {
+    pub(super) fn patch(&self, current: &Addon) -> Option<Value> {
         let mut patch = json!({});
         if current.spec.version.as_deref() != Some(self.version) {
             patch["spec"]["version"] = json!(self.version);
@@ -60,7 +58,7 @@ impl<'a> Change<'a> {
 /// Whether to wait for an addon: when it ran before it was changed, or is on its way because an earlier attempt changed
 /// it. One that did not run would not run now.
 #[must_use]
-pub fn wait_for(current: &Addon, is_changed: bool) -> bool {
+pub(super) fn wait_for(current: &Addon, is_changed: bool) -> bool {
     let status = current.status.status.as_deref().unwrap_or_default();
     current.spec.enabled == Some(true) && (is_changed && status == DEPLOYED || ON_THE_WAY.contains(&status))
 }
@@ -72,7 +70,7 @@ fn is_deployed(addon: &Addon) -> bool {
 
 /// An addon that was changed and is waited for.
 #[derive(Clone, Debug)]
-pub struct Deployment {
+pub(super) struct Deployment {
     called: String,
     steady: Duration,
     since: Option<Timestamp>,
@@ -81,7 +79,7 @@ pub struct Deployment {
 impl Deployment {
     /// The addon of that name, as people see it; deployed for so long it counts.
     #[must_use]
-    pub fn of(called: &str, steady: Duration) -> Self {
+    pub(super) fn of(called: &str, steady: Duration) -> Self {
         Self {
             called: called.to_owned(),
             steady,
@@ -90,17 +88,22 @@ impl Deployment {
     }
 
     /// Whether it runs and has done so for a while.
-    pub fn look(&mut self, now: Timestamp, addon: Option<&Addon>) -> Look {
+    pub(super) fn look(&mut self, now: Timestamp, addon: Option<&Addon>) -> Look {
         let deployed = addon.is_some_and(is_deployed);
         self.since = deployed.then(|| self.since.unwrap_or(now));
         if (self.since).is_some_and(|since| now.duration_since(since).unsigned_abs() >= self.steady) {
             return Look::Done;
         }
         let status = addon.and_then(|addon| addon.status.status.clone()).unwrap_or_default();
+        let lacks = if deployed {
+            format!("has been deployed for less than {} seconds", self.steady.as_secs())
+        } else {
+            format!("is not deployed yet; it says {status}")
+        };
         Look::Wait(vec![Waiting {
             what: "Addon",
             object: self.called.clone(),
-            message: format!("{} is not deployed yet; it says {status}", self.called),
+            message: format!("{} {lacks}", self.called),
         }])
     }
 }
@@ -114,7 +117,7 @@ fn monitoring_needs() -> [(&'static str, &'static str, Value); 2] {
 }
 
 /// Sets what monitoring needs where users have set nothing.
-pub fn monitoring_values(values: &mut Value) {
+pub(super) fn monitoring_values(values: &mut Value) {
     for (parent, key, value) in monitoring_needs() {
         let inner = as_map(values).and_then(|values| as_map(values.entry(parent).or_insert(Value::Null)));
         if let Some(present) = inner.map(|inner| inner.entry(key).or_insert(Value::Null))
@@ -143,7 +146,7 @@ fn as_map(value: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
 }
 
 /// The event router's image is written out in the values and would stay the old one.
-pub fn logging_values(values: &mut Value, router: &str) {
+pub(super) fn logging_values(values: &mut Value, router: &str) {
     let image = values.pointer_mut("/eventTailer/workloadOverrides/containers/0/image");
     if let Some(image) = image.filter(|image| !image.is_null()) {
         *image = json!(router);

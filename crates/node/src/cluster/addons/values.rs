@@ -7,9 +7,9 @@ use super::text_edit;
 
 /// A YAML text with its value, to be edited.
 #[derive(Clone, Debug)]
-pub struct Yaml {
+pub(super) struct Yaml {
     /// The value, as it is to become.
-    pub value: Value,
+    pub(super) value: Value,
     original: Value,
     text: String,
 }
@@ -17,14 +17,14 @@ pub struct Yaml {
 /// Why values cannot be edited.
 #[derive(Debug, thiserror::Error)]
 #[error("they are not YAML that can be edited: {0}")]
-pub struct YamlError(String);
+pub(super) struct YamlError(String);
 
 impl Yaml {
     /// Reads a text.
     ///
     /// # Errors
     /// When it is no YAML, or not a set of named values.
-    pub fn parse(text: &str) -> Result<Self, YamlError> {
+    pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
         let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         let value: Value = if text.lines().all(says_nothing) {
             Value::Object(Map::new())
@@ -44,7 +44,7 @@ impl Yaml {
 
     /// The text of the edited value: that of before with as little changed as can be. Nothing when nothing was changed.
     #[must_use]
-    pub fn text(&self) -> Option<String> {
+    pub(super) fn text(&self) -> Option<String> {
         if self.value == self.original {
             return None;
         }
@@ -61,7 +61,7 @@ impl Yaml {
 ///
 /// # Errors
 /// When one of the texts cannot be read.
-pub fn merged(base: Option<&str>, present: &str, defaults: &str) -> Result<Option<String>, YamlError> {
+pub(super) fn merged(base: Option<&str>, present: &str, defaults: &str) -> Result<Option<String>, YamlError> {
     let base = base.map(Yaml::parse).transpose()?.map(|yaml| yaml.value);
     let defaults = Yaml::parse(defaults)?.value;
     let mut yaml = Yaml::parse(present)?;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::{cluster::context::Context, error::Result, step::Pace};
 
-use super::plan::{Change, Deployment, STEADY, wait_for};
+use super::plan::{Change, Deployment, wait_for};
 
 /// How long an addon is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How often it is looked at though nothing has changed, since being deployed takes a while to count.
-pub const TICK: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_secs(5);
 
 /// Installs an addon as its manifest has it: not enabled.
 pub(super) async fn install(context: &Context, manifest: &Value, namespace: &str, name: &str) -> Result<()> {
@@ -48,7 +48,7 @@ pub(super) async fn change(
     }
     let called = addons.called(name);
     let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut deployment = Deployment::of(&called, STEADY);
+    let mut deployment = Deployment::of(&called, context.pauses.addon);
     let deployed = addons.watch(pace, one, Some(TICK), |found| {
         let addon = found.iter().find(|addon| addon.name_any() == name);
         deployment.look(context.clock.now(), addon.map(AsRef::as_ref))

@@ -13,8 +13,6 @@ use crate::{
     step::Pace,
 };
 
-/// For how long nothing may move. Rancher's controllers take turns, and the cluster looks settled between them.
-const STEADY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_secs(5);
 
 /// Waits until the local cluster has been provisioned for a while.
@@ -22,19 +20,24 @@ pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let called = clusters.called(names::LOCAL_CLUSTER);
     let one = watcher::Config::default().fields(&format!("metadata.name={}", names::LOCAL_CLUSTER));
+    // Rancher's controllers take turns, and the cluster looks settled between them.
+    let enough = context.pauses.provisioned;
     let mut since = None;
     clusters
         .watch(pace, one, Some(TICK), |found| {
             let cluster = found.iter().find(|cluster| cluster.name_any() == names::LOCAL_CLUSTER);
             let lacks = lacks(cluster.map(AsRef::as_ref));
-            let message = match steady(&mut since, lacks.is_none(), context.clock.now()) {
+            let message = match steady(&mut since, lacks.is_none(), context.clock.now(), enough) {
                 true => return Look::Done,
-                false => lacks.unwrap_or_else(|| format!("it has been so for less than {} seconds", STEADY.as_secs())),
+                false => lacks.map_or_else(
+                    || format!("has been provisioned for less than {} seconds", enough.as_secs()),
+                    |lacks| format!("is not provisioned: {lacks}"),
+                ),
             };
             Look::Wait(vec![Waiting {
                 what: "CAPICluster",
                 object: called.clone(),
-                message: format!("{called} is not provisioned: {message}"),
+                message: format!("{called} {message}"),
             }])
         })
         .await
@@ -55,13 +58,13 @@ pub(super) fn lacks(cluster: Option<&Cluster>) -> Option<String> {
 }
 
 /// Whether something has been so for long enough. Whenever it is not, the time begins anew.
-fn steady(since: &mut Option<Timestamp>, is_so: bool, now: Timestamp) -> bool {
+fn steady(since: &mut Option<Timestamp>, is_so: bool, now: Timestamp, enough: Duration) -> bool {
     if !is_so {
         *since = None;
         return false;
     }
     let since = *since.get_or_insert(now);
-    now.duration_since(since).unsigned_abs() >= STEADY
+    now.duration_since(since).unsigned_abs() >= enough
 }
 
 #[cfg(test)]
@@ -70,14 +73,15 @@ mod tests {
 
     #[test]
     fn it_must_hold_without_a_break() {
+        const ENOUGH: Duration = Duration::from_secs(30);
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
         let mut since = None;
-        assert!(!steady(&mut since, true, at(0)));
-        assert!(!steady(&mut since, true, at(29)));
-        assert!(!steady(&mut since, false, at(30)));
-        assert!(!steady(&mut since, true, at(31)));
-        assert!(!steady(&mut since, true, at(60)));
-        assert!(steady(&mut since, true, at(61)));
+        assert!(!steady(&mut since, true, at(0), ENOUGH));
+        assert!(!steady(&mut since, true, at(29), ENOUGH));
+        assert!(!steady(&mut since, false, at(30), ENOUGH));
+        assert!(!steady(&mut since, true, at(31), ENOUGH));
+        assert!(!steady(&mut since, true, at(60), ENOUGH));
+        assert!(steady(&mut since, true, at(61), ENOUGH));
     }
 
     #[test]

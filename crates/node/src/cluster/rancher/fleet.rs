@@ -31,8 +31,6 @@ const CONTROLLER: &str = "fleet-controller";
 const CLUSTERS_CRD: &str = "clusters.fleet.cattle.io";
 /// What tells Fleet of the new Rancher from that of the old.
 const NEW_FIELD: &str = "agentTLSMode";
-/// How long Fleet gets to read a configuration that was put back.
-const TAKEN_IN: Duration = Duration::from_secs(20);
 /// Timestamps are in seconds, and two controllers write them.
 const SLACK: SignedDuration = SignedDuration::from_secs(5);
 const READY_PATIENCE: Duration = Duration::from_secs(60);
@@ -129,7 +127,7 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     let map = maps.need(CONTROLLER).await?;
     if let Some(patch) = restored(&map, &journal.server_url, &journal.server_ca)? {
         maps.merge(CONTROLLER, &patch).await?;
-        context.clock.sleep(TAKEN_IN).await;
+        context.clock.sleep(context.pauses.fleet_config).await;
     }
     wait_import(context, pace).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);

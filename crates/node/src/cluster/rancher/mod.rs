@@ -19,5 +19,7 @@ pub(super) use upgrade::{prepare, upgrade};
 
 /// Rancher's own release, in `cattle-system`.
 const RELEASE: &str = "rancher";
-const FLEET_SYSTEM: &str = "cattle-fleet-system";
-const FLEET_AGENT_SYSTEM: &str = "cattle-fleet-local-system";
+/// Where Fleet's controller runs.
+pub const FLEET_SYSTEM: &str = "cattle-fleet-system";
+/// Where the agent of the local cluster runs.
+pub const FLEET_AGENT_SYSTEM: &str = "cattle-fleet-local-system";

@@ -79,6 +79,13 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     context.global::<management::Setting>().delete(STALE_SETTING).await?;
     let upgraded = values::upgraded(&current, target, &context.nodes().await?);
     context.installer.prepare(pace, target, context.bundle()?).await?;
+    let object = format!("Helm release {}/{RELEASE}", names::CATTLE_NAMESPACE);
+    let upgrading = Waiting {
+        what: "HelmRelease",
+        message: format!("{object} is being upgraded to {target}"),
+        object,
+    };
+    pace.report.waiting(&[upgrading], Some(pace.deadline));
     context
         .installer
         .upgrade_rancher(names::CATTLE_NAMESPACE, RELEASE, &upgraded)

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 
 use crate::{
     board::Board,
-    cluster::{Context, Found, installer::RancherInstaller, repository::ReleaseFiles, run},
+    cluster::{
+        Context, Found, installer::RancherInstaller, manifests::Folders, pauses::Pauses, repository::ReleaseFiles, run,
+    },
     error::{Error, Result},
     report::Reporter,
     step::Pace,
@@ -156,8 +158,11 @@ impl Lab {
                 world: self.world(),
                 calls: self.calls.clone(),
             }),
-            addons: self.folder.path().join("addons"),
-            cdi: self.folder.path().join("cdi"),
+            manifests: Arc::new(Folders {
+                addons: self.folder.path().join("addons"),
+                cdi: self.folder.path().join("cdi"),
+            }),
+            pauses: Pauses::default(),
             found: Found::default(),
         };
         let board = Arc::new(Shown(self.shown.clone()));

@@ -1,9 +1,8 @@
 //! Rancher, Fleet, Helm's Secrets and system-upgrade-controller, as far as a cluster upgrade meets them.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use crate::cluster::helm_release::{self, HelmRelease, tests::encode};
+use crate::cluster::helm_release::{self, HelmRelease};
 
 use super::{
     lab::World,
@@ -23,17 +22,10 @@ pub(super) fn secret(
     at: &str,
 ) -> Value {
     let release = json!({
-        "name": name, "namespace": namespace, "version": revision, "chart": {"metadata": chart, "values": {}},
+        "name": name, "version": revision, "chart": {"metadata": chart, "values": {}},
         "config": config, "info": {"status": status, "description": description, "last_deployed": at},
     });
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
-        "metadata": {
-            "name": format!("sh.helm.release.v1.{name}.v{revision}"), "namespace": namespace,
-            "labels": {"owner": "helm", "name": name, "status": status},
-        },
-        "data": {"release": STANDARD.encode(encode(&release))},
-    })
+    helm_release::secret(namespace, &serde_json::from_value(release).unwrap()).unwrap()
 }
 
 pub(super) fn history(world: &World, namespace: &str, name: &str) -> Vec<HelmRelease> {

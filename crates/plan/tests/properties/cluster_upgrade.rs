@@ -1,0 +1,63 @@
+//! The Job of the cluster, and the Jobs that it has system-upgrade-controller run.
+
+use api::{Phase, labels::component, names};
+use plan::observed::{JobOutcome, JobSeen, PodSeen};
+
+use crate::{
+    model::Model,
+    walk::{at, until},
+};
+
+/// A cluster whose components are being upgraded, after its agents have been held back on a node.
+fn agents_held(component: &str, outcome: JobOutcome) -> Model {
+    let mut model = Model::new(3);
+    let job = names::cluster_job("up");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    let held = JobSeen {
+        namespace: names::CATTLE_NAMESPACE.to_owned(),
+        component: component.to_owned(),
+        job_type: None,
+        node: Some("node-1".to_owned()),
+        suspended: false,
+        outcome,
+    };
+    let name = names::suc_plan("up", component::HOLD_AGENT);
+    model.seen.jobs.insert(format!("apply-{name}-on-node-1"), held);
+    model
+}
+
+#[test]
+fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
+    let failed = JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".to_owned(),
+        message: String::new(),
+    };
+    // Jobs carry the labels of their Plan, whatever these are.
+    for component in [component::HOLD_AGENT, component::CLUSTER_UPGRADE] {
+        for outcome in [JobOutcome::Complete, failed.clone()] {
+            let mut model = agents_held(component, outcome);
+            let decision = model.decide();
+            assert_eq!(decision.status.current_phase.as_deref(), Some("ClusterUpgrading"));
+            model.apply(&decision);
+        }
+    }
+    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Complete);
+    until(&mut model, at(Phase::ClusterUpgraded));
+}
+
+#[test]
+fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
+    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Running);
+    let pod = PodSeen {
+        name: "cattle-system/apply-up-x".to_owned(),
+        component: component::HOLD_AGENT.to_owned(),
+        job_type: None,
+        node: Some("node-1".to_owned()),
+        problem: Some("ErrImagePull".to_owned()),
+        said: Vec::new(),
+    };
+    model.seen.pods.insert(pod.name.clone(), pod);
+    let decision = model.decide();
+    let named = decision.status.waiting_for.iter().any(|wait| wait.what == "Pod");
+    assert!(named, "{:?}", decision.status.waiting_for);
+}
