@@ -56,8 +56,15 @@ impl Case {
     /// Three nodes, in a cluster where everything takes so long that people are told what is waited for.
     pub(crate) fn unhurried() -> Self {
         let mut case = Self::three_nodes();
-        case.scenario.durations.answer = Duration::from_secs(20);
-        case.scenario.durations.pod_ready = Duration::from_secs(20);
+        let durations = &mut case.scenario.durations;
+        for duration in [
+            &mut durations.answer,
+            &mut durations.pod_ready,
+            &mut durations.skip_manifests,
+            &mut durations.garbage_collection,
+        ] {
+            *duration = Duration::from_secs(20);
+        }
         case
     }
 

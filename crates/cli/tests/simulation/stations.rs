@@ -50,7 +50,7 @@ fn check(told: &Told, (what, message, object, minutes): Station<'_>) {
 
 /// The stations of an upgrade that goes well. Stale images are removed from one node after another, ten minutes each.
 #[rustfmt::skip]
-const STATIONS: [Station<'_>; 16] = [
+const STATIONS: [Station<'_>; 15] = [
     ("Preflight", "disks and certificates are being checked", "Node (all), EndpointSlice default/kubernetes", 10),
     ("ISOImport", "image hvst-upgrade-", "VirtualMachineImage harvester-system/<plan>-iso", 30),
     ("Repository", "upgrade-repo deployment not ready", "Deployment harvester-system/<plan>-repo", 10),
@@ -66,7 +66,6 @@ const STATIONS: [Station<'_>; 16] = [
     ("Reboot", "node node-1: it reboots into the new operating system", "Node node-1", 20),
     ("ImageCleanup", "stale images are being removed from the nodes", "Plan cattle-system/<plan>-image-cleanup", 30),
     ("SkipManifestsRemove", "waiting for skip-manifest remove plan to complete", "Plan cattle-system/<plan>-remove-skip-rke2-manifests", 10),
-    ("PutBack", "being put back or removed: ", "", 5),
 ];
 
 #[test]

@@ -107,7 +107,6 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
         "Reboot: node node-1: it reboots into the new operating system",
         "RancherCompletion: waiting for Rancher to complete node upgrades: secret ",
         "ImageCleanup: stale images are being removed from the nodes",
-        "PutBack: being put back or removed: ",
     ] {
         assert_seen(&seen, wanted);
     }

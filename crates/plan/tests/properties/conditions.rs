@@ -167,3 +167,17 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
     until(&mut model, ended);
     assert!(at(Phase::Failed)(&model));
 }
+
+#[test]
+fn what_is_still_to_be_put_back_is_named_with_its_deadline() {
+    let mut model = Model::new(3);
+    until(&mut model, at(Phase::CleanedUp));
+    let decision = model.decide();
+    let waits = &decision.status.waiting_for;
+    let wait = waits.iter().find(|wait| wait.what == "PutBack").unwrap();
+    let message = wait.message.as_deref().unwrap();
+    let begin = "being put back or removed: Setting longhorn-system/replica-replenishment-wait-interval, ";
+    assert!(message.starts_with(begin), "{message}");
+    let limit = wait.deadline.as_ref().unwrap().0.duration_since(wait.since.0);
+    assert_eq!(limit, SignedDuration::from_mins(5));
+}
