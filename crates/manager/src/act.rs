@@ -22,7 +22,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use plan::{Action, Decision, announce, observed::Settings};
+use plan::{Action, Decision, PlanEvent, observed::Settings};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -130,12 +130,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells the events of the phases on record.
+    /// Tells events, each with its moment. One that was told is not told again.
     ///
     /// # Errors
     /// Where it had to stop.
-    pub async fn announce(&self, plan: &UpgradePlan, now: Timestamp) -> Result<(), ActError> {
-        for (at, event) in announce::phase_events(plan, now) {
+    pub async fn announce(&self, plan: &UpgradePlan, events: Vec<(Timestamp, PlanEvent)>) -> Result<(), ActError> {
+        for (at, event) in events {
             self.fence()?;
             self.recorder
                 .tell(plan, at, &event)

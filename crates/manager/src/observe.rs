@@ -7,6 +7,7 @@ use api::{
     foreign::{ForeignCondition, condition_is, rancher::ManagedChart},
     labels, names,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
@@ -14,6 +15,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use plan::{
+    PlanEvent, announce,
     observed::{
         ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, RepoSeen,
         Settings, SucPlanSeen,
@@ -284,6 +286,30 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         suspended: job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true),
         outcome,
     })
+}
+
+/// The Jobs of a plan that lately failed to start VMs again, as events.
+#[must_use]
+pub fn failed_restores(watched: &Watched, plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+    let jobs = watched.jobs.list();
+    let of_plan = jobs
+        .iter()
+        .filter(|job| job.labels().get(labels::UPGRADE_PLAN) == Some(&plan.name_any()));
+    of_plan.filter_map(|job| failed_restore(job, now)).collect()
+}
+
+fn failed_restore(job: &Job, now: Timestamp) -> Option<(Timestamp, PlanEvent)> {
+    let seen = job_seen(job)?;
+    let JobOutcome::Failed { message, .. } = &seen.outcome else {
+        return None;
+    };
+    let conditions = job.status.as_ref()?.conditions.as_deref()?;
+    let failed = conditions.iter().find(|condition| condition.type_ == "Failed")?;
+    let at = failed.last_transition_time.as_ref()?.0;
+    let is_restore = seen.job_type.as_deref() == Some(labels::job_type::RESTORE_VM);
+    let node = seen.node.as_deref().unwrap_or_default();
+    let event = announce::restore_failed(&job.name_any(), node, message);
+    (is_restore && announce::is_fresh(at, now)).then_some((at, event))
 }
 
 fn machine_plans(watched: &Watched) -> Vec<MachinePlanSeen> {

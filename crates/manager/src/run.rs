@@ -7,7 +7,7 @@ use clock::Clock;
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
-use plan::{decide, observed::Settings};
+use plan::{announce, decide, observed::Settings};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     memory::Memory,
     metrics::{self, Metrics, server::MetricsConfig},
     news::News,
-    observe::observe,
+    observe::{failed_restores, observe},
     outside::Outside,
     watched::Watched,
     webhook::{self, WebhookConfig},
@@ -237,8 +237,11 @@ impl Manager {
         let mut wake_at: Option<Timestamp> = None;
         for plan in &plans {
             let now = self.clock.now_in_seconds();
-            self.actor.announce(plan, now).await?;
+            self.actor.announce(plan, announce::phase_events(plan, now)).await?;
             if plan::decide::is_settled(plan) {
+                // Nothing waits for the VMs of the last nodes.
+                let late = failed_restores(&self.watched, plan, now);
+                self.actor.announce(plan, late).await?;
                 continue;
             }
             let trouble = self.trouble.clone();

@@ -22,9 +22,25 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
     recent
         .iter()
         .map(|change| (change.phase_transition_timestamp.0, change.phase.as_str()))
-        .filter(|(at, _)| now.duration_since(*at) < FRESH)
+        .filter(|(at, _)| is_fresh(*at, now))
         .filter_map(|(at, phase)| Some((at, phase_event(plan, phase.parse().ok()?)?)))
         .collect()
+}
+
+/// VMs that were stopped for a node could not be started again.
+#[must_use]
+pub fn restore_failed(job: &str, node: &str, why: &str) -> PlanEvent {
+    let text = format!(
+        "Job harvester-system/{job} could not start every VM of node {node} again ({why}); see its log and start them by \
+         hand"
+    );
+    PlanEvent::warning(reasons::RESTORE_VM_JOB_FAILED, text)
+}
+
+/// What happened at that moment is told; what is older was told by right.
+#[must_use]
+pub fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at) < FRESH
 }
 
 fn phase_event(plan: &UpgradePlan, phase: Phase) -> Option<PlanEvent> {

@@ -9,6 +9,7 @@ use api::{
 };
 
 use crate::{
+    announce,
     decision::{Child, PlanEvent},
     draft::{Draft, Outcome, UNBOUNDED},
     node,
@@ -232,11 +233,7 @@ pub(super) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
             draft.event(PlanEvent::normal(reasons::RESTORE_VM_JOB_DISPATCHED, text));
         }
         Some(JobOutcome::Failed { message, .. }) => {
-            let text = format!(
-                "Job harvester-system/{name} could not start every VM of node {node} again ({message}); see its log and \
-                 start them by hand"
-            );
-            draft.event(PlanEvent::warning(reasons::RESTORE_VM_JOB_FAILED, text));
+            draft.event(announce::restore_failed(&name, node, message));
         }
         Some(_) => {}
     }
