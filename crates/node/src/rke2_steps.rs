@@ -7,7 +7,7 @@ use api::{
 use cache::Cache;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
 use kube::{
-    Api,
+    Api, Client,
     api::{Patch, PatchParams},
     runtime::watcher,
 };
@@ -172,9 +172,12 @@ pub(crate) async fn remove_archives(run: &NodeRun, _: Pace<'_>) -> Result<()> {
 }
 
 /// Gives Fleet a while to settle, and goes on anyway: what is not ready now may only become so after the reboot.
-pub(crate) async fn wait_for_fleet(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+///
+/// # Errors
+/// None that lasts.
+pub async fn wait_for_fleet(client: &Client, pace: Pace<'_>) -> Result<()> {
     let mut watches = Watches::default();
-    let bundles: Cache<FleetBundle> = watches.add(Api::all(run.client.clone()), watcher::Config::default(), |_| ());
+    let bundles: Cache<FleetBundle> = watches.add(Api::all(client.clone()), watcher::Config::default(), |_| ());
     let look = || Look::of(bundles.list().iter().filter_map(|bundle| unready(bundle)).collect());
     let settled = watches.until(pace, look);
     // A moment less than the step has, so that it ends well.

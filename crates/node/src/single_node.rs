@@ -53,7 +53,7 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "wait-for-fleet",
             limit: limits.fleet,
-            run: |run, pace| Box::pin(rke2_steps::wait_for_fleet(run, pace)),
+            run: |run, pace| Box::pin(rke2_steps::wait_for_fleet(&run.client, pace)),
         },
     ];
     steps.extend(configure_steps::steps(limits));

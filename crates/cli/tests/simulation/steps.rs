@@ -8,11 +8,16 @@ use std::{
 
 use api::{
     Phase,
+    foreign::fleet::Bundle,
     labels::{component, job_type},
+    names,
 };
 use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
-use kube::ResourceExt;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
 use node::{
     cluster,
     host::system_agent::HOLD_STEPS,
@@ -22,15 +27,16 @@ use node::{
     step::Step,
     vm::{detector, restore},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use world::{StepTold, Troubles, troubles::RepositoryTrouble};
 
 use crate::{
     run::{Case, in_paused_time},
+    told::follow,
     waiting::{HOUR, assert_seen, waits, with},
 };
 
-fn names<C>(steps: &[Step<C>]) -> Vec<&'static str> {
+fn steps_of<C>(steps: &[Step<C>]) -> Vec<&'static str> {
     steps.iter().map(|step| step.name).collect()
 }
 
@@ -40,7 +46,7 @@ fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
     for step in steps {
         all.push(*step);
         if ["stop-immovable-vms", "stop-vms"].contains(step) {
-            all.extend(names(detector::STEPS));
+            all.extend(steps_of(detector::STEPS));
         }
     }
     all
@@ -50,19 +56,22 @@ fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
 fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
     let limits = Limits::default();
     BTreeMap::from([
-        (component::IMAGE_PRELOAD, names(prepare::STEPS)),
-        (component::CLUSTER_UPGRADE, names(cluster::STEPS)),
-        (component::SKIP_MANIFESTS_APPLY, names(skip_manifests::STEPS)),
-        (component::SKIP_MANIFESTS_REMOVE, names(skip_manifests::STEPS)),
-        (component::IMAGE_CLEANUP, names(cleanup::STEPS)),
-        (job_type::PRE_DRAIN, with_detector(&names(&pre_drain::steps(&limits)))),
-        (job_type::POST_DRAIN, names(&post_drain::steps(&limits))),
+        (component::IMAGE_PRELOAD, steps_of(prepare::STEPS)),
+        (component::CLUSTER_UPGRADE, steps_of(cluster::STEPS)),
+        (component::SKIP_MANIFESTS_APPLY, steps_of(skip_manifests::STEPS)),
+        (component::SKIP_MANIFESTS_REMOVE, steps_of(skip_manifests::STEPS)),
+        (component::IMAGE_CLEANUP, steps_of(cleanup::STEPS)),
+        (
+            job_type::PRE_DRAIN,
+            with_detector(&steps_of(&pre_drain::steps(&limits))),
+        ),
+        (job_type::POST_DRAIN, steps_of(&post_drain::steps(&limits))),
         (
             job_type::SINGLE_NODE_UPGRADE,
-            with_detector(&names(&single_node::steps(&limits))),
+            with_detector(&steps_of(&single_node::steps(&limits))),
         ),
-        (job_type::RESTORE_VM, names(restore::STEPS)),
-        (component::HOLD_AGENT, names(HOLD_STEPS)),
+        (job_type::RESTORE_VM, steps_of(restore::STEPS)),
+        (component::HOLD_AGENT, steps_of(HOLD_STEPS)),
     ])
 }
 
@@ -280,4 +289,30 @@ fn a_vm_that_does_not_start_again_is_shown_and_then_its_job_fails_with_its_name(
         let of_job = told.events.iter().filter(|told| told.starts_with(&event));
         assert_eq!(of_job.count(), 1, "{job}: {:#?}", told.events);
     }
+}
+
+/// Something that Fleet does not bring into step.
+fn has_a_bundle_out_of_step(rehearsal: &Rehearsal) {
+    let bundles: Api<Bundle> = Api::namespaced(rehearsal.server.client(), names::FLEET_NAMESPACE);
+    tokio::spawn(async move {
+        let unready = json!([{"type": "Ready", "status": "False", "message": "Modified(1)"}]);
+        let patch = Patch::Merge(json!({"status": {"conditions": unready}}));
+        bundles
+            .patch_status("mcc-harvester", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn fleet_is_waited_for_a_while_by_the_name_of_its_bundle_and_then_gone_on_without() {
+    let case = Case {
+        arranged: Some(has_a_bundle_out_of_step),
+        ..Case::single_node()
+    };
+    let told = follow(&case, 12 * HOUR);
+    let (_, wait) = told.first("FleetBundle", "bundle mcc-harvester is not ready: Modified(1)");
+    assert_eq!(wait.object.unwrap(), "Bundle fleet-local/mcc-harvester");
+    let (_, last) = told.statuses.last().unwrap();
+    assert_eq!(last["status"]["currentPhase"], "Succeeded");
 }

@@ -23,8 +23,9 @@ pub(super) const LINES: &[Line] = &[
     }),
     ("stop-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
     ("wait-for-vms", |call, pace| wait_until_empty(call, pace).boxed()),
-    // The simulated Fleet has no bundles that do not settle.
-    ("wait-for-fleet", UNSEEN),
+    ("wait-for-fleet", |call, pace| {
+        rke2_steps::wait_for_fleet(&call.world.client, pace).boxed()
+    }),
     ("choose-ingress", UNSEEN),
     ("start-rke2-upgrade", |call, _| start_rke2_upgrade(call).boxed()),
     ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
