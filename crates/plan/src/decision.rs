@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{UpgradePlanStatus, reasons};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,19 +33,44 @@ impl Decision {
     /// The status would change, but only the words about what is waited for.
     #[must_use]
     pub fn is_only_news(&self, before: &UpgradePlanStatus) -> bool {
-        *before != self.status && without_news(before.clone()) == without_news(self.status.clone())
+        // Every field is named, so that none that is added is forgotten.
+        let UpgradePlanStatus {
+            conditions,
+            current_phase,
+            iso_image_id,
+            node_upgrade_statuses,
+            phase_transition_timestamps,
+            previous_version,
+            provision_generation,
+            release_metadata,
+            single_node,
+            version,
+            waiting_for: _,
+        } = &self.status;
+        let same = current_phase == &before.current_phase
+            && iso_image_id == &before.iso_image_id
+            && node_upgrade_statuses == &before.node_upgrade_statuses
+            && phase_transition_timestamps == &before.phase_transition_timestamps
+            && previous_version == &before.previous_version
+            && provision_generation == &before.provision_generation
+            && release_metadata == &before.release_metadata
+            && single_node == &before.single_node
+            && version == &before.version;
+        same && same_but_for_words(conditions, &before.conditions) && *before != self.status
     }
 }
 
-/// A status without the words about what is waited for.
-fn without_news(mut status: UpgradePlanStatus) -> UpgradePlanStatus {
-    status.waiting_for.clear();
-    for condition in &mut status.conditions {
-        if condition.type_ == reasons::PROGRESSING {
-            condition.message.clear();
-        }
-    }
-    status
+/// Conditions are the same but for the message of `Progressing`, which says what is waited for.
+fn same_but_for_words(these: &[Condition], those: &[Condition]) -> bool {
+    let is_same = |(this, that): (&Condition, &Condition)| {
+        this.type_ == that.type_
+            && this.status == that.status
+            && this.reason == that.reason
+            && this.observed_generation == that.observed_generation
+            && this.last_transition_time == that.last_transition_time
+            && (this.type_ == reasons::PROGRESSING || this.message == that.message)
+    };
+    these.len() == those.len() && these.iter().zip(those).all(is_same)
 }
 
 /// An event on the plan.
