@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
 use plan::{Action, Decision, PlanEvent, observed::Settings};
 use serde::de::DeserializeOwned;
@@ -54,6 +54,9 @@ pub enum ActError {
         /// The object.
         object: String,
     },
+    /// The plan that was decided on is not the newest.
+    #[error("the UpgradePlan has changed meanwhile")]
+    Outdated,
     /// An object could not be built.
     #[error("failed to build an object")]
     Build(#[from] serde_json::Error),
@@ -63,7 +66,8 @@ impl ActError {
     /// Somebody else changed the object meanwhile: not an error, just another look.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Kube { source, .. } if matches!(source.as_ref(), kube::Error::Api(s) if s.code == 409))
+        let refused = |source: &kube::Error| matches!(source, kube::Error::Api(status) if status.code == 409);
+        matches!(self, Self::Outdated) || matches!(self, Self::Kube { source, .. } if refused(source))
     }
 }
 
@@ -111,11 +115,17 @@ impl Actor {
         now: Timestamp,
         written: &mut Versions,
     ) -> Result<(), ActError> {
+        let decided_on = plan.resource_version();
         let plan = self.write_metadata(plan, decision, written).await?;
         if plan.metadata.deletion_timestamp.is_some() && !decision.finalizer {
             return Ok(());
         }
-        self.write_status(plan.clone(), decision, written).await?;
+        let written_status = self.write_status(plan.clone(), decision, written).await?;
+        // A write is refused when the plan is outdated; where there was none, somebody must ask.
+        let was_written = written_status || plan.resource_version() != decided_on;
+        if !was_written && !decision.actions.is_empty() {
+            self.is_newest(&plan).await?;
+        }
         for event in &decision.events {
             self.fence()?;
             self.recorder
@@ -191,9 +201,9 @@ impl Actor {
         mut plan: UpgradePlan,
         decision: &Decision,
         written: &mut Versions,
-    ) -> Result<(), ActError> {
+    ) -> Result<bool, ActError> {
         if plan.status.as_ref() == Some(&decision.status) {
-            return Ok(());
+            return Ok(false);
         }
         plan.status = Some(decision.status.clone());
         self.fence()?;
@@ -207,7 +217,22 @@ impl Actor {
             Written::Plan,
             &updated.map_err(|source| failed("write the UpgradePlan's status", source))?,
         );
-        Ok(())
+        Ok(true)
+    }
+
+    /// Nothing is done about a plan that somebody, or a manager before this one, has taken further.
+    async fn is_newest(&self, plan: &UpgradePlan) -> Result<(), ActError> {
+        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
+        // Listing is allowed already; a list without a version is read from where it is stored.
+        let of_name = ListParams::default().fields(&format!("metadata.name={}", plan.name_any()));
+        let found = plans.list_metadata(&of_name).await;
+        let found = found.map_err(|source| failed("read the UpgradePlan", source))?;
+        let is_it = |newest: &PartialObjectMeta<UpgradePlan>| newest.resource_version() == plan.resource_version();
+        if found.items.iter().any(is_it) {
+            Ok(())
+        } else {
+            Err(ActError::Outdated)
+        }
     }
 
     async fn act(
