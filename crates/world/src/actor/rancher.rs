@@ -91,18 +91,6 @@ async fn bring(world: &Context) -> Result<()> {
     for name in RANCHER_REPOS {
         world.repos.create(&management::repo(name, None)).await?;
     }
-    let none = json!({});
-    for (namespace, name, (chart, app)) in [
-        (FLEET_SYSTEM, "fleet-crd", release::FLEET),
-        (FLEET_SYSTEM, "fleet", release::FLEET),
-        (
-            names::CATTLE_NAMESPACE,
-            management::RANCHER_WEBHOOK,
-            release::RANCHER_WEBHOOK,
-        ),
-    ] {
-        helm::deploy(world, (namespace, name), (name, chart, app), &none).await?;
-    }
     define(world).await?;
     configure_fleet(world).await?;
     for (namespace, name, repository, version) in [
@@ -116,6 +104,19 @@ async fn bring(world: &Context) -> Result<()> {
     ] {
         let image = format!("rancher/{repository}:v{version}");
         set_image(world, namespace, name, &image).await?;
+    }
+    // Helm says that it is done when all of that is: who waits for a release may go on then.
+    let none = json!({});
+    for (namespace, name, (chart, app)) in [
+        (FLEET_SYSTEM, "fleet-crd", release::FLEET),
+        (FLEET_SYSTEM, "fleet", release::FLEET),
+        (
+            names::CATTLE_NAMESPACE,
+            management::RANCHER_WEBHOOK,
+            release::RANCHER_WEBHOOK,
+        ),
+    ] {
+        helm::deploy(world, (namespace, name), (name, chart, app), &none).await?;
     }
     Ok(())
 }
