@@ -72,13 +72,24 @@ struct State {
     /// What people see.
     shown: Vec<WaitingFor>,
     shown_at: Timestamp,
-    /// Since when there is something that people do not see, or nothing though they see something.
+    /// Since when [`Self::has_news`].
     news_since: Option<Timestamp>,
 }
 
 impl State {
+    /// What began anew is not what people see, though it has the same name.
     fn is_shown(&self, item: &WaitingFor) -> bool {
-        self.shown.iter().any(|shown| thing(shown) == thing(item))
+        let same = |shown: &WaitingFor| thing(shown) == thing(item) && shown.since == item.since;
+        self.shown.iter().any(same)
+    }
+
+    /// Whether there is something that people do not see, or nothing though they see something.
+    fn has_news(&self) -> bool {
+        if self.now.is_empty() {
+            !self.shown.is_empty()
+        } else {
+            !self.now.iter().all(|item| self.is_shown(item))
+        }
     }
 
     /// When to show what is waited for; never when people see it already.
@@ -120,19 +131,12 @@ impl Reporter {
     pub fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) {
         let (now, stamp) = (self.clock.now(), self.clock.now_in_seconds());
         let mut state = self.state();
-        let known: Vec<WaitingFor> = state.now.iter().chain(&state.shown).cloned().collect();
-        let item = |item: &Waiting| carry_on(item, &known, stamp, deadline);
-        let was_over = state.now.is_empty();
+        let before = std::mem::take(&mut state.now);
+        let item = |item: &Waiting| carry_on(item, &before, stamp, deadline);
         state.now = items.iter().map(item).collect();
-        let is_over = state.now.is_empty();
-        let is_news = if is_over {
-            !state.shown.is_empty()
-        } else {
-            !state.now.iter().all(|item| state.is_shown(item))
-        };
         // An end and a beginning are different news.
-        let since = state.news_since.filter(|_| was_over == is_over);
-        state.news_since = is_news.then(|| since.unwrap_or(now));
+        let since = state.news_since.filter(|_| before.is_empty() == items.is_empty());
+        state.news_since = state.has_news().then(|| since.unwrap_or(now));
         self.changed.notify_one();
     }
 
@@ -175,7 +179,8 @@ impl Reporter {
         let mut state = self.state();
         state.shown = now;
         state.shown_at = self.clock.now();
-        state.news_since = None;
+        // Meanwhile something else may have begun.
+        state.news_since = state.news_since.filter(|_| state.has_news());
     }
 
     /// The program has ended well: nobody should see that it waits.
@@ -283,6 +288,54 @@ mod tests {
             shown(&[(&["a", "b"], 2_000), (&[], 3_000), (&["c"], 9_000)]).await,
             [2, 1, 0]
         );
+    }
+
+    /// Takes two seconds to show anything, as an API server that is busy.
+    struct Slow(Clock, Notes);
+
+    impl Board for Slow {
+        fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
+            Box::pin(async move {
+                self.0.sleep(Duration::from_secs(2)).await;
+                self.1.show(waiting).await;
+            })
+        }
+
+        fn last_word(&self, _: &str) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_begins_while_something_else_is_being_shown_is_shown_next() {
+        let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
+        let board = Arc::new(Slow(clock.clone(), Notes::default()));
+        let report = Reporter::new(clock.clone(), board.clone());
+        let steps = async {
+            report.waiting(&vms(&["a"]), None);
+            // It is being shown from the first second to the third.
+            clock.sleep(Duration::from_millis(2_000)).await;
+            report.waiting(&vms(&["b", "c"]), None);
+            clock.sleep(Duration::from_secs(4)).await;
+        };
+        tokio::select! {
+            never = report.keep_showing() => match never {},
+            () = steps => {}
+        }
+        assert_eq!(*board.1.0.lock().unwrap(), [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_begins_anew_has_a_new_beginning_and_is_news() {
+        let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
+        let report = Reporter::new(clock.clone(), Arc::new(Notes::default()));
+        report.waiting(&vms(&["a"]), None);
+        report.show().await;
+        let since = report.state().now[0].since.clone();
+        clock.sleep(Duration::from_secs(600)).await;
+        report.going_on();
+        clock.sleep(Duration::from_secs(2)).await;
+        report.waiting(&vms(&["a"]), None);
+        assert_ne!(report.state().now[0].since, since);
+        assert!(report.state().has_news());
     }
 
     #[tokio::test(start_paused = true)]
