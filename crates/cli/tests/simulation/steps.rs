@@ -214,7 +214,9 @@ fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
         "Rollout: Deployment cattle-system/harvester-cluster-repo is not rolled out: ",
         "ManagedChart: ManagedChart fleet-local/harvester is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]",
         "InstanceManager: Longhorn's v1 engine is not ready on node node-3: ",
-        "Addon: Addon harvester-system/pcidevices-controller ",
+        "Addon: Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
+        "HelmChartConfig: RKE2 is given a moment to see that HelmChartConfig kube-system/rke2-multus has changed",
+        "FleetConfig: Fleet is given a moment to see that ConfigMap cattle-fleet-system/fleet-controller has its address back",
     ] {
         assert_seen(&seen, wanted);
     }

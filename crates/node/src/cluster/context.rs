@@ -11,7 +11,11 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, api::core::v1::N
 use kube::{Api, Client, Resource};
 use release::{bundle::Bundle, release_file::ReleaseFile};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    report::Waiting,
+    step::Pace,
+};
 
 use super::{
     installer::RancherInstaller,
@@ -122,6 +126,13 @@ impl Context {
     /// All nodes, by name.
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>> {
         self.global::<Node>().list("").await
+    }
+
+    /// Gives somebody a while to take in what was just written, and says so.
+    pub(crate) async fn give_time(&self, pace: Pace<'_>, taking_in: Waiting, pause: Duration) {
+        pace.report.waiting(&[taking_in], Some(pace.deadline));
+        self.clock.sleep(pause).await;
+        pace.report.going_on();
     }
 
     /// Waits for something that is not worth failing for. Whether it came true in time.

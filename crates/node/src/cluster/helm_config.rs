@@ -3,7 +3,7 @@
 use api::{foreign::helm::HelmChartConfig, names};
 use serde_json::{Value, json};
 
-use crate::{error::Result, step::Pace};
+use crate::{error::Result, report::Waiting, step::Pace};
 
 use super::{context::Context, version_line::is_of_line};
 
@@ -14,7 +14,7 @@ const LONGEST_CONNECTION: &str = "30m";
 
 /// Multus' chart must stop when it fails. By default it is reinstalled, which deletes its CRD and with it every
 /// network of the cluster.
-pub(super) async fn guard_multus(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn guard_multus(context: &Context, pace: Pace<'_>) -> Result<()> {
     let configs = context.namespaced::<HelmChartConfig>(names::KUBE_SYSTEM_NAMESPACE);
     let current = configs.get(MULTUS).await?;
     let Some(change) = multus_change(current.as_ref()) else {
@@ -24,7 +24,13 @@ pub(super) async fn guard_multus(context: &Context, _: Pace<'_>) -> Result<()> {
         None => configs.apply(MULTUS, &change).await?,
         Some(_) => configs.merge(MULTUS, &change).await?,
     };
-    context.clock.sleep(context.pauses.helm_config).await;
+    let object = configs.called(MULTUS);
+    let taking_in = Waiting {
+        what: "HelmChartConfig",
+        message: format!("RKE2 is given a moment to see that {object} has changed"),
+        object,
+    };
+    context.give_time(pace, taking_in, context.pauses.helm_config).await;
     Ok(())
 }
 

@@ -127,7 +127,13 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     let map = maps.need(CONTROLLER).await?;
     if let Some(patch) = restored(&map, &journal.server_url, &journal.server_ca)? {
         maps.merge(CONTROLLER, &patch).await?;
-        context.clock.sleep(context.pauses.fleet_config).await;
+        let object = maps.called(CONTROLLER);
+        let taking_in = Waiting {
+            what: "FleetConfig",
+            message: format!("Fleet is given a moment to see that {object} has its address back"),
+            object,
+        };
+        context.give_time(pace, taking_in, context.pauses.fleet_config).await;
     }
     wait_import(context, pace).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
