@@ -124,7 +124,7 @@ impl Actor {
         // A write is refused when the plan is outdated; where there was none, somebody must ask.
         let was_written = written_status || plan.resource_version() != decided_on;
         if !was_written && !decision.actions.is_empty() {
-            self.is_newest(&plan).await?;
+            self.refuse_if_outdated(&plan).await?;
         }
         for event in &decision.events {
             self.fence()?;
@@ -221,7 +221,7 @@ impl Actor {
     }
 
     /// Nothing is done about a plan that somebody, or a manager before this one, has taken further.
-    async fn is_newest(&self, plan: &UpgradePlan) -> Result<(), ActError> {
+    async fn refuse_if_outdated(&self, plan: &UpgradePlan) -> Result<(), ActError> {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
         // Listing is allowed already; a list without a version is read from where it is stored.
         let of_name = ListParams::default().fields(&format!("metadata.name={}", plan.name_any()));

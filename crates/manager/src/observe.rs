@@ -7,7 +7,6 @@ use api::{
     foreign::{ForeignCondition, condition_is, rancher::ManagedChart},
     labels, names,
 };
-use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
@@ -15,7 +14,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use plan::{
-    PlanEvent, announce,
+    announce::FailedRestore,
     observed::{
         ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, RepoSeen,
         Settings, SucPlanSeen,
@@ -288,28 +287,29 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
     })
 }
 
-/// The Jobs of a plan that lately failed to start VMs again, as events.
+/// The Jobs of a plan that should have started VMs again and failed.
 #[must_use]
-pub fn failed_restores(watched: &Watched, plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+pub fn failed_restores(watched: &Watched, plan: &UpgradePlan) -> Vec<FailedRestore> {
     let jobs = watched.jobs.list();
     let of_plan = jobs
         .iter()
         .filter(|job| job.labels().get(labels::UPGRADE_PLAN) == Some(&plan.name_any()));
-    of_plan.filter_map(|job| failed_restore(job, now)).collect()
+    of_plan.filter_map(|job| failed_restore(job)).collect()
 }
 
-fn failed_restore(job: &Job, now: Timestamp) -> Option<(Timestamp, PlanEvent)> {
-    let seen = job_seen(job)?;
-    let JobOutcome::Failed { message, .. } = &seen.outcome else {
+fn failed_restore(job: &Job) -> Option<FailedRestore> {
+    let seen = job_seen(job).filter(|seen| seen.job_type.as_deref() == Some(labels::job_type::RESTORE_VM))?;
+    let JobOutcome::Failed { message, .. } = seen.outcome else {
         return None;
     };
-    let conditions = job.status.as_ref()?.conditions.as_deref()?;
-    let failed = conditions.iter().find(|condition| condition.type_ == "Failed")?;
-    let at = failed.last_transition_time.as_ref()?.0;
-    let is_restore = seen.job_type.as_deref() == Some(labels::job_type::RESTORE_VM);
-    let node = seen.node.as_deref().unwrap_or_default();
-    let event = announce::restore_failed(&job.name_any(), node, message);
-    (is_restore && announce::is_fresh(at, now)).then_some((at, event))
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    let failed = conditions.find(|condition| condition.type_ == "Failed")?;
+    Some(FailedRestore {
+        job: job.name_any(),
+        node: seen.node.unwrap_or_default(),
+        why: message,
+        at: failed.last_transition_time.as_ref()?.0,
+    })
 }
 
 fn machine_plans(watched: &Watched) -> Vec<MachinePlanSeen> {

@@ -239,8 +239,7 @@ impl Manager {
             let now = self.clock.now_in_seconds();
             self.actor.announce(plan, announce::phase_events(plan, now)).await?;
             if plan::decide::is_settled(plan) {
-                // Nothing waits for the VMs of the last nodes.
-                let late = failed_restores(&self.watched, plan, now);
+                let late = announce::late_restore_events(&failed_restores(&self.watched, plan), now);
                 self.actor.announce(plan, late).await?;
                 continue;
             }

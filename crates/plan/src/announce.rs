@@ -37,9 +37,30 @@ pub fn restore_failed(job: &str, node: &str, why: &str) -> PlanEvent {
     PlanEvent::warning(reasons::RESTORE_VM_JOB_FAILED, text)
 }
 
-/// What happened at that moment is told; what is older was told by right.
+/// A Job that should have started the VMs of a node again, and failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedRestore {
+    /// Its name.
+    pub job: String,
+    /// The node.
+    pub node: String,
+    /// Why, in a sentence.
+    pub why: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The events of the newest of these failures, each with its moment. For plans that have ended: nothing waits for the VMs of
+/// the last nodes, and nothing is decided about such a plan any more.
 #[must_use]
-pub fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
+pub fn late_restore_events(failed: &[FailedRestore], now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+    let newest = failed.iter().filter(|failed| is_fresh(failed.at, now));
+    newest
+        .map(|failed| (failed.at, restore_failed(&failed.job, &failed.node, &failed.why)))
+        .collect()
+}
+
+fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) < FRESH
 }
 
