@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{Phase, UpgradePlan, annotations, labels};
+use api::{Phase, UpgradePlan, annotations};
 use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
@@ -171,7 +171,7 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
         standby.abort();
     }
     Ok(Ended {
-        digest: digest(&rehearsal, plan.as_deref()),
+        digest: digest(&rehearsal, &case.scenario.shape.objects(), plan.as_deref()),
         writes: writes(&rehearsal),
         violations: violations.lock().unwrap().clone(),
         requests: rehearsal.server.store().counters(),
@@ -248,8 +248,9 @@ fn writes(rehearsal: &Rehearsal) -> Vec<String> {
         .collect()
 }
 
-/// The plan and the cluster at the end, without times and identifiers.
-fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
+/// The plan and the cluster at the end, without times and identifiers, and without Deployments that it had from the
+/// beginning.
+fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> Value {
     let status = plan.map(|plan| without_times(&plan.status)).unwrap_or_default();
     let store = rehearsal.server.store();
     let one = |group: &str, plural: &str, namespace: &str, name: &str| {
@@ -265,10 +266,12 @@ fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
             .map(ResourceExt::name_any)
             .collect()
     };
-    let ours = |group: &str, plural: &str| -> Vec<String> {
-        let all = rehearsal.objects(group, plural);
-        let ours = all.iter().filter(|one| one.labels().contains_key(labels::UPGRADE_PLAN));
-        ours.map(ResourceExt::name_any).collect()
+    let left_of = |kind: &str, names: Vec<String>| -> Vec<String> {
+        let had = |name: &String| {
+            let mut of_kind = had.iter().filter(|object| object["kind"] == kind);
+            of_kind.any(|object| object["metadata"]["name"] == name.as_str())
+        };
+        names.into_iter().filter(|name| !had(name)).collect()
     };
     let nodes: BTreeMap<String, Value> = rehearsal
         .objects("", "nodes")
@@ -315,7 +318,7 @@ fn digest(rehearsal: &Rehearsal, plan: Option<&UpgradePlan>) -> Value {
         "chart": one("management.cattle.io", "managedcharts", "fleet-local", "harvester")["spec"]["diff"],
         "jobs": names("batch", "jobs"),
         "plans": names("upgrade.cattle.io", "plans"),
-        "deployments": ours("apps", "deployments"),
+        "deployments": left_of("Deployment", names("apps", "deployments")),
         "services": names("", "services"),
         "images": names("harvesterhci.io", "virtualmachineimages"),
         "vms": vms,

@@ -1,11 +1,12 @@
 //! At each station of an upgrade: what is waited for, which object, since when, until when, and the one line of it.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use api::{
     labels::{self, component},
     names,
 };
+use apiserver::{Fault, FaultPlan};
 use cli::rehearsal::Rehearsal;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -126,6 +127,42 @@ fn endpoints_that_are_not_ready_are_told_from_pods_that_are_not_ready() {
         &follow(&case, HOUR),
         ("Repository", "upgrade-repo svc/ep not ready", object, 10),
     );
+}
+
+/// Longhorn takes the setting that an upgrade changes, and for a minute does not take it back.
+fn takes_its_setting_back_late(rehearsal: &Rehearsal) {
+    let (clock, refused) = (rehearsal.clock.clone(), Mutex::new((0, None)));
+    rehearsal.server.set_faults(FaultPlan::writes(move |write| {
+        if write.name != names::REPLENISHMENT_SETTING {
+            return Fault::None;
+        }
+        let (writes, since) = &mut *refused.lock().unwrap();
+        *writes += 1;
+        if *writes == 1 {
+            return Fault::None;
+        }
+        let since = *since.get_or_insert(clock.now());
+        if clock.now().duration_since(since).as_secs() < 60 {
+            Fault::Reject(503)
+        } else {
+            Fault::None
+        }
+    }));
+}
+
+#[test]
+fn what_is_still_to_be_put_back_is_told_with_its_deadline() {
+    let case = Case {
+        arranged: Some(takes_its_setting_back_late),
+        ..Case::three_nodes()
+    };
+    let told = follow(&case, 12 * HOUR);
+    check(
+        &told,
+        ("PutBack", "being put back or removed: Setting longhorn-system/", "", 5),
+    );
+    let (_, last) = told.statuses.last().unwrap();
+    assert_eq!(last["status"]["currentPhase"], "Succeeded");
 }
 
 #[test]

@@ -75,7 +75,11 @@ async fn come_up(world: &Context, inbox: &Inbox, since: &mut BTreeMap<String, Ti
         return Ok(());
     };
     let settings: Api<Setting> = Api::all(world.client.clone());
-    patch(&settings, names::SERVER_VERSION_SETTING, &json!({ "value": version })).await?;
+    let said = settings.get_opt(names::SERVER_VERSION_SETTING).await;
+    let said = said.map_err(|error| Error::api("read Rancher's version", error))?;
+    if said.is_some_and(|said| said.value != version) {
+        patch(&settings, names::SERVER_VERSION_SETTING, &json!({ "value": version })).await?;
+    }
     let now = world.clock.now();
     let begun = *since.entry(version.to_owned()).or_insert(now);
     let due = after(begun, world.durations.chart);

@@ -94,7 +94,7 @@ impl Simulated {
 }
 
 /// What the program itself waits for after Rancher, to be sure that things are steady.
-const AFTER_RANCHER: Duration = Duration::from_secs(100);
+const AFTER_RANCHER: Duration = Duration::from_secs(75);
 
 impl RancherInstaller for Simulated {
     fn prepare<'a>(&'a self, _: Pace<'a>, _: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
