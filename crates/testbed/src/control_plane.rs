@@ -88,6 +88,12 @@ impl ControlPlane {
         ))
     }
 
+    /// Whether there is a program for a part that can be done without.
+    #[must_use]
+    pub fn has(part: Part) -> bool {
+        run(&["find", Program::Part(part).name()]).is_ok_and(|output| output.status.success())
+    }
+
     /// Starts one and waits until it can be used. Takes some seconds, during which this thread is blocked.
     ///
     /// # Errors

@@ -1,7 +1,12 @@
-//! A Harvester on a real control plane: Kubernetes' own controllers are real, kwok stands for the kubelets, and the
-//! world plays what else a Harvester has. The manager runs in this process with the roles that ship.
+//! A Harvester on a real control plane: Kubernetes' own controllers are real, and system-upgrade-controller where there
+//! is one; kwok stands for the kubelets, and the world plays what else a Harvester has. The manager runs in this process with the roles that ship.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use api::{Phase, UpgradePlan, UpgradePlanSpec, foreign::rancher, names};
 use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, install_roles, outside::Simulated};
@@ -25,6 +30,8 @@ use crate::network::Network;
 
 /// The manager in the audit log.
 pub(crate) const MANAGER: &str = "upgrade-toolkit";
+/// What the world plays, in the audit log.
+const WORLD: &str = "world";
 /// How often a list is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long setting up may take.
@@ -55,7 +62,9 @@ pub(crate) struct Harvester {
 impl Harvester {
     /// Starts one in which things take so long.
     pub(crate) async fn start(shape: Shape, durations: Durations) -> Self {
-        let parts = [Part::ControllerManager, Part::Scheduler, Part::Kubelets];
+        let system_upgrade = has_system_upgrade_controller();
+        let mut parts = vec![Part::ControllerManager, Part::Scheduler, Part::Kubelets];
+        parts.extend(system_upgrade.then_some(Part::SystemUpgradeController));
         let control_plane = tokio::task::spawn_blocking(move || ControlPlane::start(&parts))
             .await
             .unwrap()
@@ -66,11 +75,11 @@ impl Harvester {
         world::install(&client, &objects).await.unwrap();
         install_roles(&client, PREFIX, SERVICE_ACCOUNT).await.unwrap();
         let troubles = Troubles::default();
-        let actors = control_plane.client_without_retries("world").await.unwrap();
+        let actors = control_plane.client_without_retries(WORLD).await.unwrap();
         let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
             controllers: true,
             kubelets: true,
-            system_upgrade: false,
+            system_upgrade,
         });
         let facts = world.facts();
         let mut tasks = JoinSet::new();
@@ -211,6 +220,31 @@ impl Harvester {
         let found = found.expect("somebody takes the lease").unwrap();
         holder(found.as_ref()).unwrap()
     }
+}
+
+/// Who runs Plans, in the audit log.
+pub(crate) fn runs_plans() -> &'static str {
+    if has_system_upgrade_controller() {
+        "system-upgrade-controller"
+    } else {
+        WORLD
+    }
+}
+
+/// Whether the real one runs the Plans; without it the world does. One line says which, whatever the number of tests.
+fn has_system_upgrade_controller() -> bool {
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
+        let found = ControlPlane::has(Part::SystemUpgradeController);
+        let who = if found {
+            "the real one"
+        } else {
+            "the world plays it (KUBEBUILDER_ASSETS may name a directory that has one)"
+        };
+        // Straight to stderr: what a passing test prints is captured.
+        drop(writeln!(std::io::stderr(), "system-upgrade-controller: {who}"));
+        found
+    });
+    *FOUND
 }
 
 /// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the

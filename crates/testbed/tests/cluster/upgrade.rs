@@ -20,7 +20,7 @@ use kube::{
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::json;
-use testbed::Program;
+use testbed::{Program, Request};
 use world::{
     Durations, Shape, Troubles,
     troubles::{JobFailure, JobTrouble},
@@ -70,6 +70,25 @@ async fn replenishment(harvester: &Harvester) -> String {
     settings.get(names::REPLENISHMENT_SETTING).await.unwrap().value
 }
 
+/// Images were brought to every node and stale ones removed, once, by whoever runs Plans and by nobody else.
+fn assert_plans_ran_on(nodes: &[&str], requests: &[Request]) {
+    let jobs: Vec<_> = requests
+        .iter()
+        .filter(|request| request.verb == "create" && request.resource == "jobs" && request.succeeded())
+        .filter(|request| request.namespace == names::CATTLE_NAMESPACE)
+        .collect();
+    let runs_plans = harvester::runs_plans();
+    let others: Vec<_> = jobs.iter().filter(|job| !job.agent.starts_with(runs_plans)).collect();
+    assert!(others.is_empty(), "not by {runs_plans}: {others:?}");
+    for plan in ["up-image-preload", "up-image-cleanup"] {
+        for node in nodes {
+            let job = format!("apply-{plan}-on-{node}-");
+            let found = jobs.iter().filter(|request| request.name.starts_with(&job)).count();
+            assert_eq!(found, 1, "{job}: {jobs:?}");
+        }
+    }
+}
+
 #[test]
 fn three_nodes_are_upgraded_to_the_end() {
     on_cluster_of(3, async |harvester| {
@@ -91,6 +110,7 @@ fn three_nodes_are_upgraded_to_the_end() {
         }
         assert_eq!(replenishment(harvester).await, before);
         let requests = harvester.control_plane.audit().unwrap();
+        assert_plans_ran_on(&["node-1", "node-2", "node-3"], &requests);
         let asked: Vec<_> = requests.iter().filter(|request| request.agent == MANAGER).collect();
         let refused: Vec<_> = asked.iter().filter(|request| request.code == 403).collect();
         assert!(refused.is_empty(), "the shipped roles do not allow {refused:?}");
@@ -162,7 +182,7 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
 
         assert_eq!(replenishment(harvester).await, before);
         let requests = harvester.control_plane.audit().unwrap();
-        let is_setting = |request: &&testbed::Request| request.agent == MANAGER && request.resource == "settings";
+        let is_setting = |request: &&Request| request.agent == MANAGER && request.resource == "settings";
         let written = requests.iter().filter(is_setting).filter(|request| request.is_write());
         assert_eq!(written.count(), 2, "the setting is changed and put back");
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
