@@ -1,4 +1,5 @@
-//! What goes into the binary: the bill of materials, no dependency that nobody uses, and the Rust it needs.
+//! What goes into the binary: the bill of materials, no dependency that nobody uses or that is not allowed, and the
+//! Rust it needs.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -45,6 +46,28 @@ fn the_bill_of_materials_names_what_the_binary_is_made_of_and_is_always_the_same
 fn every_dependency_is_used_and_explained() {
     let output = Command::new(hack("unused-dependencies")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_dependency_has_a_licence_a_name_and_a_source_that_are_allowed() {
+    let output = Command::new(hack("allowed-dependencies")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let rules = std::fs::read_to_string(root().join("deny.toml")).unwrap();
+    let stricter = tempfile::NamedTempFile::new().unwrap();
+    let text = rules.replace("\"ISC\",", "").replace("\"cel\", ", "");
+    std::fs::write(stricter.path(), text).unwrap();
+    let output = Command::new(hack("allowed-dependencies"))
+        .arg(stricter.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("licence that is not allowed: Apache-2.0 AND ISC"),
+        "{said}"
+    );
+    assert!(said.contains("is banned") && said.contains("wanted by cel"), "{said}");
 }
 
 /// The oldest Rust that is promised is the one that everything is built and tested with.
