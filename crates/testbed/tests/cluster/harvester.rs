@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long setting up may take.
 const SETUP: Duration = Duration::from_secs(60);
 
-/// Runs a test on a cluster of its own, after those before it: two at once would only take each other's time.
+/// Runs a test on a cluster of its own, when its turn has come.
 pub(crate) fn on_cluster(shape: Shape, durations: Durations, test: impl AsyncFnOnce(&mut Harvester)) {
     if !testbed::is_wanted() {
         return;
