@@ -50,12 +50,21 @@ prepare: ## Install what the tests need and the machine lacks
 
 .PHONY: test
 test: prepare control-plane crictl tools ## Run all tests
+ifeq ($(TEST_ARGS),--workspace)
+	CLUSTER_TESTS=later $(CARGO) test --workspace -- --skip sweep::
+	@$(MAKE) --no-print-directory --output-sync=target -j2 cluster-tests sweep
+else
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
-	@if [ "$(TEST_ARGS)" = --workspace ]; then $(MAKE) --no-print-directory sweep; fi
+endif
+
+# These mostly wait, so they run beside the sweep, which only works and gives way.
+.PHONY: cluster-tests
+cluster-tests:
+	$(CARGO) test --workspace --test cluster
 
 .PHONY: sweep
 sweep: ## Perturb every write of simulated upgrades, thousands of times
-	$(CARGO) test --profile simulation -p cli --test simulation -- sweep::
+	nice -n 19 $(CARGO) test --profile simulation -p cli --test simulation -- sweep::
 
 .PHONY: test-cluster
 test-cluster: prepare ## Run the tests on a real control plane; fail where there is none
