@@ -12,7 +12,7 @@ use testbed::Request;
 use world::{Durations, Shape};
 
 use crate::{
-    harvester::{Harvester, on_cluster},
+    harvester::{Harvester, on_cluster, runs_plans},
     process::{Process, Recipe},
     repository,
 };
@@ -148,6 +148,7 @@ fn measure(nodes: usize, vms: usize) -> Option<Cost> {
 #[ignore = "measures; run by bench/cluster"]
 fn table() {
     let sizes = std::env::var("SIZES").unwrap_or_else(|_| SIZES.to_owned());
+    println!("Plans are run by {}\n", runs_plans());
     println!(
         "{:>6} {:>6} {:>8} {:>7} {:>7} {:>8} {:>8} {:>7} {:>10} {:>9} {:>8}  requests by verb",
         "nodes",
