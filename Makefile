@@ -52,6 +52,7 @@ prepare: ## Install what the tests need and the machine lacks
 test: prepare control-plane crictl tools ## Run all tests
 ifeq ($(TEST_ARGS),--workspace)
 	CLUSTER_TESTS=later $(CARGO) test --workspace -- --skip sweep::
+	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane, and the sweep (minutes)'
 	@$(MAKE) --no-print-directory --output-sync=target -j2 cluster-tests sweep
 else
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
