@@ -32,7 +32,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 struct State<K> {
     objects: BTreeMap<Key, Arc<K>>,
     relist: BTreeMap<Key, Arc<K>>,
+    /// The newest version that the watch has told of. Whatever it says about older ones, it has said.
+    seen: u64,
     subscribers: Vec<Subscriber>,
+}
+
+impl<K> Default for State<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            relist: BTreeMap::new(),
+            seen: 0,
+            subscribers: Vec::new(),
+        }
+    }
 }
 
 /// All objects of one kind.
@@ -58,11 +71,7 @@ impl<K: Object> Watched<K> {
             client: client.clone(),
             kind,
             selector,
-            state: Mutex::new(State {
-                objects: BTreeMap::new(),
-                relist: BTreeMap::new(),
-                subscribers: Vec::new(),
-            }),
+            state: Mutex::default(),
             synced: watch::channel(false).0,
         }
     }
@@ -127,46 +136,13 @@ impl<K: Object> Watched<K> {
     }
 
     fn apply(&self, event: Event<K>) {
+        let is_whole = matches!(event, Event::InitDone);
         let mut state = self.lock();
-        match event {
-            Event::Init => state.relist.clear(),
-            Event::InitApply(object) => {
-                state.relist.insert(key_of(&object), Arc::new(pruned(object)));
-            }
-            Event::InitDone => {
-                let mut listed = std::mem::take(&mut state.relist);
-                let newest = listed
-                    .values()
-                    .map(|object| version(object.as_ref()))
-                    .max()
-                    .unwrap_or(0);
-                let old = std::mem::take(&mut state.objects);
-                let mut keys: BTreeSet<Key> = listed.keys().cloned().collect();
-                for (key, object) in old {
-                    // What we wrote after the list was made is not in it.
-                    if version(object.as_ref()) > newest {
-                        listed.insert(key.clone(), object);
-                    }
-                    keys.insert(key);
-                }
-                state.objects = listed;
-                let keys: Vec<Key> = keys.into_iter().collect();
-                tell(self.kind, &mut state, &keys);
-                drop(state);
-                self.synced.send_replace(true);
-            }
-            Event::Apply(object) => put(self.kind, &mut state, object),
-            Event::Delete(object) => {
-                let key = key_of(&object);
-                if state
-                    .objects
-                    .get(&key)
-                    .is_some_and(|known| known.meta().uid == object.meta().uid)
-                {
-                    state.objects.remove(&key);
-                    tell(self.kind, &mut state, &[key]);
-                }
-            }
+        let changed = state.apply(event);
+        tell(self.kind, &mut state, &changed);
+        drop(state);
+        if is_whole {
+            self.synced.send_replace(true);
         }
     }
 
@@ -180,10 +156,12 @@ impl<K: Object> Watched<K> {
 
     /// Takes in the answer to a write.
     fn learn(&self, object: K) -> Arc<K> {
-        let key = key_of(&object);
+        let object = Arc::new(pruned(object));
         let mut state = self.lock();
-        put(self.kind, &mut state, object.clone());
-        state.objects.get(&key).cloned().unwrap_or_else(|| Arc::new(object))
+        if let Some(key) = state.learn(&object) {
+            tell(self.kind, &mut state, &[key]);
+        }
+        object
     }
 
     async fn send(
@@ -252,13 +230,71 @@ fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn put<K: Object>(kind: Kind, state: &mut State<K>, object: K) {
-    let key = key_of(&object);
-    // A watch may still be on its way with what we know better from an answer.
-    let known = state.objects.get(&key).map_or(0, |known| version(known.as_ref()));
-    if version(&object) > known {
-        state.objects.insert(key.clone(), Arc::new(pruned(object)));
-        tell(kind, state, &[key]);
+impl<K: Object> State<K> {
+    /// Takes in what the watch tells; which objects changed by it.
+    fn apply(&mut self, event: Event<K>) -> Vec<Key> {
+        match event {
+            Event::Init => {
+                self.relist.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                self.relist.insert(key_of(&object), Arc::new(pruned(object)));
+                Vec::new()
+            }
+            Event::InitDone => self.replace(),
+            Event::Apply(object) => {
+                self.seen = self.seen.max(version(&object));
+                self.put(&Arc::new(pruned(object))).into_iter().collect()
+            }
+            Event::Delete(object) => {
+                self.seen = self.seen.max(version(&object));
+                let key = key_of(&object);
+                let known = self.objects.get(&key);
+                if known.is_none_or(|known| known.meta().uid != object.meta().uid) {
+                    return Vec::new();
+                }
+                self.objects.remove(&key);
+                vec![key]
+            }
+        }
+    }
+
+    /// A list is whole.
+    fn replace(&mut self) -> Vec<Key> {
+        let mut listed = std::mem::take(&mut self.relist);
+        let newest = listed.values().map(|object| version(object.as_ref())).max();
+        self.seen = self.seen.max(newest.unwrap_or(0));
+        let mut keys: BTreeSet<Key> = listed.keys().cloned().collect();
+        for (key, object) in std::mem::take(&mut self.objects) {
+            // What we wrote after the list was made is not in it.
+            if version(object.as_ref()) > self.seen {
+                listed.insert(key.clone(), object);
+            }
+            keys.insert(key);
+        }
+        self.objects = listed;
+        keys.into_iter().collect()
+    }
+
+    /// Takes in the answer to a write, unless the watch was faster: an object whose deletion it has told of must not come
+    /// back, for nobody would ever take it away again.
+    fn learn(&mut self, object: &Arc<K>) -> Option<Key> {
+        if version(object.as_ref()) <= self.seen {
+            return None;
+        }
+        self.put(object)
+    }
+
+    fn put(&mut self, object: &Arc<K>) -> Option<Key> {
+        let key = key_of(object.as_ref());
+        // A watch may still be on its way with what we know better from an answer.
+        let known = self.objects.get(&key).map_or(0, |known| version(known.as_ref()));
+        if version(object.as_ref()) <= known {
+            return None;
+        }
+        self.objects.insert(key.clone(), object.clone());
+        Some(key)
     }
 }
 
@@ -285,4 +321,66 @@ fn version<K: Resource>(object: &K) -> u64 {
 fn pruned<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, version: u64) -> ConfigMap {
+        let metadata =
+            json!({"namespace": "default", "name": name, "uid": name, "resourceVersion": version.to_string()});
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    fn names(state: &State<ConfigMap>) -> Vec<&str> {
+        state.objects.keys().map(|key| key.1.as_str()).collect()
+    }
+
+    fn with(names: &[(&str, u64)]) -> State<ConfigMap> {
+        let mut state = State::default();
+        state.apply(Event::Init);
+        for (name, version) in names {
+            state.apply(Event::InitApply(object(name, *version)));
+        }
+        state.apply(Event::InitDone);
+        state
+    }
+
+    #[test]
+    fn an_answer_is_known_before_the_watch_tells_of_it() {
+        let mut state = with(&[("a", 1)]);
+        let changed = state.learn(&Arc::new(object("b", 2)));
+        assert_eq!(changed.unwrap().1, "b");
+        assert_eq!(names(&state), ["a", "b"]);
+        assert!(state.apply(Event::Apply(object("b", 2))).is_empty());
+    }
+
+    #[test]
+    fn what_was_deleted_does_not_come_back_with_an_answer_that_is_late() {
+        let mut state = with(&[("a", 1)]);
+        let answer = Arc::new(object("a", 2));
+        state.apply(Event::Apply(object("a", 2)));
+        state.apply(Event::Delete(object("a", 3)));
+        assert_eq!(state.learn(&answer), None);
+        assert!(names(&state).is_empty());
+    }
+
+    #[test]
+    fn what_was_deleted_while_nobody_watched_is_gone_with_the_next_list() {
+        let mut state = with(&[("a", 1)]);
+        state.apply(Event::Apply(object("b", 5)));
+        state.learn(&Arc::new(object("c", 6)));
+        state.apply(Event::Init);
+        state.apply(Event::InitApply(object("a", 1)));
+        state.apply(Event::InitDone);
+        assert_eq!(
+            names(&state),
+            ["a", "c"],
+            "the watch told of b, and of c only an answer did"
+        );
+    }
 }
