@@ -34,6 +34,8 @@ const NEW_FIELD: &str = "agentTLSMode";
 /// Timestamps are in seconds, and two controllers write them.
 const SLACK: SignedDuration = SignedDuration::from_secs(5);
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the times that Fleet writes are waited for to fit.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Has Fleet deploy its agent anew, once per upgrade of Rancher, and waits until it has.
 pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<()> {
@@ -135,7 +137,7 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
         };
         context.give_time(pace, taking_in, context.pauses.fleet_config).await;
     }
-    wait_import(context, pace).await?;
+    import(context, pace, journal.agent.as_ref()).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let is_ready = |cluster: &Cluster| condition_is(conditions(cluster), "Ready") == Some(true);
     let ready = wait_for(
@@ -154,6 +156,38 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     }
     journal.settled = true;
     journal::write(context, &journal).await
+}
+
+/// Fleet has imported the cluster, as far as times tell; where they never fit, it is enough that the agent is the one we
+/// asked for. Fleet notes the time of the import once the agent is deployed, which may be more than a moment later, and a
+/// controller that moved to another node is newer than everything it did before.
+async fn import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent>) -> Result<()> {
+    let Some(agent) = agent else {
+        return wait_import(context, pace).await;
+    };
+    if context.at_most(IMPORT_PATIENCE, wait_import(context, pace)).await? {
+        return Ok(());
+    }
+    let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
+    wait_for(
+        pace,
+        &clusters,
+        names::LOCAL_CLUSTER,
+        "FleetAgent",
+        "does not say that its agent was deployed anew",
+        |cluster| cluster.status.agent_deployed_generation.unwrap_or(0) >= agent.generation,
+    )
+    .await?;
+    let deployments = context.namespaced::<Deployment>(FLEET_AGENT_SYSTEM);
+    let called = deployments.called(AGENT);
+    deployments
+        .until(pace, AGENT, |deployment| rollout::look(&called, deployment))
+        .await?;
+    context.note(format!(
+        "the times of Fleet's {} do not tell that its import is over; its agent is the one that was asked for",
+        clusters.called(names::LOCAL_CLUSTER)
+    ));
+    Ok(())
 }
 
 /// The cluster was imported by the Fleet controller that runs now, and the agent came after that.

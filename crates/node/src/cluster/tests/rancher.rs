@@ -123,3 +123,28 @@ async fn an_abandoned_chart_of_rancher_is_rolled_back_once() {
     let history = rancher_world::history(&lab.world(), "cattle-fleet-system", "fleet");
     assert_eq!(history.last().unwrap().chart.metadata.version, "108.0.0+up0.14.0");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_notes_its_import_late_is_not_waited_for_for_ever() {
+    let lab = Lab::new().await;
+    let world = lab.world();
+    let note_late = async {
+        loop {
+            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+            let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+            if fleet["status"]["agentDeployedGeneration"] == 3 {
+                let late = lab.clock.now_in_seconds() + jiff::SignedDuration::from_mins(1);
+                let imported = json!({"type": "Imported", "status": "True", "lastUpdateTime": late.to_string()});
+                let conditions = json!([imported, {"type": "Ready", "status": "True"}]);
+                return world.patch_status(&fleet, json!({ "conditions": conditions })).await;
+            }
+        }
+    };
+    let (done, ()) = tokio::join!(lab.attempt(), note_late);
+    let notes = done.unwrap();
+    assert!(
+        notes.iter().any(|note| note.contains("its import is over")),
+        "{notes:?}"
+    );
+    assert!(lab.shown.lock().unwrap().contains("FleetAgent"));
+}
