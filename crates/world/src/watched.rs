@@ -14,7 +14,7 @@ use std::{
 use futures::{StreamExt, pin_mut};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy, Request},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, PropagationPolicy, Request},
     runtime::watcher::{self, Event, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -200,6 +200,19 @@ impl<K: Object> Watched<K> {
         let params = PatchParams::default();
         let request = Self::request(&key.0).patch_subresource("status", &key.1, &params, &Patch::Merge(&patch));
         absent_is_none(self.send(Self::what("patch status of", key), request).await)
+    }
+
+    /// Whether an object is there, by the API itself: a watch may not have told of it yet.
+    pub(crate) async fn is_there(&self, key: &Key, uid: &str) -> Result<bool> {
+        let what = Self::what("get", key);
+        let request = Self::request(&key.0)
+            .get(&key.1, &GetParams::default())
+            .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+        match self.client.request::<K>(request).await {
+            Ok(object) => Ok(object.meta().uid.as_deref() == Some(uid)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(Error::api(what, error)),
+        }
     }
 
     /// Deletes an object with everything it owns; at once when `now`, else with its grace period.

@@ -12,7 +12,7 @@ use api::{
 use serde_json::{Value, json};
 use support::*;
 use world::{
-    Durations, Shape, Troubles,
+    Durations, Shape, Troubles, World,
     troubles::{JobFailure, JobTrouble},
 };
 
@@ -208,6 +208,64 @@ async fn what_an_owner_owned_goes_with_it() {
     assert_eq!(lab.list(POD, HARVESTER).await.len(), 2);
     lab.delete(UPGRADE_PLAN, "", "up").await;
     lab.until_gone(1, JOB, HARVESTER, "up-cluster-upgrade").await;
-    lab.until_gone(1, POD, HARVESTER, "up-cluster-upgrade-0").await;
+    lab.minutes(1).await;
+    let pods = lab.list(POD, HARVESTER).await;
+    let owners: Vec<&Value> = pods
+        .iter()
+        .map(|pod| &pod["metadata"]["ownerReferences"][0]["name"])
+        .collect();
+    assert_eq!(owners, ["other-cluster-upgrade"]);
     assert!(lab.get(JOB, HARVESTER, "other-cluster-upgrade").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
+    let lab = calm().await;
+    lab.world.abort();
+    let mut owner = job("up", component::CLUSTER_UPGRADE, "", "");
+    owner["spec"]["suspend"] = json!(true);
+    let owner = lab.create(JOB, owner).await;
+    let mut owned = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owned", "namespace": HARVESTER},
+        "spec": {"containers": [{"name": "any", "image": "toolkit:1"}]},
+    });
+    let reference =
+        |uid: &Value| json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "up-cluster-upgrade", "uid": uid}]);
+    owned["metadata"]["ownerReferences"] = reference(&owner["metadata"]["uid"]);
+    lab.create(POD, owned.clone()).await;
+    owned["metadata"]["name"] = json!("left");
+    owned["metadata"]["ownerReferences"] = reference(&json!("an-owner-that-is-gone"));
+    lab.create(POD, owned).await;
+    // The collector starts anew, sees the pods first, and waits for nothing.
+    let durations = Durations {
+        garbage_collection: std::time::Duration::ZERO,
+        ..Durations::default()
+    };
+    let anew = World::new(
+        lab.server.client(),
+        lab.clock.clone(),
+        lab.shape.clone(),
+        durations,
+        Troubles::default(),
+    );
+    let anew = tokio::spawn(anew.run());
+    lab.until_gone(1, POD, HARVESTER, "left").await;
+    lab.minutes(1).await;
+    assert!(lab.get(POD, HARVESTER, "owned").await.is_some());
+    anew.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_deletes_is_replaced() {
+    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.minutes(1).await;
+    let first = lab.list(POD, HARVESTER).await.remove(0);
+    let name = first["metadata"]["name"].as_str().unwrap();
+    lab.delete(POD, HARVESTER, name).await;
+    lab.until(2, POD, HARVESTER, name, |pod| {
+        pod["metadata"]["uid"] != first["metadata"]["uid"]
+    })
+    .await;
 }

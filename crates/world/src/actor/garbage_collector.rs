@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde_json::json;
 
@@ -115,8 +115,8 @@ const KINDS: [Kind; 14] = [
 ];
 
 /// Kinds of owners that this collector can judge; what others own is left alone.
-fn is_judged(kind: &str) -> bool {
-    KINDS.iter().any(|known| format!("{known:?}") == kind)
+fn judged(kind: &str) -> Option<Kind> {
+    KINDS.into_iter().find(|known| format!("{known:?}") == kind)
 }
 
 pub(crate) async fn run(world: Arc<Context>) {
@@ -160,12 +160,11 @@ async fn sync(
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let alive = owners
         .iter()
-        .any(|owner| !is_judged(&owner.kind) || graph.alive.contains_key(&owner.uid));
+        .any(|owner| judged(&owner.kind).is_none() || graph.alive.contains_key(&owner.uid));
     if owners.is_empty() || alive {
         due.remove(&item);
         return Ok(());
     }
-    // Watches of different kinds are not in step: an owner that is not known yet may show up. The delay covers that.
     let now = world.clock.now();
     let at = *due
         .entry(item.clone())
@@ -175,7 +174,25 @@ async fn sync(
         return Ok(());
     }
     due.remove(&item);
+    if has_owner(world, key, owners).await? {
+        return Ok(());
+    }
     with_watch!(world, kind, watched => watched.delete(key, false).await)
+}
+
+/// Whether one of the owners is there after all: watches of different kinds are not in step, so an owner may not be known yet.
+async fn has_owner(world: &Context, child: &Key, owners: &[OwnerReference]) -> Result<bool> {
+    for owner in owners {
+        let Some(kind) = judged(&owner.kind) else {
+            return Ok(true);
+        };
+        let namespace = if kind == Kind::UpgradePlan { "" } else { &child.0 };
+        let key = (namespace.to_owned(), owner.name.clone());
+        if with_watch!(world, kind, watched => watched.is_there(&key, &owner.uid).await)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Finishes a deletion that waits for the collector.

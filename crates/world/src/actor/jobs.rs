@@ -36,8 +36,7 @@ pub(crate) async fn run(world: Arc<Context>) {
                 .pods
                 .at(&key)
                 .and_then(|pod| owner(&pod.metadata, "Job").map(|owner| owner.name.clone()));
-            // A pod that is gone was number n of a Job whose name its own begins with.
-            let job = job.or_else(|| key.1.rsplit_once('-').map(|(job, _)| job.to_owned()));
+            let job = job.or_else(|| job_of_name(&key.1).map(str::to_owned));
             if let Some(job) = job {
                 inbox.now(Kind::Job, (key.0, job));
             }
@@ -157,6 +156,11 @@ fn pod_name(job: &Job, attempt: usize) -> String {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     format!("{name}-{}-{attempt}", digest(uid, 5))
+}
+
+/// The Job that a pod belonged to, for a pod that is gone.
+fn job_of_name(pod: &str) -> Option<&str> {
+    pod.rsplitn(3, '-').nth(2)
 }
 
 fn count(number: usize) -> Value {
@@ -279,4 +283,18 @@ async fn write(world: &Context, job: &Job, key: &Key, status: Value) -> Result<(
         world.jobs.patch_status(key, &status).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_of_a_pod_that_is_gone_is_known_by_its_name() {
+        let mut job = Job::default();
+        job.metadata.name = Some("apply-up-on-node-3".to_owned());
+        job.metadata.uid = Some("some-uid".to_owned());
+        assert_eq!(job_of_name(&pod_name(&job, 12)), Some("apply-up-on-node-3"));
+        assert_eq!(job_of_name("alone"), None);
+    }
 }
