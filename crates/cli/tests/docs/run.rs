@@ -221,8 +221,11 @@ fn run(session: &Session) -> Result<(), String> {
                 "jsonpath={range .items[*]}{.metadata.name} {.status}{end}",
             ];
             let (_, plans) = served.kubectl_with(&plans, "");
+            let (_, events) = served.kubectl_with(&["get", "events", "-A"], "");
             let commands = block.commands();
-            return Err(format!("{here}: {status}\n{commands}\nprinted\n{text}\nplans: {plans}"));
+            return Err(format!(
+                "{here}: {status}\n{commands}\nprinted\n{text}\nplans: {plans}\nevents:\n{events}"
+            ));
         }
         console::shows(&block.shown(), &text).map_err(|why| format!("{here}: {why}"))?;
     }
