@@ -12,7 +12,7 @@ use crate::{
     step::Pace,
 };
 
-use super::{context::Context, rollout};
+use super::context::Context;
 
 const DEPLOYMENT: &str = "harvester-cluster-repo";
 const CONTAINER: &str = "httpd";
@@ -29,10 +29,7 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
         let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}}});
         deployments.merge_by_name(DEPLOYMENT, &patch).await?;
     }
-    let called = deployments.called(DEPLOYMENT);
-    deployments
-        .until(pace, DEPLOYMENT, |deployment| rollout::look(&called, deployment))
-        .await?;
+    context.wait_rollout(pace, names::CATTLE_NAMESPACE, DEPLOYMENT).await?;
     refresh(context, pace, HARVESTER_CHARTS, &image).await
 }
 

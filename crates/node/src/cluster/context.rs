@@ -7,7 +7,10 @@ use std::{
 
 use api::UpgradePlan;
 use clock::Clock;
-use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, api::core::v1::Node};
+use k8s_openapi::{
+    ClusterResourceScope, NamespaceResourceScope,
+    api::{apps::v1::Deployment, core::v1::Node},
+};
 use kube::{Api, Client, Resource};
 use release::{bundle::Bundle, release_file::ReleaseFile};
 
@@ -23,6 +26,7 @@ use super::{
     objects::{Kind, Objects},
     pauses::Pauses,
     repository::ReleaseFiles,
+    rollout,
 };
 
 /// What a cluster upgrade works with.
@@ -126,6 +130,15 @@ impl Context {
     /// All nodes, by name.
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>> {
         self.global::<Node>().list("").await
+    }
+
+    /// Waits until a Deployment runs what it was told to.
+    pub(crate) async fn wait_rollout(&self, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
+        let deployments = self.namespaced::<Deployment>(namespace);
+        let called = deployments.called(name);
+        deployments
+            .until(pace, name, |deployment| rollout::look(&called, deployment))
+            .await
     }
 
     /// Gives somebody a while to take in what was just written, and says so.

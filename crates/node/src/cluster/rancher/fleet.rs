@@ -100,6 +100,11 @@ pub(super) fn next_generation(cluster: &Cluster) -> i64 {
     deployed.max(asked) + 1
 }
 
+/// Fleet has deployed that generation of its agent, or one that came after it.
+fn has_deployed(cluster: &Cluster, generation: i64) -> bool {
+    cluster.status.agent_deployed_generation.unwrap_or(0) >= generation
+}
+
 /// Fleet of the new Rancher is in place, agents call the address they called before, and the cluster is imported.
 pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     let Some(mut journal) = journal::unsettled(context).await? else {
@@ -137,7 +142,7 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
         };
         context.give_time(pace, taking_in, context.pauses.fleet_config).await;
     }
-    import(context, pace, journal.agent.as_ref()).await?;
+    wait_import(context, pace, journal.agent.as_ref()).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let is_ready = |cluster: &Cluster| condition_is(conditions(cluster), "Ready") == Some(true);
     let ready = wait_for(
@@ -161,11 +166,14 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
 /// Fleet has imported the cluster, as far as times tell; where they never fit, it is enough that the agent is the one we
 /// asked for. Fleet notes the time of the import once the agent is deployed, which may be more than a moment later, and a
 /// controller that moved to another node is newer than everything it did before.
-async fn import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent>) -> Result<()> {
+async fn wait_import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent>) -> Result<()> {
     let Some(agent) = agent else {
-        return wait_import(context, pace).await;
+        return wait_import_by_times(context, pace).await;
     };
-    if context.at_most(IMPORT_PATIENCE, wait_import(context, pace)).await? {
+    if context
+        .at_most(IMPORT_PATIENCE, wait_import_by_times(context, pace))
+        .await?
+    {
         return Ok(());
     }
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
@@ -175,14 +183,10 @@ async fn import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent
         names::LOCAL_CLUSTER,
         "FleetAgent",
         "does not say that its agent was deployed anew",
-        |cluster| cluster.status.agent_deployed_generation.unwrap_or(0) >= agent.generation,
+        |cluster| has_deployed(cluster, agent.generation),
     )
     .await?;
-    let deployments = context.namespaced::<Deployment>(FLEET_AGENT_SYSTEM);
-    let called = deployments.called(AGENT);
-    deployments
-        .until(pace, AGENT, |deployment| rollout::look(&called, deployment))
-        .await?;
+    context.wait_rollout(pace, FLEET_AGENT_SYSTEM, AGENT).await?;
     context.note(format!(
         "the times of Fleet's {} do not tell that its import is over; its agent is the one that was asked for",
         clusters.called(names::LOCAL_CLUSTER)
@@ -191,7 +195,7 @@ async fn import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent
 }
 
 /// The cluster was imported by the Fleet controller that runs now, and the agent came after that.
-async fn wait_import(context: &Context, pace: Pace<'_>) -> Result<()> {
+async fn wait_import_by_times(context: &Context, pace: Pace<'_>) -> Result<()> {
     let mut since = Timestamp::MAX;
     let controllers = watcher::Config::default().labels("app=fleet-controller");
     let pods = context.namespaced::<Pod>(FLEET_SYSTEM);
@@ -379,5 +383,16 @@ mod tests {
         assert_eq!(next_generation(&cluster), 4);
         cluster.spec.redeploy_agent_generation = Some(5);
         assert_eq!(next_generation(&cluster), 6);
+    }
+
+    #[test]
+    fn an_agent_that_was_only_asked_for_is_not_deployed() {
+        let mut cluster = Cluster::named("local");
+        cluster.spec.redeploy_agent_generation = Some(3);
+        assert!(!has_deployed(&cluster, 3));
+        cluster.status.agent_deployed_generation = Some(2);
+        assert!(!has_deployed(&cluster, 3));
+        cluster.status.agent_deployed_generation = Some(3);
+        assert!(has_deployed(&cluster, 3));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{foreign::management, names};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use serde_json::json;
 
@@ -13,7 +13,6 @@ use crate::{
         context::Context,
         helm_release::{self, Pending},
         repository::RANCHER_CHARTS,
-        rollout,
     },
     error::Result,
     report::{Look, Waiting},
@@ -129,7 +128,7 @@ pub(crate) async fn wait_rollouts(context: &Context, pace: Pace<'_>) -> Result<(
         (FLEET_SYSTEM, "fleet-controller"),
         (names::CATTLE_NAMESPACE, "rancher-webhook"),
     ] {
-        wait_rollout(context, pace, namespace, name).await?;
+        context.wait_rollout(pace, namespace, name).await?;
     }
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     if secrets.get(AGGREGATION_SECRET).await?.is_none() {
@@ -139,13 +138,5 @@ pub(crate) async fn wait_rollouts(context: &Context, pace: Pace<'_>) -> Result<(
         });
         secrets.apply(AGGREGATION_SECRET, &secret).await?;
     }
-    wait_rollout(context, pace, FLEET_AGENT_SYSTEM, "fleet-agent").await
-}
-
-async fn wait_rollout(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
-    let deployments = context.namespaced::<Deployment>(namespace);
-    let called = deployments.called(name);
-    deployments
-        .until(pace, name, |deployment| rollout::look(&called, deployment))
-        .await
+    context.wait_rollout(pace, FLEET_AGENT_SYSTEM, "fleet-agent").await
 }
