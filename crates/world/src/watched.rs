@@ -154,7 +154,7 @@ impl<K: Object> Watched<K> {
         format!("{verb} {} {}/{}", K::kind(&()), key.0, key.1)
     }
 
-    /// Takes in the answer to a write.
+    /// Takes in an answer of the API.
     fn learn(&self, object: K) -> Arc<K> {
         let object = Arc::new(pruned(object));
         let mut state = self.lock();
@@ -204,15 +204,9 @@ impl<K: Object> Watched<K> {
 
     /// Whether an object is there, by the API itself: a watch may not have told of it yet.
     pub(crate) async fn is_there(&self, key: &Key, uid: &str) -> Result<bool> {
-        let what = Self::what("get", key);
-        let request = Self::request(&key.0)
-            .get(&key.1, &GetParams::default())
-            .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
-        match self.client.request::<K>(request).await {
-            Ok(object) => Ok(object.meta().uid.as_deref() == Some(uid)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(error) => Err(Error::api(what, error)),
-        }
+        let request = Self::request(&key.0).get(&key.1, &GetParams::default());
+        let found = absent_is_none(self.send(Self::what("get", key), request).await)?;
+        Ok(found.is_some_and(|object| object.meta().uid.as_deref() == Some(uid)))
     }
 
     /// Deletes an object with everything it owns; at once when `now`, else with its grace period.
@@ -290,7 +284,7 @@ impl<K: Object> State<K> {
         keys.into_iter().collect()
     }
 
-    /// Takes in the answer to a write, unless the watch was faster: an object whose deletion it has told of must not come
+    /// Takes in an answer of the API, unless the watch was faster: an object whose deletion it has told of must not come
     /// back, for nobody would ever take it away again.
     fn learn(&mut self, object: &Arc<K>) -> Option<Key> {
         if version(object.as_ref()) <= self.seen {

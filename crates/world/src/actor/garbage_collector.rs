@@ -180,7 +180,8 @@ async fn sync(
     with_watch!(world, kind, watched => watched.delete(key, false).await)
 }
 
-/// Whether one of the owners is there after all: watches of different kinds are not in step, so an owner may not be known yet.
+/// Whether one of the owners is there after all: watches of different kinds are not in step, so an owner may not be known
+/// yet. Plans are in no namespace; all others are where their objects are.
 async fn has_owner(world: &Context, child: &Key, owners: &[OwnerReference]) -> Result<bool> {
     for owner in owners {
         let Some(kind) = judged(&owner.kind) else {
