@@ -71,6 +71,40 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_is_for_nobody() {
+    let lab = calm().await;
+    lab.serve_release("up").await;
+    let named = lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    let mut misnamed = suc_plan("up", component::IMAGE_PRELOAD, 3);
+    misnamed["metadata"]["name"] = json!("misnamed");
+    misnamed["spec"]["upgrade"]["env"] = named["spec"]["upgrade"]["envs"].clone();
+    misnamed["spec"]["upgrade"].as_object_mut().unwrap().remove("envs");
+    lab.create(PLAN, misnamed).await;
+    let environment = |job: &Value| job["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    let of = async |plan: &str| {
+        let jobs = lab.list(JOB, names::CATTLE_NAMESPACE).await;
+        let mut found = jobs
+            .into_iter()
+            .filter(|job| job["metadata"]["labels"]["upgrade.cattle.io/plan"] == plan);
+        found.next().unwrap()
+    };
+    lab.minutes(1).await;
+    assert_eq!(environment(&of("up-image-preload").await)[0]["value"], "up");
+    let left = environment(&of("misnamed").await);
+    let names: Vec<_> = left.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["SYSTEM_UPGRADE_NODE_NAME", "SYSTEM_UPGRADE_PLAN_NAME"]);
+    lab.until(60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
+        is(plan, "Complete")
+    })
+    .await;
+    let lost = lab.get(PLAN, names::CATTLE_NAMESPACE, "misnamed").await.unwrap();
+    assert!(
+        !is(&lost, "Complete"),
+        "a program that was told no plan prepares nothing: {lost:#}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
     let lab = calm().await;
     lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;

@@ -46,7 +46,8 @@ foreign_part! {
         command: Vec<String>,
         /// Arguments.
         args: Vec<String>,
-        /// Environment.
+        /// Environment; `envs` in JSON, and the API server drops an `env`.
+        #[serde(rename = "envs")]
         env: Vec<EnvVar>,
         /// Replaces the controller's own choice, which is privileged.
         security_context: SecurityContext,

@@ -59,8 +59,12 @@ fn of_template(object: impl serde::Serialize) -> Pod {
 /// The controller mounts the host's root at `/host` in every pod, and takes the security context as it is given.
 fn of_controller(plan: impl serde::Serialize) -> Pod {
     let plan = serde_json::to_value(plan).unwrap();
+    let mut container = plan["spec"]["upgrade"].clone();
+    // What a Plan calls `envs` is the environment of the container.
+    let environment = container.as_object_mut().unwrap().remove("envs");
+    container["env"] = environment.unwrap_or_default();
     Pod {
-        container: plan["spec"]["upgrade"].clone(),
+        container,
         host: Some("/host".to_owned()),
     }
 }

@@ -49,11 +49,11 @@ fn container(plan: &str, component: &str, images: &[String]) -> Value {
         component::IMAGE_PRELOAD => json!({
             "command": ["upgrade_node.sh"],
             "args": ["prepare"],
-            "env": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}],
+            "envs": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}],
         }),
         component::IMAGE_CLEANUP => json!({
             "command": ["upgrade-toolkit", "node", "clean-images"],
-            "env": [{"name": "IMAGES", "value": images.join(" ")}],
+            "envs": [{"name": "IMAGES", "value": images.join(" ")}],
         }),
         skip_manifests => {
             let action = if skip_manifests == component::SKIP_MANIFESTS_APPLY {
@@ -63,7 +63,7 @@ fn container(plan: &str, component: &str, images: &[String]) -> Value {
             };
             json!({
                 "command": ["upgrade-toolkit", "node", "skip-manifests", action],
-                "env": [{"name": "MANIFESTS", "value": "rke2-multus.yaml"}],
+                "envs": [{"name": "MANIFESTS", "value": "rke2-multus.yaml"}],
             })
         }
     }
@@ -79,5 +79,27 @@ mod tests {
         let built = build(&plan, &Settings::default(), component::IMAGE_PRELOAD, 1, &[]).unwrap();
         let built = serde_json::to_value(built).unwrap();
         assert_eq!(built["spec"]["jobActiveDeadlineSecs"], 86_400);
+    }
+
+    #[test]
+    fn r01_programs_of_plans_get_their_environment_by_the_name_that_the_controller_reads() {
+        let plan = UpgradePlan::new("up", Default::default());
+        for (component, variable, value) in [
+            (component::IMAGE_PRELOAD, "HARVESTER_UPGRADEPLAN_NAME", "up"),
+            (component::IMAGE_CLEANUP, "IMAGES", "a/b:c d/e:f"),
+            (component::SKIP_MANIFESTS_APPLY, "MANIFESTS", "rke2-multus.yaml"),
+            (component::SKIP_MANIFESTS_REMOVE, "MANIFESTS", "rke2-multus.yaml"),
+        ] {
+            let images = ["a/b:c".to_owned(), "d/e:f".to_owned()];
+            let built = build(&plan, &Settings::default(), component, 1, &images).unwrap();
+            let upgrade = serde_json::to_value(built).unwrap()["spec"]["upgrade"].take();
+            assert_eq!(
+                upgrade["envs"],
+                json!([{"name": variable, "value": value}]),
+                "{component}"
+            );
+            // The API server drops it: nothing may stand there, neither ours nor what is kept of others.
+            assert_eq!(upgrade.get("env"), None, "{component}");
+        }
     }
 }

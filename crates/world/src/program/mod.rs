@@ -90,6 +90,14 @@ impl Call {
         images.next().unwrap_or_default()
     }
 
+    /// A variable of the environment that the pod gives its program.
+    fn variable(&self, name: &str) -> Option<&str> {
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut variables = containers.flat_map(|container| container.env.iter().flatten());
+        let found = variables.find(|variable| variable.name == name)?;
+        found.value.as_deref().filter(|value| !value.is_empty())
+    }
+
     /// Waits until the pod has run that long.
     async fn take(&self, duration: Duration) {
         self.world.clock.sleep_until(after(started(&self.pod), duration)).await;

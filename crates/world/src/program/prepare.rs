@@ -52,7 +52,13 @@ pub(super) const LINES: &[Line] = &[
 /// How many steps share the time that a preload takes.
 const SHARES: u32 = 3;
 
+/// The real program's own words are those of its command line.
+const NO_PLAN: &str = "error: the following required arguments were not provided: --plan <NAME>";
+
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    if call.variable("HARVESTER_UPGRADEPLAN_NAME") != Some(&call.plan) {
+        return Err(Error::Lasting(NO_PLAN.to_owned()));
+    }
     walk(call, prepare::STEPS, &[LINES], report).await
 }
 

@@ -252,7 +252,11 @@ pub fn suc_plan(plan: &str, component: &str, concurrency: i64) -> Value {
         "spec": {
             "concurrency": concurrency, "jobActiveDeadlineSecs": 0, "serviceAccountName": "system-upgrade-controller",
             "nodeSelector": {"matchLabels": {api::labels::MANAGED: "true"}}, "tolerations": tolerations(),
-            "upgrade": {"image": "toolkit", "command": ["upgrade_node.sh"]}, "version": "v1.8.0",
+            "upgrade": {
+                "image": "toolkit", "command": ["upgrade_node.sh"],
+                "envs": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}, {"name": "MANIFESTS", "value": "rke2-multus.yaml"}],
+            },
+            "version": "v1.8.0",
         },
     })
 }
