@@ -1,6 +1,5 @@
-//! CustomResourceDefinitions: ours as it ships, and stand-ins for the foreign kinds in clusters that we simulate.
+//! CustomResourceDefinitions: ours as it ships, and small ones of the foreign kinds for clusters that we simulate.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
@@ -25,14 +24,17 @@ pub fn upgrade_plan() -> Value {
     crd
 }
 
-/// The CRDs of all foreign kinds, with schemas that accept anything.
+/// The CRDs of all foreign kinds: the fields that we use with their types, and whatever else there is.
 #[must_use]
-pub fn foreign() -> Vec<CustomResourceDefinition> {
-    // A value built from constants; it has the shape of the type by construction.
-    foreign::ALL
-        .iter()
-        .filter_map(|kind| serde_json::from_value(accept_anything(kind)).ok())
-        .collect()
+pub fn foreign() -> Vec<Value> {
+    foreign::ALL.iter().map(|kind| small(kind)).collect()
+}
+
+/// The schema of a type, without references.
+pub(crate) fn fields<T: schemars::JsonSchema>() -> schemars::Schema {
+    let mut settings = schemars::generate::SchemaSettings::openapi3();
+    settings.inline_subschemas = true;
+    settings.into_generator().into_root_schema_for::<T>()
 }
 
 /// Removes what the derive adds and the contract does not have: `nullable` on optional fields, and number formats on
@@ -58,7 +60,43 @@ fn plain(schema: &mut Value, strip_format: bool) {
     }
 }
 
-fn accept_anything(kind: &ForeignKind) -> Value {
+/// Makes a derived schema structural, and open: our types name what we use, not what there is.
+fn open(schema: &Value, depth: usize) -> Value {
+    let mut opened = serde_json::Map::new();
+    let mut copy = |key: &str| {
+        if let Some(value) = schema.get(key) {
+            opened.insert(key.to_owned(), value.clone());
+        }
+    };
+    copy("type");
+    if depth == 1 {
+        // Below, everything that is optional in Rust would be nullable.
+        copy("nullable");
+    }
+    if let Some(properties) = schema["properties"].as_object() {
+        let properties = properties
+            .iter()
+            .map(|(name, child)| (name.clone(), open(child, depth + 1)));
+        opened.insert("properties".to_owned(), Value::Object(properties.collect()));
+    }
+    if schema["type"] == "array" {
+        opened.insert("items".to_owned(), open(&schema["items"], depth + 1));
+    }
+    match &schema["additionalProperties"] {
+        values @ Value::Object(fields) if !fields.is_empty() => {
+            opened.insert("additionalProperties".to_owned(), open(values, depth + 1));
+        }
+        _ if schema["type"] == "object" || schema["type"].is_null() => {
+            opened.insert(PRESERVE.to_owned(), json!(true));
+        }
+        _ => {}
+    }
+    Value::Object(opened)
+}
+
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+
+fn small(kind: &ForeignKind) -> Value {
     let ForeignKind {
         group,
         version,
@@ -67,11 +105,13 @@ fn accept_anything(kind: &ForeignKind) -> Value {
         namespaced,
         has_status,
         short_names,
+        fields,
     } = kind;
     let singular = kind.to_lowercase();
+    let mut schema = open(fields().as_value(), 0);
+    schema["properties"]["metadata"] = json!({"type": "object"});
     let mut entry = json!({
-        "name": version, "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+        "name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}
     });
     if *has_status {
         entry["subresources"] = json!({"status": {}});
@@ -204,7 +244,26 @@ mod tests {
     }
 
     #[test]
-    fn every_foreign_kind_has_a_crd() {
-        assert_eq!(foreign().len(), foreign::ALL.len());
+    fn every_foreign_kind_has_a_crd_of_the_types_that_we_read() {
+        let definitions = foreign();
+        assert_eq!(definitions.len(), foreign::ALL.len());
+        let found = definitions
+            .iter()
+            .find(|definition| definition["metadata"]["name"] == "plans.upgrade.cattle.io");
+        let schema = &found.unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let spec = &schema["properties"]["spec"];
+        assert_eq!(
+            spec["properties"]["upgrade"]["properties"]["envs"],
+            json!({"type": "array", "items": {"type": "object", PRESERVE: true}})
+        );
+        assert_eq!(spec["properties"]["concurrency"], json!({"type": "integer"}));
+        assert_eq!(spec[PRESERVE], true, "what we do not use is kept");
+        let mut found = Vec::new();
+        leaves("", &json!(definitions), &mut found);
+        let odd = ["$ref", "anyOf", "allOf", "default", "format"];
+        let odd = found.iter().find(|(path, _)| {
+            odd.iter().any(|key| path.contains(&format!("/{key}"))) && !path.contains("properties/default")
+        });
+        assert_eq!(odd, None);
     }
 }

@@ -1,7 +1,5 @@
 //! CustomResourceDefinitions: checking them and turning them into served kinds.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -60,7 +58,7 @@ pub(crate) fn check(definition: &Value, errors: &mut Vec<FieldError>) {
         if !schema.is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
             errors.push(FieldError::required(&field, "schemas are required"));
-        } else if let Err(found) = Schema::compile(schema) {
+        } else if let Err(found) = Schema::of(schema) {
             errors.extend(found);
         }
     }
@@ -128,7 +126,7 @@ pub(crate) fn kinds(definition: &Value) -> Vec<Kind> {
     let served = versions.iter().filter(|version| version["served"] == true);
     served
         .filter_map(|version| {
-            let schema = Schema::compile(&version["schema"]["openAPIV3Schema"]).ok()?;
+            let schema = Schema::of(&version["schema"]["openAPIV3Schema"]).ok()?;
             let name = text(&version["name"]);
             let subresources = &version["subresources"];
             let scale = subresources["scale"].as_object().map(|scale| {
@@ -164,7 +162,7 @@ pub(crate) fn kinds(definition: &Value) -> Vec<Kind> {
                 } else {
                     View::OtherVersion
                 },
-                schema: Some(Arc::new(schema)),
+                schema: Some(schema),
                 columns: crd_columns(&version["additionalPrinterColumns"]),
                 selectable_fields: selectable
                     .filter_map(|field| field["jsonPath"].as_str())

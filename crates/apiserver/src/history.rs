@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use hyper::body::Bytes;
 use serde_json::Value;
 
 use crate::kind::ResourceId;
@@ -105,6 +106,10 @@ pub struct Write {
     pub subresource: Option<String>,
     /// Status code of the answer (before any fault).
     pub code: u16,
+    /// What was said when it was refused.
+    pub refusal: Option<String>,
+    /// What was sent: an object or a patch.
+    pub sent: Bytes,
     /// Whether anything was committed.
     pub changed: bool,
     /// The object after the write, when it succeeded and concerned one object.

@@ -200,6 +200,8 @@ fn record(server: &Server, call: &Call, outcome: &ApiResult<Answer>) {
         name,
         subresource: call.subresource().map(str::to_owned),
         code,
+        refusal: outcome.as_ref().err().map(|error| error.message.clone()),
+        sent: call.body.clone(),
         changed,
         object,
     });

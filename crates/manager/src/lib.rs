@@ -4,9 +4,12 @@
 //! rehearsal and the tests run the very same code on a simulated cluster.
 
 pub mod act;
+mod capi_version;
+pub mod client;
 mod decision_log;
 pub mod events;
 pub mod facts;
+pub mod field_validation;
 pub mod health;
 mod hindrance;
 pub mod https;

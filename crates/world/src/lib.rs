@@ -21,7 +21,7 @@ pub mod troubles;
 mod watched;
 mod world;
 
-pub use cluster::{Shape, install};
+pub use cluster::{Definitions, Shape, install, install_by};
 pub use durations::Durations;
 pub use error::Error;
 pub use facts::{Facts, RepositoryError};

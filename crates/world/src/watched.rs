@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use api::foreign;
 use futures::{StreamExt, pin_mut};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -54,6 +55,8 @@ pub(crate) struct Watched<K> {
     kind: Kind,
     /// Selects by label; empty for all objects.
     selector: &'static str,
+    /// The kind has a status subresource.
+    has_status: bool,
     state: Mutex<State<K>>,
     synced: watch::Sender<bool>,
 }
@@ -71,6 +74,7 @@ impl<K: Object> Watched<K> {
             client: client.clone(),
             kind,
             selector,
+            has_status: foreign::of::<K>().is_none_or(|kind| kind.has_status),
             state: Mutex::default(),
             synced: watch::channel(false).0,
         }
@@ -194,9 +198,13 @@ impl<K: Object> Watched<K> {
         absent_is_none(self.send(Self::what("patch", key), request).await)
     }
 
-    /// Changes an object's status by a merge patch; nothing when it is gone.
+    /// Changes an object's status by a merge patch; nothing when it is gone. Some kinds have no subresource for it, and
+    /// their generation rises with it.
     pub(crate) async fn patch_status(&self, key: &Key, status: &Value) -> Result<Option<Arc<K>>> {
         let patch = serde_json::json!({ "status": status });
+        if !self.has_status {
+            return self.patch(key, &patch).await;
+        }
         let params = PatchParams::default();
         let request = Self::request(&key.0).patch_subresource("status", &key.1, &params, &Patch::Merge(&patch));
         absent_is_none(self.send(Self::what("patch status of", key), request).await)
@@ -331,63 +339,4 @@ fn pruned<K: Resource>(mut object: K) -> K {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::json;
-
-    use super::*;
-
-    fn object(name: &str, version: u64) -> ConfigMap {
-        let metadata =
-            json!({"namespace": "default", "name": name, "uid": name, "resourceVersion": version.to_string()});
-        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
-    }
-
-    fn names(state: &State<ConfigMap>) -> Vec<&str> {
-        state.objects.keys().map(|key| key.1.as_str()).collect()
-    }
-
-    fn with(names: &[(&str, u64)]) -> State<ConfigMap> {
-        let mut state = State::default();
-        state.apply(Event::Init);
-        for (name, version) in names {
-            state.apply(Event::InitApply(object(name, *version)));
-        }
-        state.apply(Event::InitDone);
-        state
-    }
-
-    #[test]
-    fn an_answer_is_known_before_the_watch_tells_of_it() {
-        let mut state = with(&[("a", 1)]);
-        let changed = state.learn(&Arc::new(object("b", 2)));
-        assert_eq!(changed.unwrap().1, "b");
-        assert_eq!(names(&state), ["a", "b"]);
-        assert!(state.apply(Event::Apply(object("b", 2))).is_empty());
-    }
-
-    #[test]
-    fn what_was_deleted_does_not_come_back_with_an_answer_that_is_late() {
-        let mut state = with(&[("a", 1)]);
-        let answer = Arc::new(object("a", 2));
-        state.apply(Event::Apply(object("a", 2)));
-        state.apply(Event::Delete(object("a", 3)));
-        assert_eq!(state.learn(&answer), None);
-        assert!(names(&state).is_empty());
-    }
-
-    #[test]
-    fn what_was_deleted_while_nobody_watched_is_gone_with_the_next_list() {
-        let mut state = with(&[("a", 1)]);
-        state.apply(Event::Apply(object("b", 5)));
-        state.learn(&Arc::new(object("c", 6)));
-        state.apply(Event::Init);
-        state.apply(Event::InitApply(object("a", 1)));
-        state.apply(Event::InitDone);
-        assert_eq!(
-            names(&state),
-            ["a", "c"],
-            "the watch told of b, and of c only an answer did"
-        );
-    }
-}
+mod tests;

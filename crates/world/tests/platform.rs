@@ -15,7 +15,9 @@ fn image(retry: i64) -> Value {
     json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
         "metadata": {"name": "iso", "namespace": HARVESTER},
-        "spec": {"backend": "cdi", "sourceType": "download", "url": "https://x/y.iso", "retry": retry},
+        "spec": {
+            "backend": "cdi", "displayName": "y.iso", "sourceType": "download", "url": "https://x/y.iso", "retry": retry,
+        },
     })
 }
 

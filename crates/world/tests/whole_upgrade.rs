@@ -149,7 +149,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         };
         let machine = secret.trim_end_matches("-machine-plan");
         let machine = lab
-            .get("cluster.x-k8s.io/v1beta1/Machine", names::FLEET_NAMESPACE, machine)
+            .get("cluster.x-k8s.io/v1beta2/Machine", names::FLEET_NAMESPACE, machine)
             .await
             .unwrap();
         let node = machine["status"]["nodeRef"]["name"].as_str().unwrap().to_owned();

@@ -4,7 +4,7 @@ use super::{api_version_of, foreign_kind, foreign_part, kind_of};
 
 foreign_kind! {
     /// The machine of a node.
-    Machine: "cluster.x-k8s.io" / "v1beta1" / "machines", NamespaceResourceScope, status: true {
+    Machine: "cluster.x-k8s.io" / "v1beta2" / "machines", NamespaceResourceScope, status: true, short: ["ma"] {
         /// What is.
         status: MachineStatus,
     }
@@ -30,7 +30,7 @@ foreign_part! {
 
 foreign_kind! {
     /// The cluster that machines make up; Harvester's own is `fleet-local/local`.
-    Cluster: "cluster.x-k8s.io" / "v1beta1" / "clusters", NamespaceResourceScope, status: true {
+    Cluster: "cluster.x-k8s.io" / "v1beta2" / "clusters", NamespaceResourceScope, status: true, short: ["cl"] {
         /// What is.
         status: ClusterStatus,
     }

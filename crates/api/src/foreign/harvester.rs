@@ -29,7 +29,7 @@ foreign_part! {
 
 foreign_kind! {
     /// A setting of Harvester.
-    Setting: "harvesterhci.io" / "v1beta1" / "settings", ClusterResourceScope, status: true {
+    Setting: "harvesterhci.io" / "v1beta1" / "settings", ClusterResourceScope, status: false {
         /// The value in force, when one was set.
         value: String,
         /// The value otherwise.
@@ -39,7 +39,7 @@ foreign_kind! {
 
 foreign_kind! {
     /// A disk image, among them upgrade ISOs.
-    VirtualMachineImage: "harvesterhci.io" / "v1beta1" / "virtualmachineimages", NamespaceResourceScope, status: true,
+    VirtualMachineImage: "harvesterhci.io" / "v1beta1" / "virtualmachineimages", NamespaceResourceScope, status: false,
     short: ["vmimage", "vmimages"] {
         /// Where it comes from.
         spec: VirtualMachineImageSpec,
@@ -118,7 +118,8 @@ foreign_part! {
 
 foreign_kind! {
     /// A backup or snapshot of a VM.
-    VirtualMachineBackup: "harvesterhci.io" / "v1beta1" / "virtualmachinebackups", NamespaceResourceScope, status: true {
+    VirtualMachineBackup: "harvesterhci.io" / "v1beta1" / "virtualmachinebackups", NamespaceResourceScope, status: false,
+    short: ["vmbackup", "vmbackups"] {
         /// How far it is.
         status: VirtualMachineBackupStatus,
     }
@@ -136,7 +137,8 @@ foreign_part! {
 
 foreign_kind! {
     /// A schedule of backups.
-    ScheduleVMBackup: "harvesterhci.io" / "v1beta1" / "schedulevmbackups", NamespaceResourceScope, status: true {
+    ScheduleVMBackup: "harvesterhci.io" / "v1beta1" / "schedulevmbackups", NamespaceResourceScope, status: false,
+    short: ["svmbackup", "svmbackups"] {
         /// What is wanted.
         spec: ScheduleVMBackupSpec,
         /// What is.
@@ -162,7 +164,7 @@ foreign_part! {
 
 foreign_kind! {
     /// An upgrade of the older kind (V1), run by Harvester itself.
-    Upgrade: "harvesterhci.io" / "v1beta1" / "upgrades", NamespaceResourceScope, status: true {
+    Upgrade: "harvesterhci.io" / "v1beta1" / "upgrades", NamespaceResourceScope, status: false {
         /// How far it is.
         status: UpgradeStatus,
     }

@@ -4,7 +4,7 @@ use super::{api_version_of, foreign_kind, foreign_part, kind_of};
 
 foreign_kind! {
     /// Changes to a chart that RKE2 brings.
-    HelmChartConfig: "helm.cattle.io" / "v1" / "helmchartconfigs", NamespaceResourceScope, status: false {
+    HelmChartConfig: "helm.cattle.io" / "v1" / "helmchartconfigs", NamespaceResourceScope, status: false, short: ["hcc"] {
         /// What is wanted.
         spec: HelmChartConfigSpec,
     }

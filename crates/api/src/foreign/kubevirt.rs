@@ -89,7 +89,7 @@ foreign_part! {
 
 foreign_kind! {
     /// A running virtual machine.
-    VirtualMachineInstance: "kubevirt.io" / "v1" / "virtualmachineinstances", NamespaceResourceScope, status: true,
+    VirtualMachineInstance: "kubevirt.io" / "v1" / "virtualmachineinstances", NamespaceResourceScope, status: false,
     short: ["vmi", "vmis"] {
         /// What is wanted.
         spec: VirtualMachineInstanceSpec,
@@ -104,6 +104,7 @@ foreign_part! {
         /// Labels that its node must have.
         node_selector: BTreeMap<String, String>,
         /// Rules on its node.
+        #[schemars(with = "Option<crate::foreign::Other>")]
         affinity: Affinity,
         /// Its hardware.
         domain: Domain,
@@ -161,6 +162,8 @@ foreign_part! {
         failure_reason: String,
         /// Which migration it is.
         migration_uid: String,
+        /// When it began, as RFC 3339.
+        start_timestamp: String,
         /// When it ended, as RFC 3339.
         end_timestamp: String,
     }

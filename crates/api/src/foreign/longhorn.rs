@@ -56,7 +56,7 @@ foreign_part! {
 
 foreign_kind! {
     /// A setting of Longhorn.
-    Setting: "longhorn.io" / "v1beta2" / "settings", NamespaceResourceScope, status: true {
+    Setting: "longhorn.io" / "v1beta2" / "settings", NamespaceResourceScope, status: true, short: ["lhs"] {
         /// The value.
         value: String,
     }
@@ -64,21 +64,21 @@ foreign_kind! {
 
 foreign_kind! {
     /// One copy of a volume.
-    Replica: "longhorn.io" / "v1beta2" / "replicas", NamespaceResourceScope, status: true {
+    Replica: "longhorn.io" / "v1beta2" / "replicas", NamespaceResourceScope, status: true, short: ["lhr"] {
         /// What is wanted.
         spec: InstanceSpec,
         /// What is.
-        status: InstanceStatus,
+        status: ReplicaStatus,
     }
 }
 
 foreign_kind! {
     /// What serves a volume's blocks on the node it is attached to.
-    Engine: "longhorn.io" / "v1beta2" / "engines", NamespaceResourceScope, status: true {
+    Engine: "longhorn.io" / "v1beta2" / "engines", NamespaceResourceScope, status: true, short: ["lhe"] {
         /// What is wanted.
         spec: InstanceSpec,
         /// What is.
-        status: InstanceStatus,
+        status: EngineStatus,
     }
 }
 
@@ -94,13 +94,21 @@ foreign_part! {
 }
 
 foreign_part! {
-    /// How a replica or an engine is.
-    InstanceStatus {
+    /// How a replica is.
+    ReplicaStatus {
         /// running, stopped, error, …
         current_state: String,
-        /// Per replica, of an engine: `RW` when its copy is whole, `WO` while it is rebuilt, `ERR` when it is lost.
+    }
+}
+
+foreign_part! {
+    /// How an engine is.
+    EngineStatus {
+        /// running, stopped, error, …
+        current_state: String,
+        /// Per replica: `RW` when its copy is whole, `WO` while it is rebuilt, `ERR` when it is lost.
         replica_mode_map: BTreeMap<String, String>,
-        /// Per replica address, of an engine: how far its rebuild is.
+        /// Per replica address: how far its rebuild is.
         rebuild_status: BTreeMap<String, RebuildStatus>,
     }
 }
@@ -121,12 +129,13 @@ foreign_part! {
 
 foreign_kind! {
     /// A node that holds replicas.
-    Node: "longhorn.io" / "v1beta2" / "nodes", NamespaceResourceScope, status: true {}
+    Node: "longhorn.io" / "v1beta2" / "nodes", NamespaceResourceScope, status: true, short: ["lhn"] {}
 }
 
 foreign_kind! {
     /// What runs the engines and replicas of a node.
-    InstanceManager: "longhorn.io" / "v1beta2" / "instancemanagers", NamespaceResourceScope, status: true {
+    InstanceManager: "longhorn.io" / "v1beta2" / "instancemanagers", NamespaceResourceScope, status: true,
+    short: ["lhim"] {
         /// What is.
         status: InstanceManagerStatus,
     }

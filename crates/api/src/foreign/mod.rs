@@ -22,7 +22,7 @@ pub mod suc;
 pub type Other = BTreeMap<String, Value>;
 
 /// A condition as foreign kinds write it: nothing but the type is sure to be there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignCondition {
     /// The aspect.
@@ -71,6 +71,8 @@ pub struct ForeignKind {
     pub has_status: bool,
     /// Short names for kubectl.
     pub short_names: &'static [&'static str],
+    /// The fields that we use, as a schema.
+    pub fields: fn() -> schemars::Schema,
 }
 
 /// All foreign kinds, for clusters that we simulate.
@@ -105,6 +107,15 @@ pub const ALL: &[&ForeignKind] = &[
     &management::Cluster::KIND,
 ];
 
+/// How a type is addressed, if it is one of the foreign kinds.
+#[must_use]
+pub fn of<K: kube::Resource<DynamicType = ()>>() -> Option<&'static ForeignKind> {
+    let (group, plural) = (K::group(&()), K::plural(&()));
+    ALL.iter()
+        .copied()
+        .find(|kind| kind.group == group && kind.plural == plural)
+}
+
 /// Declares a foreign kind: its address and those of its fields that we use. Unknown fields are kept in `other`.
 macro_rules! foreign_kind {
     (
@@ -114,7 +125,7 @@ macro_rules! foreign_kind {
         { $( $(#[$field_doc:meta])* $field:ident: $type:ty ),* $(,)? }
     ) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             /// API version; empty when the object came without one, as items of lists may.
@@ -125,8 +136,13 @@ macro_rules! foreign_kind {
             pub kind: String,
             /// Name, namespace, labels and the like.
             #[serde(default)]
+            #[schemars(with = "crate::foreign::Other")]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            $( $(#[$field_doc])* #[serde(default)] pub $field: $type, )*
+            $(
+                $(#[$field_doc])*
+                #[serde(default, deserialize_with = "crate::foreign::null_is_nothing")]
+                pub $field: $type,
+            )*
             /// Everything else.
             #[serde(flatten)]
             pub other: $crate::foreign::Other,
@@ -142,6 +158,7 @@ macro_rules! foreign_kind {
                 namespaced: $crate::foreign::namespaced::$scope,
                 has_status: $has_status,
                 short_names: &[$($($short),*)?],
+                fields: $crate::crd::fields::<Self>,
             };
 
             /// An empty object of this kind.
@@ -189,6 +206,15 @@ macro_rules! foreign_kind {
     };
 }
 
+/// Reads a field that its schema allows to be null, such as the value of a setting of Rancher.
+pub(crate) fn null_is_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// Declares a part of a foreign kind: the fields that we use; the others are kept.
 macro_rules! foreign_part {
     (
@@ -196,7 +222,7 @@ macro_rules! foreign_part {
         $name:ident { $( $(#[$field_doc:meta])* $field:ident: $type:ty ),* $(,)? }
     ) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             $( $(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
@@ -251,6 +277,13 @@ mod tests {
             rancher::Cluster::named("local").api_version,
             "provisioning.cattle.io/v1"
         );
+    }
+
+    #[test]
+    fn r51_a_setting_of_rancher_without_a_value_can_be_read() {
+        let given = json!({"metadata": {"name": "server-url"}, "value": null, "default": null, "source": null});
+        let setting: management::Setting = serde_json::from_value(given).unwrap();
+        assert_eq!((setting.value.as_str(), setting.default.as_str()), ("", ""));
     }
 
     #[test]

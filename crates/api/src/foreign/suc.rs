@@ -25,10 +25,12 @@ foreign_part! {
         /// Deadline of each Job; 0 = none.
         job_active_deadline_secs: i64,
         /// Which nodes.
+        #[schemars(with = "Option<crate::foreign::Other>")]
         node_selector: LabelSelector,
         /// Account of the Jobs, in the Plan's namespace.
         service_account_name: String,
         /// Tolerations of the Jobs.
+        #[schemars(with = "Option<Vec<crate::foreign::Other>>")]
         tolerations: Vec<Toleration>,
         /// What runs.
         upgrade: ContainerSpec,
@@ -48,8 +50,10 @@ foreign_part! {
         args: Vec<String>,
         /// Environment; `envs` in JSON, and the API server drops an `env`.
         #[serde(rename = "envs")]
+        #[schemars(with = "Option<Vec<crate::foreign::Other>>")]
         env: Vec<EnvVar>,
         /// Replaces the controller's own choice, which is privileged.
+        #[schemars(with = "Option<crate::foreign::Other>")]
         security_context: SecurityContext,
     }
 }

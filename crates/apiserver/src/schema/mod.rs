@@ -6,11 +6,19 @@ mod node;
 mod prune;
 mod validate;
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use serde_json::Value;
 
 pub(crate) use node::{Additional, ListType, Node};
 
 use crate::status::FieldError;
+
+/// How many compiled schemas are kept: more than the kinds of a cluster have.
+const KEPT: usize = 300;
 
 /// A compiled schema with its CEL rules.
 #[derive(Debug)]
@@ -22,8 +30,25 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Compiles `openAPIV3Schema`. The error is about the schema itself (bad pattern, bad rule).
-    pub(crate) fn compile(source: &Value) -> Result<Self, Vec<FieldError>> {
+    /// Compiles `openAPIV3Schema`, once in a process however many servers serve it: large ones take longer than a whole
+    /// simulated upgrade. The error is about the schema itself (bad pattern, bad rule).
+    pub(crate) fn of(source: &Value) -> Result<Arc<Self>, Vec<FieldError>> {
+        static COMPILED: Mutex<Option<HashMap<Value, Arc<Schema>>>> = Mutex::new(None);
+        let kept = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept().get_or_insert_default().get(source) {
+            return Ok(Arc::clone(known));
+        }
+        let compiled = Arc::new(Self::compile(source)?);
+        let mut kept = kept();
+        let kept = kept.get_or_insert_default();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(source.clone(), Arc::clone(&compiled));
+        Ok(compiled)
+    }
+
+    fn compile(source: &Value) -> Result<Self, Vec<FieldError>> {
         let base = "spec.validation.openAPIV3Schema";
         let mut errors = Vec::new();
         let root = Node::compile(source, base, &mut errors);

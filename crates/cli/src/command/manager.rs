@@ -6,6 +6,8 @@ use anyhow::Context;
 use clock::Clock;
 use kube::client::ClientBuilder;
 use manager::{
+    client::for_product,
+    field_validation::Mode,
     lease::LeaseTiming,
     metrics::{
         Metrics,
@@ -192,13 +194,14 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A client whose requests are counted.
+/// A client whose requests are counted, and which says what the API server warns of.
 async fn counting_client(metrics: &Metrics) -> anyhow::Result<kube::Client> {
     let config = kube::Config::infer()
         .await
         .context("failed to find a cluster: set KUBECONFIG")?;
     let client = ClientBuilder::try_from(config).context("failed to make a client of what KUBECONFIG says")?;
-    Ok(client.with_layer(&CountRequests(metrics.clone())).build())
+    let client = client.with_layer(&CountRequests(metrics.clone())).build();
+    Ok(for_product(client, Mode::Warn).0)
 }
 
 /// Where metrics are served, and to whom.

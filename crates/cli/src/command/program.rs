@@ -9,6 +9,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use manager::{client::for_product, field_validation::Mode};
 use node::{
     board::{Board, NoBoard, PodBoard},
     report::Reporter,
@@ -71,7 +72,8 @@ impl ProgramArgs {
                     .context(FAILED)?
             }
         };
-        Client::try_from(config).context(FAILED)
+        let client = Client::try_from(config).context(FAILED)?;
+        Ok(for_product(client, Mode::Warn).0)
     }
 
     fn level(&self) -> i64 {

@@ -19,6 +19,8 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
 use manager::{
+    client::for_product,
+    field_validation::Mode,
     lease::LeaseTiming,
     run::{Config, run},
 };
@@ -28,7 +30,7 @@ use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
-use world::{Durations, Facts, Shape, StepTold, Troubles, World};
+use world::{Definitions, Durations, Facts, Shape, StepTold, Troubles, World};
 
 mod bars;
 pub mod follow;
@@ -59,6 +61,8 @@ pub struct Scenario {
     pub troubles: Troubles,
     /// Whether others than the manager and the world write: they may use server-side apply.
     pub open: bool,
+    /// By which definitions foreign kinds are served. By given ones nobody may write a field that they do not name.
+    pub definitions: Definitions,
 }
 
 /// A running cluster.
@@ -69,6 +73,7 @@ pub struct Rehearsal {
     pub clock: Clock,
     facts: Facts,
     shape: Shape,
+    validation: Mode,
     world: JoinSet<()>,
     plan_writes: Arc<AtomicU64>,
     plan_changes: watch::Receiver<u64>,
@@ -154,7 +159,12 @@ impl Rehearsal {
             durations,
             troubles,
             open,
+            definitions,
         } = scenario;
+        let validation = match definitions {
+            Definitions::Ours => Mode::Warn,
+            Definitions::Given(_) => Mode::Strict,
+        };
         let now = {
             let clock = clock.clone();
             Arc::new(move || clock.now())
@@ -173,8 +183,8 @@ impl Rehearsal {
             ..apiserver::Config::new(now)
         });
         let (plan_writes, plan_changes) = watch_plans(&server);
-        let client = server.client();
-        world::install(&client, &shape.objects())
+        let (client, _) = for_product(server.client(), validation);
+        world::install_by(&client, definitions, &shape.objects())
             .await
             .context("failed to set the cluster up")?;
         install_roles(&client, PREFIX, SERVICE_ACCOUNT)
@@ -190,6 +200,8 @@ impl Rehearsal {
             let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.iter().for_each(|listener| listener(&told));
         };
+        // What the programs of our Jobs write is written by the world.
+        let (world_client, _) = for_product(world_client, validation);
         let simulation =
             World::new(world_client, clock.clone(), shape.clone(), durations, troubles).listened_to_by(tell);
         let facts = simulation.facts();
@@ -202,6 +214,7 @@ impl Rehearsal {
             clock,
             facts,
             shape,
+            validation,
             world,
             plan_writes,
             plan_changes,
@@ -248,7 +261,7 @@ impl Rehearsal {
         let mut identity = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
         // So that the API server, which fault plans live in, can tell managers apart.
         identity.groups.push(manager_group(&config.identity));
-        let client = self.server.client_as(identity);
+        let (client, _) = for_product(self.server.client_as(identity), self.validation);
         let facts = self.facts.clone();
         let clock = self.clock.clone();
         tokio::spawn(async move {

@@ -35,7 +35,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
-use world::Shape;
+use world::{Definitions, Shape};
 
 /// What names of an installation begin with.
 pub(crate) const PREFIX: &str = "t-";
@@ -66,7 +66,8 @@ pub(crate) async fn cluster() -> ApiServer {
         vms: 0,
         ..Shape::default()
     };
-    world::install(&client, &shape.objects()).await.unwrap();
+    let definitions = testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given);
+    world::install_by(&client, definitions, &shape.objects()).await.unwrap();
     for object in manager::rbac::objects(PREFIX, names::HARVESTER_NAMESPACE, ACCOUNT) {
         create(&client, object).await;
     }

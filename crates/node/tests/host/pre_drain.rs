@@ -99,7 +99,7 @@ impl Cluster {
             .await
             .unwrap();
         let status = json!({"status": {"nodeName": node, "migrationState": {"sourceNode": NODE, "targetNode": node}}});
-        api.patch_status("web", &PatchParams::default(), &Patch::Merge(&status))
+        api.patch("web", &PatchParams::default(), &Patch::Merge(&status))
             .await
             .unwrap();
     }

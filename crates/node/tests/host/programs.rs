@@ -47,7 +47,7 @@ impl Cluster {
                 "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
                 "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""}}})
         }));
-        world::install(&lab.server.client(), &objects).await.unwrap();
+        world::install(&lab.strict(), &objects).await.unwrap();
         let cluster = Self {
             lab,
             node: FakeNode::new(),
@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     pub(crate) async fn install(&self, objects: &[Value]) {
-        world::install(&self.lab.server.client(), objects).await.unwrap();
+        world::install(&self.lab.strict(), objects).await.unwrap();
     }
 
     pub(crate) async fn patch_plan(&self, patch: Value) {

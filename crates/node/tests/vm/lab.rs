@@ -21,14 +21,17 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use manager::{client::for_product, field_validation::Mode};
 use node::{board::Board, report::Reporter};
 use serde_json::{Value, json};
+use world::Definitions;
 
 /// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it does as it is told.
 pub(crate) type Answers = Arc<Mutex<BTreeMap<String, (u16, &'static str)>>>;
 
 pub(crate) struct Lab {
     pub(crate) server: ApiServer,
+    mode: Mode,
     pub(crate) clock: Clock,
     /// What KubeVirt was asked, as `stop default/web`, in order.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
@@ -60,6 +63,14 @@ pub(crate) fn node(name: &str) -> Value {
 
 pub(crate) const PLAN: &str = "up";
 
+/// The specification of an instance with what none can be without.
+fn whole(mut spec: Value) -> Value {
+    if spec["domain"]["devices"].is_null() {
+        spec["domain"]["devices"] = json!({});
+    }
+    spec
+}
+
 impl Lab {
     /// A cluster of these nodes, with a plan.
     pub(crate) async fn new(nodes: &[&str]) -> Self {
@@ -74,8 +85,15 @@ impl Lab {
             json!({"apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",
             "metadata": {"name": PLAN}, "spec": {"version": "v1.8.0"}}),
         );
-        world::install(&server.client(), &objects).await.unwrap();
+        let (definitions, mode) = match testbed::real_definitions() {
+            Some(real) => (Definitions::Given(real), Mode::Strict),
+            None => (Definitions::Ours, Mode::Warn),
+        };
+        world::install_by(&server.client(), definitions, &objects)
+            .await
+            .unwrap();
         Self {
+            mode,
             server,
             clock,
             asked: Arc::default(),
@@ -91,8 +109,9 @@ impl Lab {
     /// A VM that runs on a node; `spec` is that of its instance.
     pub(crate) async fn vm(&self, namespace: &str, name: &str, on: &str, spec: Value) {
         let vm = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-            "metadata": {"name": name, "namespace": namespace}, "spec": {"runStrategy": "Always"}});
-        world::install(&self.server.client(), &[vm]).await.unwrap();
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"runStrategy": "Always", "template": {"spec": whole(spec.clone())}}});
+        world::install(&self.strict(), &[vm]).await.unwrap();
         self.instance(namespace, name, on, spec).await;
     }
 
@@ -100,8 +119,13 @@ impl Lab {
     pub(crate) async fn instance(&self, namespace: &str, name: &str, on: &str, spec: Value) {
         let vmi = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
             "metadata": {"name": name, "namespace": namespace, "labels": {"kubevirt.io/nodeName": on}},
-            "spec": spec, "status": {"phase": "Running", "nodeName": on}});
-        world::install(&self.server.client(), &[vmi]).await.unwrap();
+            "spec": whole(spec), "status": {"phase": "Running", "nodeName": on}});
+        world::install(&self.strict(), &[vmi]).await.unwrap();
+    }
+
+    /// A client of the administrator that may not write what is not in the definitions.
+    pub(crate) fn strict(&self) -> Client {
+        for_product(self.server.client(), self.mode).0
     }
 
     /// A client whose requests to KubeVirt's own API are answered by a KubeVirt that stops and starts at once.
@@ -132,7 +156,7 @@ impl Lab {
                 Ok::<_, tower::BoxError>(response.map(Either::Right))
             }
         });
-        Client::new(service, "default")
+        for_product(Client::new(service, "default"), self.mode).0
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {
@@ -214,11 +238,9 @@ async fn kubevirt(admin: &Client, asked: &Mutex<Vec<String>>, answers: &Answers,
     vms.patch(name, &PatchParams::default(), &patch).await.unwrap();
     if verb == "start" {
         let vmi = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
-            "metadata": {"name": name, "namespace": namespace}, "status": {"phase": "Scheduling"}});
+            "metadata": {"name": name, "namespace": namespace}, "spec": whole(json!({})), "status": {"phase": "Scheduling"}});
         let vmi = serde_json::from_value(vmi).unwrap();
         vmis.create(&PostParams::default(), &vmi).await.unwrap();
-        let patch = Patch::Merge(json!({"status": {"phase": "Scheduling"}}));
-        vmis.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
     (202, String::new())
 }

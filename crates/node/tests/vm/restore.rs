@@ -47,7 +47,7 @@ async fn comes_up(lab: &Lab, namespace: &str, name: &str, seconds: u64) {
     lab.clock.sleep(Duration::from_secs(seconds)).await;
     let vmis: Api<VirtualMachineInstance> = Api::namespaced(lab.server.client(), namespace);
     let patch = Patch::Merge(json!({"status": {"phase": "Running"}}));
-    vmis.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    vmis.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,11 +20,12 @@ use kube::{
     api::{ListParams, PostParams},
     runtime::wait::{Condition, await_condition},
 };
+use manager::{client::for_product, field_validation::Mode};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use testbed::{ControlPlane, Part};
 use tokio::task::{AbortHandle, JoinSet};
-use world::{Durations, Facts, Real, Shape, Troubles, World};
+use world::{Definitions, Durations, Facts, Real, Shape, Troubles, World};
 
 use crate::network::Network;
 
@@ -72,10 +73,13 @@ impl Harvester {
         let client = control_plane.client("user").await.unwrap();
         let objects = shape.objects();
         tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
-        world::install(&client, &objects).await.unwrap();
+        let (definitions, mode) = definitions();
+        let (strict, _) = for_product(client.clone(), mode);
+        world::install_by(&strict, definitions, &objects).await.unwrap();
         install_roles(&client, PREFIX, SERVICE_ACCOUNT).await.unwrap();
         let troubles = Troubles::default();
         let actors = control_plane.client_without_retries(WORLD).await.unwrap();
+        let (actors, _) = for_product(actors, mode);
         let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
             controllers: true,
             kubelets: true,
@@ -108,6 +112,7 @@ impl Harvester {
             .client_of(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, MANAGER)
             .await
             .unwrap();
+        let (client, _) = for_product(client, definitions().1);
         let outside = Arc::new(Simulated::new(self.facts.clone()));
         self.tasks.spawn(async move {
             let ended = manager::run::run(client, Clock::system(), outside, config, None, std::future::pending());
@@ -249,6 +254,14 @@ fn has_system_upgrade_controller() -> bool {
 
 /// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the
 /// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide.
+/// The real definitions of foreign kinds where there are any; then nobody may write what they do not name.
+fn definitions() -> (Definitions, Mode) {
+    match testbed::real_definitions() {
+        Some(real) => (Definitions::Given(real), Mode::Strict),
+        None => (Definitions::Ours, Mode::Warn),
+    }
+}
+
 async fn prepare(client: &Client, objects: &[Value]) {
     let namespaces: Vec<&str> = objects
         .iter()

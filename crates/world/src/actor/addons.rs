@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    context::{Context, after},
+    context::{Context, after, annotation},
     error::Result,
     inbox::{Inbox, Key, Kind},
 };
+
+use super::fleet::APPLIED;
 
 /// Status of an addon that runs.
 pub(crate) const DEPLOYED: &str = "AddonDeploySuccessful";
@@ -40,7 +42,7 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         return Ok(());
     };
     let status = addon.status.status.as_deref().unwrap_or_default();
-    let applied = addon.status.other.get("appliedVersion").and_then(Value::as_str);
+    let applied = annotation(&addon.metadata, APPLIED);
     let moved = addon.spec.version.as_deref() != applied;
     let (on_the_way, wanted) = match addon.spec.enabled {
         Some(true) if moved && [DEPLOYED, UPDATING].contains(&status) => (UPDATING, DEPLOYED),
@@ -63,9 +65,11 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         return Ok(());
     }
     since.remove(key);
+    let memory = json!({"metadata": {"annotations": {APPLIED: addon.spec.version}}});
+    world.addons.patch(key, &memory).await?;
     world
         .addons
-        .patch_status(key, &json!({"status": wanted, "appliedVersion": addon.spec.version}))
+        .patch_status(key, &json!({"status": wanted}))
         .await
         .map(drop)
 }

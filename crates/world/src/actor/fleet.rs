@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::management,
-    context::{Context, after},
+    context::{Context, after, annotation},
     error::{Error, Result},
     helm,
     inbox::{Inbox, Key, Kind},
@@ -38,12 +38,27 @@ pub(crate) async fn run(world: Arc<Context>) {
     }
 }
 
-fn text(chart: &ManagedChart, field: &str) -> Option<String> {
-    chart.status.other.get(field).and_then(Value::as_str).map(str::to_owned)
+/// What the world remembers of a chart: the real kind has no field for it.
+pub(crate) const APPLIED: &str = "world/applied-version";
+const ROLLING_OUT: &str = "world/rolling-out";
+const ROLLING_OUT_SINCE: &str = "world/rolling-out-since";
+
+fn text(chart: &ManagedChart, key: &str) -> Option<String> {
+    annotation(&chart.metadata, key).map(str::to_owned)
 }
 
-/// The chart's status for a version that is being rolled out, or is.
-pub(crate) fn status(version: &str, generation: Option<i64>, ready: bool, since: &str) -> Value {
+/// The chart's annotations for a version that is being rolled out, or is.
+fn memory(version: &str, ready: bool, since: &str) -> Value {
+    let annotations = if ready {
+        json!({APPLIED: version, ROLLING_OUT: null, ROLLING_OUT_SINCE: null})
+    } else {
+        json!({APPLIED: null, ROLLING_OUT: version, ROLLING_OUT_SINCE: since})
+    };
+    json!({"metadata": {"annotations": annotations}})
+}
+
+/// The chart's status while a version is being rolled out, or when it is.
+pub(crate) fn status(generation: Option<i64>, ready: bool, since: &str) -> Value {
     let (status, message) = if ready {
         ("True", "")
     } else {
@@ -51,9 +66,6 @@ pub(crate) fn status(version: &str, generation: Option<i64>, ready: bool, since:
     };
     json!({
         "observedGeneration": generation,
-        "appliedVersion": if ready { json!(version) } else { Value::Null },
-        "rollingOut": if ready { Value::Null } else { json!(version) },
-        "rollingOutSince": if ready { Value::Null } else { json!(since) },
         "summary": {"desiredReady": 1, "ready": i32::from(ready)},
         "conditions": [
             {"type": "Ready", "status": status, "message": message, "lastUpdateTime": since},
@@ -75,7 +87,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     if chart.spec.paused == Some(true) {
         return Ok(());
     }
-    if text(&chart, "appliedVersion").as_ref() == Some(&version) {
+    if text(&chart, APPLIED).as_ref() == Some(&version) {
         if chart.status.observed_generation < generation {
             let seen = json!({"observedGeneration": generation});
             world.charts.patch_status(key, &seen).await?;
@@ -83,11 +95,12 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return Ok(());
     }
     let now = world.stamp();
-    if text(&chart, "rollingOut").as_ref() != Some(&version) {
-        let begun = status(&version, generation, false, &now);
-        return world.charts.patch_status(key, &begun).await.map(drop);
+    if text(&chart, ROLLING_OUT).as_ref() != Some(&version) {
+        let begun = status(generation, false, &now);
+        world.charts.patch_status(key, &begun).await?;
+        return world.charts.patch(key, &memory(&version, false, &now)).await.map(drop);
     }
-    let since = text(&chart, "rollingOutSince")
+    let since = text(&chart, ROLLING_OUT_SINCE)
         .and_then(|text| text.parse().ok())
         .unwrap_or(Timestamp::MIN);
     // Definitions are there as soon as they are applied; pods take their time.
@@ -108,7 +121,8 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     if key.1 == names::HARVESTER_CHART {
         follow_harvester(world).await?;
     }
-    let done = status(&version, generation, true, &now);
+    world.charts.patch(key, &memory(&version, true, &now)).await?;
+    let done = status(generation, true, &now);
     world.charts.patch_status(key, &done).await.map(drop)
 }
 

@@ -70,8 +70,12 @@ fn migrations_of(world: &Context, key: &Key) -> Vec<Arc<VirtualMachineInstanceMi
     })
 }
 
-fn time(value: Option<&Value>) -> Option<Timestamp> {
-    value?.as_str()?.parse().ok()
+fn ended(migration: &VirtualMachineInstanceMigration) -> Option<Timestamp> {
+    time(migration.status.migration_state.as_ref()?.end_timestamp.as_ref())
+}
+
+fn time(text: Option<&String>) -> Option<Timestamp> {
+    text?.parse().ok()
 }
 
 /// An instance on a node that is being drained gets a migration, and another one when that failed.
@@ -101,10 +105,7 @@ async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         migration.status.phase.as_deref() == Some("Failed")
             && migration.metadata.name == Some(migration_name(&key.1, number.saturating_sub(1)))
     }) {
-        let due = after(
-            time(failed.status.other.get("endTimestamp")).unwrap_or(Timestamp::MIN),
-            PAUSE,
-        );
+        let due = after(ended(failed).unwrap_or(Timestamp::MIN), PAUSE);
         if world.clock.now() < due {
             inbox.later(Kind::VirtualMachineInstance, key.clone(), due);
             return Ok(());
@@ -150,11 +151,15 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let Some(vmi) = world.vmis.at(&vmi_key) else {
         return world
             .migrations
-            .patch_status(key, &json!({"phase": "Failed", "endTimestamp": world.stamp()}))
+            .patch_status(
+                key,
+                &json!({"phase": "Failed", "migrationState": {"endTimestamp": world.stamp()}}),
+            )
             .await
             .map(drop);
     };
-    let began = time(migration.status.other.get("startTimestamp"));
+    let state = migration.status.migration_state.as_ref();
+    let began = state.and_then(|state| time(state.start_timestamp.as_ref()));
     let (Some("Running"), Some(began)) = (migration.status.phase.as_deref(), began) else {
         return begin(world, inbox, key, &vmi_key, &vmi, &migration).await;
     };
@@ -209,13 +214,17 @@ async fn begin(
     .pod();
     pod["metadata"]["name"] = json!(target_pod(key));
     world.pods.create(&pod).await?;
-    let state = json!({"migrationState": {
+    let state = json!({
         "migrationUid": migration.metadata.uid, "sourceNode": source, "targetNode": target,
         "targetPod": target_pod(key), "startTimestamp": world.stamp(), "endTimestamp": null,
         "completed": false, "failed": false,
-    }});
-    world.vmis.patch_status(vmi_key, &state).await?;
-    let status = json!({"phase": "Running", "startTimestamp": world.stamp()});
+    });
+    world
+        .vmis
+        .patch_status(vmi_key, &json!({ "migrationState": state }))
+        .await?;
+    // virt-controller copies the state of the instance into the migration.
+    let status = json!({"phase": "Running", "migrationState": state});
     world.migrations.patch_status(key, &status).await.map(drop)
 }
 
@@ -240,7 +249,7 @@ async fn end(world: &Context, key: &Key, vmi_key: &Key, vmi: &VirtualMachineInst
         world.pods.delete(&(key.0.clone(), target_pod(key)), true).await?;
         let state = json!({"migrationState": {"completed": true, "failed": true, "endTimestamp": now}});
         world.vmis.patch_status(vmi_key, &state).await?;
-        let status = json!({"phase": "Failed", "endTimestamp": now});
+        let status = json!({"phase": "Failed", "migrationState": state["migrationState"]});
         return world.migrations.patch_status(key, &status).await.map(drop);
     }
     for pod in vms::launchers(world, vmi_key) {
@@ -257,6 +266,6 @@ async fn end(world: &Context, key: &Key, vmi_key: &Key, vmi: &VirtualMachineInst
         "migrationState": {"completed": true, "failed": false, "endTimestamp": now},
     });
     world.vmis.patch_status(vmi_key, &state).await?;
-    let status = json!({"phase": "Succeeded", "endTimestamp": now});
+    let status = json!({"phase": "Succeeded", "migrationState": state["migrationState"]});
     world.migrations.patch_status(key, &status).await.map(drop)
 }

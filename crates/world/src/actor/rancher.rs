@@ -214,6 +214,6 @@ async fn read_repo(world: &Context, key: &Key) -> Result<()> {
     if read.is_some() && read >= at(repo.spec.force_update.as_ref()) {
         return Ok(());
     }
-    let status = json!({"downloadTime": world.stamp()});
+    let status = json!({"downloadTime": world.stamp(), "observedGeneration": repo.metadata.generation});
     world.repos.patch_status(key, &status).await.map(drop)
 }

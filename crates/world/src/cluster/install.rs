@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use api::{UpgradePlan, crd, foreign};
 use kube::{
     Client, Resource,
-    api::{Patch, PatchParams, PostParams, Request},
+    api::{GetParams, Patch, PatchParams, PostParams, Request},
 };
 use serde_json::{Value, json};
 
@@ -75,19 +75,42 @@ fn addresses() -> BTreeMap<(String, String), Address> {
     addresses
 }
 
-/// Defines our kind and the foreign ones, then creates the objects with their status. What exists already is left, but
-/// for its status.
+/// Which definitions of the foreign kinds a cluster serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Definitions {
+    /// Our own small ones: the fields that we use have their types, and all others are kept.
+    #[default]
+    Ours,
+    /// Those of the projects that the kinds belong to: what they do not name is dropped or refused.
+    Given(&'static [Value]),
+}
+
+/// Defines our kind and the foreign ones by our own definitions, then creates the objects with their status. What exists
+/// already is left, but for its status.
 ///
 /// # Errors
 /// When the API refuses an object or cannot be reached.
 pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
+    install_by(client, Definitions::Ours, objects).await
+}
+
+/// The same with definitions of the caller's choice.
+///
+/// # Errors
+/// When the API refuses an object or cannot be reached.
+pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Value]) -> Result<(), Error> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    post(client, path, &crd::upgrade_plan()).await?;
-    for definition in crd::foreign() {
-        let mut definition = serde_json::to_value(definition)?;
-        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-        definition["kind"] = json!("CustomResourceDefinition");
-        post(client, path, &definition).await?;
+    let ours = crd::upgrade_plan();
+    // Definitions are large, and who adds objects to a cluster has them already.
+    if !exists(client, path, &ours).await? {
+        let foreign = match definitions {
+            Definitions::Ours => &crd::foreign(),
+            Definitions::Given(definitions) => definitions,
+        };
+        for definition in foreign {
+            post(client, path, definition).await?;
+        }
+        post(client, path, &ours).await?;
     }
     let addresses = addresses();
     for namespace in namespaces(objects) {
@@ -136,6 +159,20 @@ fn namespaces(objects: &[Value]) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// Whether an object is there.
+async fn exists(client: &Client, path: &str, object: &Value) -> Result<bool> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let what = format!("get {name}");
+    let request = Request::new(path)
+        .get(name, &GetParams::default())
+        .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(Error::api(what, error)),
+    }
 }
 
 /// Creates an object unless it exists. A kind that was only just defined may not be served yet.

@@ -165,10 +165,13 @@ fn clusters() -> [Value; 3] {
             json!({}),
         ),
         object(
-            "cluster.x-k8s.io/v1beta1",
+            "cluster.x-k8s.io/v1beta2",
             "Cluster",
             local,
-            json!({"spec": {}, "status": {"phase": "Provisioned", "observedGeneration": 1}}),
+            json!({"spec": {
+                "controlPlaneRef": {"apiGroup": "rke.cattle.io", "kind": "RKEControlPlane", "name": names::LOCAL_CLUSTER},
+                "infrastructureRef": {"apiGroup": "rke.cattle.io", "kind": "RKECluster", "name": names::LOCAL_CLUSTER},
+            }, "status": {"phase": "Provisioned", "observedGeneration": 1}}),
         ),
         object(
             "fleet.cattle.io/v1alpha1",
@@ -193,7 +196,7 @@ pub(crate) fn imported(at: &str) -> Value {
 pub(crate) fn repo(name: &str, read: Option<&str>) -> Value {
     let mut rest = json!({"spec": {}});
     if let Some(read) = read {
-        rest["status"] = json!({"downloadTime": read});
+        rest["status"] = json!({"downloadTime": read, "observedGeneration": 1});
     }
     object("catalog.cattle.io/v1", "ClusterRepo", ("", name), rest)
 }

@@ -5,10 +5,10 @@
 mod install;
 pub(crate) mod management;
 mod nodes;
-mod platform;
+pub(crate) mod platform;
 pub(crate) mod vms;
 
-pub use install::install;
+pub use install::{Definitions, install, install_by};
 
 use serde_json::Value;
 

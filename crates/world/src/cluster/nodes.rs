@@ -24,11 +24,15 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
         let machine = machine_name(shape, name);
         objects.push(node(shape, index, name, &machine));
         objects.push(json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": {"name": machine, "namespace": names::FLEET_NAMESPACE,
                 "labels": {"cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER}},
-            "spec": {"clusterName": names::LOCAL_CLUSTER},
-            "status": {"phase": "Running", "nodeRef": {"apiVersion": "v1", "kind": "Node", "name": name}},
+            "spec": {
+                "clusterName": names::LOCAL_CLUSTER,
+                "bootstrap": {"configRef": {"apiGroup": "rke.cattle.io", "kind": "RKEBootstrap", "name": machine}},
+                "infrastructureRef": {"apiGroup": "rke.cattle.io", "kind": "CustomMachine", "name": machine},
+            },
+            "status": {"phase": "Running", "nodeRef": {"name": name}},
         }));
         objects.push(json!({
             "apiVersion": "v1", "kind": "Secret", "type": annotations::MACHINE_PLAN_SECRET_TYPE,

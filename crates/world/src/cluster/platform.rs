@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     actor::{
         addons::{DEPLOYED, DISABLED},
-        fleet,
+        fleet::{self, APPLIED},
     },
     release::{OLD_KUBERNETES, OLD_KUBEVIRT, OLD_MONITORING_CHART},
 };
@@ -19,6 +19,9 @@ use super::{
 
 /// Of the ISO of a release, as its Version says.
 const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
+
+/// Where the charts of addons are.
+pub(crate) const ADDON_REPO: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";
 
 /// The addons' version before the upgrade.
 const OLD_ADDON: &str = "1.0.0";
@@ -153,13 +156,13 @@ fn chart(name: &str, version: &str) -> [Value; 2] {
     [
         json!({
             "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
-            "metadata": {"name": name, "namespace": names::FLEET_NAMESPACE},
+            "metadata": {"name": name, "namespace": names::FLEET_NAMESPACE, "annotations": {APPLIED: version}},
             "spec": {
                 "chart": name, "version": version, "repoName": "harvester-charts", "releaseName": name,
                 "defaultNamespace": names::HARVESTER_NAMESPACE, "timeoutSeconds": 600,
                 "targets": [{"clusterName": "local"}],
             },
-            "status": fleet::status(version, Some(1), true, INSTALLED),
+            "status": fleet::status(Some(1), true, INSTALLED),
         }),
         json!({
             "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
@@ -173,12 +176,12 @@ fn chart(name: &str, version: &str) -> [Value; 2] {
 fn addon(namespace: &str, name: &str, enabled: bool) -> Value {
     json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "annotations": {APPLIED: OLD_ADDON}},
         "spec": {
             "enabled": enabled, "chart": name, "version": OLD_ADDON, "valuesContent": "",
-            "repo": "http://harvester-cluster-repo.cattle-system.svc/charts",
+            "repo": ADDON_REPO,
         },
-        "status": {"status": if enabled { DEPLOYED } else { DISABLED }, "appliedVersion": OLD_ADDON},
+        "status": {"status": if enabled { DEPLOYED } else { DISABLED }},
     })
 }
 

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::{
     actor::rancher::set_image,
-    cluster::management::RANCHER,
+    cluster::{management::RANCHER, platform::ADDON_REPO},
     context::Context as World,
     helm,
     release::{ADDON, PLAN_SERVICE_ACCOUNT},
@@ -79,7 +79,7 @@ impl Manifests for Simulated {
     fn addon(&self, name: &str) -> Result<AddonManifest> {
         Ok(AddonManifest::Found(json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon", "metadata": {"name": name},
-            "spec": {"enabled": false, "chart": name, "version": ADDON, "valuesContent": ""},
+            "spec": {"enabled": false, "chart": name, "version": ADDON, "valuesContent": "", "repo": ADDON_REPO},
         })))
     }
 }

@@ -18,8 +18,9 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
     runtime::wait::await_condition,
 };
+use manager::{client::for_product, field_validation::Mode};
 use serde_json::{Value, json};
-use world::{Durations, Facts, Shape, Troubles, World};
+use world::{Definitions, Durations, Facts, Shape, Troubles, World};
 
 pub struct Lab {
     pub server: ApiServer,
@@ -40,9 +41,13 @@ pub async fn lab(shape: Shape, durations: Durations, troubles: Troubles) -> Lab 
     let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
     let now = clock.clone();
     let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
-    let client = server.client();
-    world::install(&client, &shape.objects()).await.unwrap();
-    let world = World::new(server.client(), clock.clone(), shape.clone(), durations, troubles);
+    let (definitions, mode) = match testbed::real_definitions() {
+        Some(real) => (Definitions::Given(real), Mode::Strict),
+        None => (Definitions::Ours, Mode::Warn),
+    };
+    let (client, _) = for_product(server.client(), mode);
+    world::install_by(&client, definitions, &shape.objects()).await.unwrap();
+    let world = World::new(client.clone(), clock.clone(), shape.clone(), durations, troubles);
     let facts = world.facts();
     let proxied = facts.clone();
     server.set_node_proxy(Arc::new(move |node, path| proxied.node_proxy(node, path)));

@@ -101,7 +101,8 @@ fn chart(name: &str, version: &str) -> Value {
 }
 
 pub(super) fn addon(namespace: &str, name: &str, enabled: bool, values: &str) -> Value {
-    let spec = json!({"chart": name, "version": "1.0.0", "enabled": enabled, "valuesContent": values});
+    let repo = "http://harvester-cluster-repo.cattle-system.svc/charts";
+    let spec = json!({"chart": name, "version": "1.0.0", "enabled": enabled, "valuesContent": values, "repo": repo});
     let status = json!({"status": if enabled { "AddonDeploySuccessful" } else { "AddonDisabled" }});
     object(
         "harvesterhci.io/v1beta1",
@@ -209,14 +210,17 @@ pub(super) fn cluster() -> Vec<Value> {
             "Cluster",
             "fleet-local",
             "local",
-            json!({"spec": {"rkeConfig": {"kept": true}}}),
+            json!({"spec": {"rkeConfig": {"machineGlobalConfig": {"kept": true}}}}),
         ),
         object(
-            "cluster.x-k8s.io/v1beta1",
+            "cluster.x-k8s.io/v1beta2",
             "Cluster",
             "fleet-local",
             "local",
-            json!({"status": {"phase": "Provisioned", "observedGeneration": 1}}),
+            json!({
+                "spec": {"controlPlaneRef": {"apiGroup": "rke.cattle.io", "kind": "RKEControlPlane", "name": "local"}},
+                "status": {"phase": "Provisioned", "observedGeneration": 1},
+            }),
         ),
         object(
             "fleet.cattle.io/v1alpha1",

@@ -144,11 +144,10 @@ async fn new_rancher(world: &World, version: &str) {
         "clusters.fleet.cattle.io",
     );
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    if schema["properties"]["status"].is_null() {
+    if schema["properties"]["status"]["properties"]["agentTLSMode"].is_null() {
         let mut versions = definition["spec"]["versions"].clone();
-        versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"agentTLSMode": {"type": "string"}},
-        });
+        versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["agentTLSMode"] =
+            json!({"type": "string"});
         world.patch(&definition, json!({"spec": {"versions": versions}})).await;
         // New Fleet: another pod, another configuration, and the cluster imported again.
         let map = world.get("", "configmaps", "cattle-fleet-system", "fleet-controller");

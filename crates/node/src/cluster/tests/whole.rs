@@ -92,7 +92,7 @@ async fn a_cluster_is_upgraded() {
         "local"
     );
     assert_eq!(local["status"]["fleetWorkspaceName"], "fleet-local");
-    assert_eq!(local["spec"]["rkeConfig"]["kept"], true);
+    assert_eq!(local["spec"]["rkeConfig"]["machineGlobalConfig"]["kept"], true);
     let repo = lab.get("apps", "deployments", "cattle-system", "harvester-cluster-repo");
     let image = &repo["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, "rancher/harvester-cluster-repo:v1.8.0");
