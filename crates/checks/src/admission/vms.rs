@@ -6,7 +6,11 @@ use crate::{Cluster, FieldError, migration};
 
 use super::{SPEC, all, full_name};
 
-pub(super) fn can_migrate(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
+pub(super) fn can_migrate(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
+    // Those that cannot move are shut down, and the plan has them started again.
+    if plan.spec.restore_vm == Some(true) {
+        return Ok(Vec::new());
+    }
     let hosts = migration::hosts(all(&cluster.nodes, "nodes")?);
     // With a single host VMs are shut down for the upgrade anyway.
     if hosts.len() <= 1 {
