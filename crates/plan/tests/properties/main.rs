@@ -8,6 +8,7 @@
     reason = "a test fails by panicking and says what it measured"
 )]
 
+mod adoption;
 mod arbitrary;
 mod cluster_upgrade;
 mod conditions;
