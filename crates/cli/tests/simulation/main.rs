@@ -22,6 +22,7 @@ mod moments;
 mod perturbation;
 mod rbac;
 mod run;
+mod setbacks;
 mod stations;
 mod steps;
 mod sweep;
