@@ -32,3 +32,4 @@ mod two_plans;
 mod user;
 mod waiting;
 mod weaknesses;
+mod workloads;
