@@ -146,9 +146,9 @@ async fn a_failed_job_fails_its_plan() {
     let troubles = failing(component::IMAGE_PRELOAD, None, JobFailure::Fails(100));
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
-    // A hundred pods, six minutes apart.
+    // A hundred pods, ten minutes apart.
     let plan = lab
-        .until(11 * 60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
+        .until(18 * 60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
             condition(plan, "Complete")["reason"] == "JobFailed"
         })
         .await;

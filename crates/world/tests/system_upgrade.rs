@@ -95,6 +95,8 @@ async fn a_job_has_the_environment_of_its_plan_between_that_of_the_controller() 
             "SYSTEM_UPGRADE_NODE_NAME",
             "SYSTEM_UPGRADE_POD_NAME",
             "SYSTEM_UPGRADE_POD_UID",
+            "HARVESTER_UPGRADEPLAN_NAME",
+            "MANIFESTS",
             "SYSTEM_UPGRADE_PLAN_NAME",
             "SYSTEM_UPGRADE_PLAN_LATEST_HASH",
             "SYSTEM_UPGRADE_PLAN_LATEST_VERSION"

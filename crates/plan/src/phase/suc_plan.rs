@@ -10,7 +10,7 @@ use crate::{
     observed::{JobOutcome, JobSeen},
 };
 
-/// A Job of system-upgrade-controller has up to 99 tries, which take half a day. So many failed pods are enough to know
+/// A Job of system-upgrade-controller has up to 99 tries, which take most of a day. So many failed pods are enough to know
 /// that it does not work.
 const MOST_FAILED_PODS: u32 = 3;
 
