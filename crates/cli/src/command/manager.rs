@@ -219,7 +219,7 @@ async fn own_image(
         }
         (None, None) => Settings::default().own_image,
     };
-    if let Some(tag) = tag {
+    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
         image.tag = Some(tag);
         image.digest = None;
     }
@@ -232,9 +232,9 @@ fn image(text: &str) -> Result<Image, String> {
     Image::parse(text).ok_or_else(|| format!("{text:?} is not REPOSITORY[:TAG][@DIGEST]"))
 }
 
-/// A tag, checked.
+/// A tag, checked. An empty one is none.
 fn tag(text: &str) -> Result<String, String> {
-    if api::image::is_tag(text) {
+    if text.is_empty() || api::image::is_tag(text) {
         return Ok(text.to_owned());
     }
     Err(api::image::TAG_RULE.to_owned())
