@@ -48,7 +48,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* The tag of the image. */}}
-{{- define "upgrade-toolkit.tag" -}}
-{{- default .Chart.AppVersion .Values.manager.image.tag -}}
+{{/* The image: of the manager, and of all workloads of upgrades, which take it from the manager's pod. */}}
+{{- define "upgrade-toolkit.image" -}}
+{{- $image := .Values.manager.image -}}
+{{- if $image.digest -}}
+{{- printf "%s%s@%s" $image.repository (ternary (printf ":%s" $image.tag) "" (ne (toString $image.tag) "")) $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
 {{- end -}}

@@ -59,7 +59,9 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
         _ => None,
     };
     let repeated = step.is_some() && job.job_type.as_deref() == step;
-    repeated || matches!(job.outcome, JobOutcome::Failed { .. })
+    // The Plan that made it is gone. Another one of its name would take it for its own.
+    let is_left_over = job.owner.is_some() && !draft.seen.suc_plans.contains_key(&job.component);
+    repeated || is_left_over || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
 /// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish

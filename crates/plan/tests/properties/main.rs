@@ -16,6 +16,7 @@ mod eligibility;
 mod model;
 mod outside;
 mod preflight;
+mod preload;
 mod retry;
 mod said;
 mod walk;
