@@ -20,6 +20,10 @@ pub struct Troubles {
     pub vms_that_do_not_start: BTreeSet<String>,
     /// Nodes whose kubelet comes up with its new version only so long after Rancher is through with it.
     pub late_kubelets: BTreeMap<String, Duration>,
+    /// Nodes whose last machine plan could not be applied. Rancher's limits do not hold for them.
+    pub failed_machine_plans: BTreeSet<String>,
+    /// Nodes whose probes have not been well since their last machine plan was applied. Nor do they for these.
+    pub unhealthy_machines: BTreeSet<String>,
     /// Charts that Fleet does not get ready.
     pub stuck_charts: BTreeSet<String>,
     /// Nodes with a pod whose PodDisruptionBudget never allows an eviction.

@@ -13,10 +13,12 @@ mod cluster_upgrade;
 mod conditions;
 mod eligibility;
 mod model;
+mod nodes;
 mod outside;
 mod preflight;
 mod retry;
 mod said;
+mod tries;
 mod walk;
 mod weaknesses;
 
