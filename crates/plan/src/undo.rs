@@ -220,9 +220,10 @@ fn taints(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     }
 }
 
-/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller stay on failure: they tell a later try
-/// which nodes have been served.
-fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller go on failure too: they would keep another
+/// try from serving nodes that have been served, though what was done there may be undone since; and nobody would remove
+/// them from a plan that has ended.
+fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     for (name, node) in &draft.seen.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
@@ -237,7 +238,7 @@ fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             .map(|(key, _)| (key.to_owned(), None))
             .collect();
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
-        let unlabel = ending != Ending::Failure && !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
+        let unlabel = !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
         if !annotations.is_empty() || unlabel {
             left.push(format!("Node {name}"));
         }
