@@ -22,7 +22,12 @@ use plan::{
     shared::Shared,
 };
 
-use crate::{hindrance, memory::Memory, objects::IGNORED_POINTER, watched::Watched};
+use crate::{
+    hindrance,
+    memory::Memory,
+    objects::{self, IGNORED_POINTER},
+    watched::Watched,
+};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
@@ -168,6 +173,7 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
         boot_id_before_upgrade: node.annotations().get(annotations::BOOT_ID_BEFORE_UPGRADE).cloned(),
+        drain_taint: objects::node::is_draining(node),
         leftover_labels: leftovers.iter().filter(|label| has_label(label)).cloned().collect(),
     }
 }

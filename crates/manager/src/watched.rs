@@ -270,10 +270,14 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
     });
 }
 
+/// Containers that cannot start, and those whose last word matters.
 fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+    let tells = |one: &ContainerStatus| {
+        hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some() || hindrance::ended_without_reboot(one)
+    };
     statuses
         .into_iter()
-        .filter(|one| hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some())
+        .filter(tells)
         .collect()
 }
 

@@ -154,6 +154,8 @@ pub struct PodSeen {
     pub said: Vec<WaitingFor>,
     /// What its program said when it failed, if it has.
     pub last_word: Option<LastWord>,
+    /// Its program has ended well, and said that the node need not be rebooted.
+    pub no_reboot: bool,
 }
 
 /// What a program said when it failed. Later ones are greater.
@@ -186,6 +188,8 @@ pub struct NodeSeen {
     pub pending_os_image: Option<String>,
     /// Its boot before the Job that reboots it was created.
     pub boot_id_before_upgrade: Option<String>,
+    /// It carries the taint that makes KubeVirt move VMs away.
+    pub drain_taint: bool,
     /// Labels that system-upgrade-controller left for this plan's Plans.
     pub leftover_labels: Vec<String>,
 }

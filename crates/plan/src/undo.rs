@@ -16,7 +16,7 @@ use crate::{
     decision::{Action, Child, ChildKind, PlanEvent},
     draft::{Draft, Outcome},
     node,
-    observed::JobSeen,
+    observed::{JobOutcome, JobSeen},
 };
 
 /// Why things are put back.
@@ -44,12 +44,13 @@ pub struct SavedMethods {
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order.
-const UNDO: [Undo; 7] = [
+const UNDO: [Undo; 8] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
     workload_update_methods,
     upgrade_strategy,
+    taints,
     nodes,
     children,
 ];
@@ -196,9 +197,33 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
 
-/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller stay on failure: they tell a later try
-/// which nodes have been served.
-fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+/// Nodes that Jobs of this upgrade have emptied take VMs again. A taint on a node that it has not come to is somebody
+/// else's.
+fn taints(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    let seen = draft.seen;
+    for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
+        if draft.progress(name).ordinal() < 3 {
+            continue;
+        }
+        left.push(format!("Node {name}"));
+        let job = api::names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+        // Who is still emptying the node would only taint it again.
+        match seen.jobs.get(&job).filter(|job| job.outcome == JobOutcome::Running) {
+            Some(running) if ending == Ending::Failure => draft.act(Action::DeleteJob {
+                namespace: running.namespace.clone(),
+                name: job,
+            }),
+            // It goes with all other Jobs of the plan.
+            Some(_) => {}
+            None => draft.act(Action::UntaintNode { node: name.clone() }),
+        }
+    }
+}
+
+/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller go on failure too: they would keep another
+/// try from serving nodes that have been served, though what was done there may be undone since; and nobody would remove
+/// them from a plan that has ended.
+fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     for (name, node) in &draft.seen.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
@@ -213,7 +238,7 @@ fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             .map(|(key, _)| (key.to_owned(), None))
             .collect();
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
-        let unlabel = ending != Ending::Failure && !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
+        let unlabel = !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
         if !annotations.is_empty() || unlabel {
             left.push(format!("Node {name}"));
         }

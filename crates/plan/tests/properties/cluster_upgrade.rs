@@ -14,6 +14,7 @@ fn agents_held(component: &str, outcome: JobOutcome) -> Model {
     let job = names::cluster_job("up");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     let held = JobSeen {
+        uid: None,
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component: component.to_owned(),
         node: Some("node-1".to_owned()),
