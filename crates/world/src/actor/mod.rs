@@ -11,6 +11,7 @@ pub(crate) mod drain;
 pub(crate) mod endpoints;
 pub(crate) mod fleet;
 pub(crate) mod garbage_collector;
+pub(crate) mod harvester_chart;
 pub(crate) mod jobs;
 pub(crate) mod kubelet;
 pub(crate) mod kubevirt;
