@@ -73,6 +73,16 @@ pub(crate) fn take(object: &Value) -> Vec<Manager> {
         .collect()
 }
 
+/// The ledger that a write brings along, when it is another one than before: whoever writes may strike out entries. One
+/// empty entry strikes out all; no entries at all mean that nothing is said of the ledger.
+pub(crate) fn sent(old: &Value, new: &Value) -> Option<Vec<Manager>> {
+    let sent = new["metadata"].get("managedFields")?;
+    if sent.as_array()?.is_empty() || old["metadata"].get("managedFields") == Some(sent) {
+        return None;
+    }
+    Some(if *sent == json!([{}]) { Vec::new() } else { take(new) })
+}
+
 /// Writes a ledger into an object.
 pub(crate) fn put(object: &mut Value, managers: &[Manager]) {
     let mut managers: Vec<&Manager> = managers.iter().filter(|manager| !manager.fields.is_empty()).collect();
@@ -187,4 +197,30 @@ pub(crate) fn same_but_managed(old: &Value, new: &Value) -> bool {
                 }
                 (_, _, other) => other == Some(value),
             })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_comes_along_is_taken_and_an_empty_entry_strikes_out_all() {
+        let entry = |manager: &str| {
+            json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:a": {}}},
+            })
+        };
+        let object = |ledger: Value| json!({"metadata": {"managedFields": ledger}});
+        let old = object(json!([entry("one"), entry("two")]));
+        assert_eq!(sent(&old, &old), None);
+        assert_eq!(sent(&old, &json!({"metadata": {}})), None);
+        assert_eq!(sent(&old, &object(json!([]))), None);
+        assert_eq!(sent(&old, &object(json!([{}]))), Some(Vec::new()));
+        let names = sent(&old, &object(json!([entry("two")]))).unwrap();
+        assert_eq!(
+            names.iter().map(|manager| manager.name.as_str()).collect::<Vec<_>>(),
+            ["two"]
+        );
+    }
 }

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use crate::{
     actor::machine_plan::{CONTROL_PLANE_ROLE, ETCD_ROLE, INIT_NODE, REACHED, WORKER_ROLE},
     context::digest,
-    release::OLD_KUBERNETES,
 };
 
 use super::Shape;
@@ -64,7 +63,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
             "metadata": {
                 "name": format!("{machine}-machine-plan"), "namespace": names::FLEET_NAMESPACE,
                 "labels": machine_labels(shape, index, &machine),
-                "annotations": {REACHED: format!("0/{OLD_KUBERNETES}")},
+                "annotations": {REACHED: format!("0/{}", shape.installed().kubernetes)},
             },
             // Rancher's, and nobody's business: it has the token that nodes join with. Hexadecimal is valid base64.
             "data": {"plan": names::digest(&format!("{machine}/{}", shape.seed))},
@@ -74,6 +73,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
 }
 
 fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
+    let kubernetes = shape.installed().kubernetes;
     let mut labels = Map::new();
     let mut label = |key: &str, value: &str| labels.insert(key.to_owned(), json!(value));
     label("kubernetes.io/hostname", name);
@@ -138,7 +138,7 @@ fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
                 "architecture": "amd64", "operatingSystem": "linux",
                 "osImage": format!("Harvester {}", shape.from),
                 "kernelVersion": "6.4.0-150700.53.22-default", "containerRuntimeVersion": "containerd://2.1.5-k3s1",
-                "kubeletVersion": OLD_KUBERNETES, "kubeProxyVersion": OLD_KUBERNETES,
+                "kubeletVersion": kubernetes, "kubeProxyVersion": kubernetes,
                 "bootID": boot, "machineID": digest(&format!("{}/{name}/machine", shape.seed), 32),
                 "systemUUID": digest(&format!("{}/{name}/system", shape.seed), 32),
             },
