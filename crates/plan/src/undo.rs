@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{
     annotations,
     labels::{component, job_type},
-    reasons,
+    names, reasons,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,8 @@ use crate::{
     decision::{Action, Child, ChildKind, PlanEvent},
     draft::{Draft, Outcome},
     node,
-    observed::JobSeen,
+    observed::{JobOutcome, JobSeen},
+    phase::node_upgrade,
 };
 
 /// Why things are put back.
@@ -44,7 +45,7 @@ pub struct SavedMethods {
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order.
-const UNDO: [Undo; 7] = [
+const UNDO: [Undo; 8] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
@@ -52,6 +53,7 @@ const UNDO: [Undo; 7] = [
     upgrade_strategy,
     nodes,
     children,
+    stopped_vms,
 ];
 
 /// Puts everything back; [`Outcome::Done`] once all of it is seen to be so.
@@ -90,7 +92,7 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
             images: Vec::new(),
         });
     }
-    let name = api::names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
+    let name = names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
     let object = Some(format!("Plan cattle-system/{name}"));
     let limit = seen.settings.deadlines.skip_manifests;
     let message = "waiting for skip-manifest remove plan to complete";
@@ -196,9 +198,9 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
 
-/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller stay on failure: they tell a later try
-/// which nodes have been served.
-fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+/// Nodes carry nothing of ours any more, also after a failure: nobody would take the labels of system-upgrade-controller
+/// away when the failed plan is deleted.
+fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     for (name, node) in &draft.seen.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
@@ -213,7 +215,7 @@ fn nodes(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             .map(|(key, _)| (key.to_owned(), None))
             .collect();
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
-        let unlabel = ending != Ending::Failure && !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
+        let unlabel = !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
         if !annotations.is_empty() || unlabel {
             left.push(format!("Node {name}"));
         }
@@ -265,6 +267,38 @@ fn children(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             component,
             job_type,
         });
+    }
+}
+
+/// VMs that were stopped for the upgrade start again, where the user wants that, also when it did not come to its end: the
+/// list of them goes with the plan. Last, when nothing is left that could stop another one.
+fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    // After a success NodeUpgrade has seen to them.
+    if ending == Ending::Success || !left.is_empty() || draft.is_waiting() {
+        return;
+    }
+    let seen = draft.seen;
+    for node in seen.restore_list.keys() {
+        if !node_upgrade::restores_vms(draft, node) {
+            continue;
+        }
+        let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+        let object = format!("Job harvester-system/{name}");
+        match seen.jobs.get(&name).map(|job| &job.outcome) {
+            None => {
+                node_upgrade::restore_vms(draft, node);
+                left.push(object);
+            }
+            // It goes with the plan, so it gets its time.
+            Some(JobOutcome::Running) if ending == Ending::Deletion => {
+                let limit = seen.settings.deadlines.rancher;
+                if !draft.is_overdue("RestoreVM", &object, limit) {
+                    let message = format!("VMs that were stopped for node {node} are being started again");
+                    draft.wait("RestoreVM", Some(object), message, limit);
+                }
+            }
+            Some(_) => {}
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod components;
 mod failure;
 mod invariants;
 mod log;
+mod matrix;
 mod membership;
 mod moments;
 mod perturbation;
