@@ -69,8 +69,8 @@ cluster-tests:
 	$(CARGO) test --workspace --test cluster
 
 .PHONY: sweep
-sweep: ## Perturb every write of simulated upgrades, thousands of times
-	nice -n 19 $(CARGO) test --profile simulation -p cli --test simulation -- sweep::
+sweep: ## Perturb every write of simulated upgrades, thousands of times, and go on from every failure in every way
+	nice -n 19 $(CARGO) test --profile simulation -p cli --test simulation -- sweep:: --show-output
 
 .PHONY: test-cluster
 test-cluster: prepare ## Run the tests on a real control plane; fail where there is none

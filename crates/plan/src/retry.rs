@@ -2,10 +2,14 @@
 //!
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
-use api::{NodeState, Phase, UpgradePlan, UpgradePlanStatus, annotations, labels::job_type, reasons};
+use api::{
+    NodeState, Phase, UpgradePlan, UpgradePlanStatus, annotations,
+    labels::{component, job_type},
+    reasons,
+};
 
 use crate::{
-    decision::{Action, Decision},
+    decision::{Action, ChildKind, Decision},
     draft::Draft,
     node,
     observed::{JobOutcome, JobSeen},
@@ -42,6 +46,16 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         failed.into_iter().for_each(|action| draft.act(action));
         return draft.unchanged();
     }
+    // An image that could not be imported is imported anew; nobody would try it again by itself.
+    let image = draft.seen.iso_image.as_ref();
+    if image.is_some_and(|image| image.ours && image.imported == Some(false)) {
+        draft.act(Action::Delete {
+            kind: ChildKind::Image,
+            component: component::ISO.to_owned(),
+            job_type: None,
+        });
+        return draft.unchanged();
+    }
     draft.set_finalizer(true);
     let phase = resumed_phase(draft.status());
     try_again(&mut draft);
@@ -50,10 +64,11 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
 }
 
 /// A Job that failed, or that ended well on a node which then failed its step: one that came back with the old system has
-/// had its installation, and needs another one.
+/// had its installation, and needs another one. VMs that were started again after the failure are stopped again for a node
+/// that is not done, so the Job that started them must make room for another one.
 fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
-    let node = job.node.as_deref().map(|node| draft.progress(node).state());
-    let step = match node.flatten() {
+    let state = job.node.as_deref().and_then(|node| draft.progress(node).state());
+    let step = match state {
         Some(NodeState::PreDrainFailed) => Some(job_type::PRE_DRAIN),
         Some(NodeState::PostDrainFailed) => Some(job_type::POST_DRAIN),
         Some(NodeState::SingleNodeUpgradeFailed) => Some(job_type::SINGLE_NODE_UPGRADE),
@@ -62,7 +77,9 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
     let repeated = step.is_some() && job.job_type.as_deref() == step;
     // The Plan that made it is gone. Another one of its name would take it for its own.
     let is_left_over = job.owner.is_some() && !draft.seen.suc_plans.contains_key(&job.component);
-    repeated || is_left_over || matches!(job.outcome, JobOutcome::Failed { .. })
+    let is_done = state.is_some_and(node::is_upgraded);
+    let starts_vms = job.job_type.as_deref() == Some(job_type::RESTORE_VM) && !is_done;
+    repeated || is_left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
 /// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{
     annotations,
     labels::{component, job_type},
-    reasons,
+    names, reasons,
 };
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ use crate::{
     draft::{Draft, Outcome},
     node,
     observed::{JobOutcome, JobSeen},
+    phase::node_upgrade,
 };
 
 /// Why things are put back.
@@ -35,7 +36,7 @@ pub enum Ending {
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order.
-const UNDO: [Undo; 10] = [
+const UNDO: [Undo; 11] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
@@ -46,6 +47,7 @@ const UNDO: [Undo; 10] = [
     taints,
     nodes,
     children,
+    stopped_vms,
 ];
 
 /// Puts everything back; [`Outcome::Done`] once all of it is seen to be so.
@@ -84,7 +86,7 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
             images: Vec::new(),
         });
     }
-    let name = api::names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
+    let name = names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
     let object = Some(format!("Plan cattle-system/{name}"));
     let limit = seen.settings.deadlines.skip_manifests;
     let message = "waiting for skip-manifest remove plan to complete";
@@ -262,6 +264,38 @@ fn children(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             component,
             job_type,
         });
+    }
+}
+
+/// VMs that were stopped for the upgrade start again, where the user wants that, also when it did not come to its end: the
+/// list of them goes with the plan. Last, when nothing is left that could stop another one.
+fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    // After a success NodeUpgrade has seen to them.
+    if ending == Ending::Success || !left.is_empty() || draft.is_waiting() {
+        return;
+    }
+    let seen = draft.seen;
+    for node in seen.restore_list.keys() {
+        if !node_upgrade::restores_vms(draft, node) {
+            continue;
+        }
+        let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+        let object = format!("Job harvester-system/{name}");
+        match seen.jobs.get(&name).map(|job| &job.outcome) {
+            None => {
+                node_upgrade::restore_vms(draft, node);
+                left.push(object);
+            }
+            // It goes with the plan, so it gets its time.
+            Some(JobOutcome::Running) if ending == Ending::Deletion => {
+                let limit = seen.settings.deadlines.rancher;
+                if !draft.is_overdue("RestoreVM", &object, limit) {
+                    let message = format!("VMs that were stopped for node {node} are being started again");
+                    draft.wait("RestoreVM", Some(object), message, limit);
+                }
+            }
+            Some(_) => {}
+        }
     }
 }
 

@@ -56,6 +56,8 @@ pub struct JobTrouble {
 pub enum JobFailure {
     /// Its first pods fail, so many; the next one succeeds.
     Fails(u32),
+    /// Each of its pods dies when a step of its program has begun, and leaves behind what the steps before it did.
+    DiesAt(&'static str),
     /// Its pod runs for ever.
     Hangs,
     /// Its pod never gets its image.

@@ -19,6 +19,7 @@ mod nodes;
 mod outside;
 mod preflight;
 mod preload;
+mod recovery;
 mod retry;
 mod said;
 mod tries;

@@ -3,7 +3,7 @@
 //! Nodes that are down run nothing; what ran on them when they went down has failed. Where real kubelets start and remove
 //! pods, only the programs are left to do here, and the reboots.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::labels;
 use jiff::Timestamp;
@@ -21,6 +21,9 @@ use crate::{
 };
 
 use super::{jobs, reboot};
+
+/// How often a kubelet tries again what does not work: its longest pause between two pulls of an image.
+const PULL_PAUSE: Duration = Duration::from_mins(5);
 
 /// The programs that run, by pod.
 struct Running {
@@ -135,6 +138,8 @@ fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
 async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let containers = containers(pod);
     if trouble(world, pod) == Some(JobFailure::ImagePullBackOff) {
+        // Kubelets try again, and by then somebody may have mended it.
+        inbox.later(Kind::Pod, key.clone(), after(world.clock.now(), PULL_PAUSE));
         if pod
             .status
             .as_ref()
@@ -197,7 +202,11 @@ async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> R
     let serves = owner(&pod.metadata, "Deployment").is_some();
     let broken = world.troubles().repository == Some(RepositoryTrouble::NeverReady)
         && label(&pod.metadata, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
-    if !serves || broken || crate::context::is_pod_ready(pod) {
+    if !serves || crate::context::is_pod_ready(pod) {
+        return Ok(());
+    }
+    if broken {
+        inbox.later(Kind::Pod, key.clone(), after(world.clock.now(), PULL_PAUSE));
         return Ok(());
     }
     let due = after(started(pod), world.durations.pod_ready);
@@ -253,7 +262,8 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
         Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
-        _ => program::run(&world, &pod).await,
+        Some(JobFailure::DiesAt(step)) => program::run(&world, &pod, Some(step)).await,
+        _ => program::run(&world, &pod, None).await,
     };
     let (succeeded, message) = match &outcome {
         Ok(message) => (true, message),

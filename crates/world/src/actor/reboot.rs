@@ -3,6 +3,8 @@
 //!
 //! What is on a node's disk is an annotation of the Node, so that the simulation survives being stopped in between.
 
+use std::time::Duration;
+
 use api::labels::{self, job_type};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -35,6 +37,9 @@ fn boot_id(node: &Node) -> &str {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     info.map(|info| info.boot_id.as_str()).unwrap_or_default()
 }
+
+/// How often a node that stays away is looked at.
+const REPAIR_PAUSE: Duration = Duration::from_mins(5);
 /// Reason of a node's Ready condition while it is down.
 const REBOOTING: &str = "NodeStatusUnknown";
 
@@ -76,7 +81,12 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
     let key = key_of(node);
     let troubles = world.troubles();
     let trouble = troubles.reboots.get(&key.1);
-    if ready.reason.as_deref() != Some(REBOOTING) || trouble == Some(&RebootTrouble::NeverReturns) {
+    if ready.reason.as_deref() != Some(REBOOTING) {
+        return Ok(());
+    }
+    if trouble == Some(&RebootTrouble::NeverReturns) {
+        // Somebody may repair it.
+        inbox.later(Kind::Node, key, after(world.clock.now(), REPAIR_PAUSE));
         return Ok(());
     }
     let since = ready

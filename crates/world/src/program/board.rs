@@ -7,6 +7,7 @@ use api::upgrade_plan::WaitingFor;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use node::board::{Begun, Board, PodBoard};
+use tokio::sync::Notify;
 
 use crate::inbox::Key;
 
@@ -32,16 +33,27 @@ pub(super) struct SimulatedBoard {
     call: Call,
     pod: PodBoard,
     last_word: Mutex<String>,
+    dies_at: Option<&'static str>,
+    dies: Notify,
 }
 
 impl SimulatedBoard {
-    pub(super) fn new(call: &Call) -> Self {
+    /// A board; `dies_at` is the step at which the program is to die.
+    pub(super) fn new(call: &Call, dies_at: Option<&'static str>) -> Self {
         let (namespace, name): Key = crate::watched::key_of(call.pod.as_ref());
         Self {
             call: call.clone(),
             pod: PodBoard::of_simulated(call.world.client.clone(), &namespace, &name),
             last_word: Mutex::default(),
+            dies_at,
+            dies: Notify::new(),
         }
+    }
+
+    /// Ends when the step has begun at which the program is to die.
+    pub(super) async fn death(&self) -> String {
+        self.dies.notified().await;
+        format!("simulated failure at step {}", self.dies_at.unwrap_or_default())
     }
 
     /// The program's last word, which is the termination message of its container.
@@ -60,6 +72,9 @@ impl Board for SimulatedBoard {
     }
 
     fn begins(&self, step: Begun) {
+        if self.dies_at == Some(step.name) {
+            self.dies.notify_one();
+        }
         self.pod.begins(step);
         self.call.world.tell_step(|| StepTold {
             at: self.call.world.clock.now(),

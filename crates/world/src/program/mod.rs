@@ -137,26 +137,22 @@ impl Call {
 }
 
 /// Runs the program of a pod, chosen by its labels, and returns its last word. A pod that is none of ours just succeeds.
+/// With `dies_at` the program dies when that step has begun.
 ///
 /// # Errors
 /// The program failed, with that last word.
-pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>) -> std::result::Result<String, String> {
+pub(crate) async fn run(
+    world: &Arc<Context>,
+    pod: &Arc<Pod>,
+    dies_at: Option<&'static str>,
+) -> std::result::Result<String, String> {
     let call = Call::new(world, pod);
-    let board = Arc::new(board::SimulatedBoard::new(&call));
+    let board = Arc::new(board::SimulatedBoard::new(&call, dies_at));
     let report = Reporter::new(world.clock.clone(), board.clone());
-    let ended = match (call.label(labels::UPGRADE_COMPONENT), call.label(labels::JOB_TYPE)) {
-        (component::IMAGE_PRELOAD, _) => prepare::run(&call, &report).await,
-        (component::IMAGE_CLEANUP, _) => clean_images::run(&call, &report).await,
-        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
-            skip_manifests::run(&call, &report).await
-        }
-        (component::HOLD_AGENT, _) => hold_agent::run(&call, &report).await,
-        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(&call, &report).await,
-        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(&call, &report).await,
-        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(&call, &report).await,
-        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(&call, &report).await,
-        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(&call, &report).await,
-        _ => Ok(()),
+    let ended = tokio::select! {
+        biased;
+        word = board.death() => return Err(word),
+        ended = program(&call, &report) => ended,
     };
     match ended {
         Ok(()) => Ok(board.said_last()),
@@ -164,5 +160,22 @@ pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>) -> std::result::Re
             tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
             Err(board.said_last())
         }
+    }
+}
+
+async fn program(call: &Call, report: &Reporter) -> Result<()> {
+    match (call.label(labels::UPGRADE_COMPONENT), call.label(labels::JOB_TYPE)) {
+        (component::IMAGE_PRELOAD, _) => prepare::run(call, report).await,
+        (component::IMAGE_CLEANUP, _) => clean_images::run(call, report).await,
+        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
+            skip_manifests::run(call, report).await
+        }
+        (component::HOLD_AGENT, _) => hold_agent::run(call, report).await,
+        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(call, report).await,
+        _ => Ok(()),
     }
 }

@@ -242,12 +242,18 @@ fn with_rancher(draft: &Draft<'_>, message: String) -> String {
     }
 }
 
-/// Starts the VMs again that were stopped for this node, once it is back.
-pub(super) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
+/// VMs were stopped for this node, and the user wants them started again.
+pub(crate) fn restores_vms(draft: &Draft<'_>, node: &str) -> bool {
     let seen = draft.seen;
     let listed = seen.restore_list.get(node).is_some_and(|vms| !vms.is_empty());
     let hosts_vms = seen.nodes.get(node).is_some_and(|node| !node.witness);
-    if seen.plan.spec.restore_vm != Some(true) || !listed || !hosts_vms {
+    seen.plan.spec.restore_vm == Some(true) && listed && hosts_vms
+}
+
+/// Starts the VMs again that were stopped for this node, once it is back.
+pub(crate) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
+    let seen = draft.seen;
+    if !restores_vms(draft, node) {
         return;
     }
     let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);

@@ -5,6 +5,7 @@ mod nodes;
 mod prepare;
 
 use api::{annotations, labels::job_type};
+pub(crate) use evaluate::{restore_vms, restores_vms};
 
 use super::{hooks, standing::standing};
 use crate::{

@@ -1,0 +1,85 @@
+//! From every failure a way leads to the end: every way in which an upgrade can fail × every way to go on from there.
+//!
+//! Each case is a whole upgrade of a cluster of its own that fails, is mended, and goes on; in the end the cluster must be
+//! upgraded, with nothing of ours left on it. [`failures`] is the table of failures, [`ways`] that of the ways,
+//! [`sweep`] runs them all, together with the sweep. Here a handful runs with every test.
+//!
+//! `MATRIX_ONLY=text` runs only the cases whose name contains the text.
+
+mod end;
+mod failure;
+mod failures;
+mod play;
+mod sweep;
+mod ways;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use failure::Failure;
+use ways::PENDING;
+
+/// How many cases of all tests of this process have been run, and how many of them wait for something to be mended.
+static RUN: AtomicUsize = AtomicUsize::new(0);
+static LATE: AtomicUsize = AtomicUsize::new(0);
+
+/// Plays failures in every way that leads on from them. A case that is known not to end well must not end well: else it
+/// is to be taken off the list.
+fn play_all(what: &str, failures: &[Failure]) {
+    let only = std::env::var("MATRIX_ONLY").unwrap_or_default();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for failure in failures {
+        for way in failure.ways() {
+            let name = format!("{}, {failure} × {way}", failure.cluster);
+            if !name.contains(&only) {
+                continue;
+            }
+            count += 1;
+            let pending = PENDING
+                .iter()
+                .find(|(parts, ways, _)| parts.iter().all(|part| name.contains(part)) && ways.contains(way));
+            let played = std::panic::catch_unwind(|| play::play(failure, *way));
+            let played = played.unwrap_or_else(|_| Err(vec!["it panicked".to_owned()]));
+            match (played, pending) {
+                (Ok(took), None) => println!("ended    {name} (after {took})"),
+                (Err(why), Some((.., blocked_by))) => {
+                    LATE.fetch_add(1, Ordering::SeqCst);
+                    println!("pending  {name}: {blocked_by}: {}", why.join("; "));
+                }
+                (Ok(_), Some((.., blocked_by))) => {
+                    println!("ENDED    {name}");
+                    wrong.push(format!("{name}: it ends well now; take it off the list ({blocked_by})"));
+                }
+                (Err(why), None) => {
+                    println!("FAILED   {name}: {}", why.join("; "));
+                    wrong.push(format!("{name}: {}", why.join("; ")));
+                }
+            }
+        }
+    }
+    let so_far = RUN.fetch_add(count, Ordering::SeqCst) + count;
+    let late = LATE.load(Ordering::SeqCst);
+    println!("{what}: {count} cases; {so_far} so far, {late} of them pending");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} cases went otherwise:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn some_failures_of_each_sort_have_a_way_to_the_end() {
+    play_all("some of each sort", &failures::some());
+}
+
+#[test]
+fn no_case_is_played_twice() {
+    let mut names: Vec<String> = failures::all()
+        .iter()
+        .map(|failure| format!("{}, {failure}", failure.cluster))
+        .collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}

@@ -1,0 +1,195 @@
+//! Plays one case: an upgrade that stops, a person who mends the cause and goes on, and the end.
+
+use std::time::Duration;
+
+use api::{NodeState, Phase, UpgradePlan, annotations, foreign::kubevirt::VirtualMachine, reasons};
+use cli::rehearsal::{Rehearsal, Scenario, beginning};
+use clock::Clock;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+use world::Troubles;
+
+use super::{
+    end::{self, Cluster},
+    failure::{Failure, Stop},
+    ways::Way,
+};
+use crate::{invariants, run::in_paused_time, user::until_gone};
+
+/// How long people take.
+const A_WHILE: Duration = Duration::from_secs(600);
+/// Longer than anything takes to stop or to end.
+const LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// What follows a plan's end (garbage collection, VMs that start again) takes its time too.
+const AFTERWARDS: Duration = Duration::from_secs(900);
+
+/// Plays a case; how long it took from its beginning to its end, or everything that is not as it should be.
+pub(super) fn play(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
+    in_paused_time(simulate(failure, way))
+}
+
+/// What a plan says of itself.
+fn words(plan: &UpgradePlan) -> String {
+    let condition = plan.condition(reasons::PROGRESSING);
+    let message = condition
+        .map(|condition| condition.message.as_str())
+        .unwrap_or_default();
+    let phase = plan.phase().map_or("no phase", Phase::as_str);
+    format!("{} is {phase}: {message}", plan.name_any())
+}
+
+async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
+    let clock = Clock::simulated(beginning(), 1.0);
+    let scenario = Scenario {
+        shape: failure.cluster.shape(),
+        troubles: failure.troubles(),
+        ..Scenario::default()
+    };
+    let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+    let before = Cluster::of(&rehearsal);
+    let violations = invariants::watch(&rehearsal, way == Way::Retries);
+    let manager = rehearsal.start_only_manager();
+    let plan = rehearsal.plan(true, &failure.held());
+    let name = rehearsal.create(&plan).await.unwrap().name_any();
+    stop(&rehearsal, failure, &name).await?;
+    let last = go_on(&rehearsal, failure, way, name).await?;
+    let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
+    let plan = match rehearsal.follow(&last, Some(LIMIT), ended).await {
+        Some(plan) => plan,
+        None => return Err(vec![not_ended(&rehearsal, &last).await]),
+    };
+    if way == Way::StartsVms {
+        start_vms(&rehearsal, &before).await;
+    }
+    let took = rehearsal.clock.now().duration_since(beginning());
+    rehearsal.clock.sleep(AFTERWARDS).await;
+    manager.abort();
+    let mut wrong = violations.lock().unwrap().clone();
+    if plan.phase() != Some(Phase::Succeeded) {
+        wrong.push(words(&plan));
+    }
+    let kubernetes = failure.cluster.shape().release();
+    wrong.extend(end::shortcomings(&before, &Cluster::of(&rehearsal), &kubernetes));
+    if wrong.is_empty() {
+        Ok(format!("{}:{:02} h", took.as_hours(), took.as_mins() % 60))
+    } else {
+        Err(wrong)
+    }
+}
+
+/// Takes away what keeps pods from being evicted.
+async fn remove_budgets(rehearsal: &Rehearsal, troubles: &Troubles) {
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(rehearsal.server.client(), "default");
+    for node in &troubles.blocked_drains {
+        let how = DeleteParams::default();
+        budgets.delete(&format!("stubborn-{node}"), &how).await.unwrap();
+    }
+}
+
+/// Starts the VMs that ran before.
+async fn start_vms(rehearsal: &Rehearsal, before: &Cluster) {
+    for (namespace, name) in before.running() {
+        let vms: Api<VirtualMachine> = Api::namespaced(rehearsal.server.client(), namespace);
+        let patch = json!({"spec": {"runStrategy": "Always"}});
+        let patched = vms.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.unwrap();
+    }
+}
+
+async fn not_ended(rehearsal: &Rehearsal, name: &str) -> String {
+    match rehearsal.read(name).await {
+        Ok(plan) => format!("it does not end; {}", words(&plan)),
+        Err(_) => format!("{name} is gone"),
+    }
+}
+
+/// Follows the plan until it stops as it should.
+async fn stop(rehearsal: &Rehearsal, failure: &Failure, name: &str) -> Result<(), Vec<String>> {
+    let stopped = match &failure.stop {
+        Stop::Troubles(_, [Way::Waits] | [Way::StartsVms]) => return Ok(()),
+        Stop::Troubles(..) => rehearsal.follow(name, Some(LIMIT), has_stopped).await,
+        Stop::DeletedAt(phase) => {
+            let entered = |plan: &UpgradePlan| plan.phase() >= Some(*phase);
+            rehearsal.follow(name, Some(LIMIT), entered).await
+        }
+        Stop::DeletedAtNode(node, state) => {
+            let is_there = |plan: &UpgradePlan| is_at(plan, node, *state);
+            rehearsal.follow(name, Some(LIMIT), is_there).await
+        }
+    };
+    match stopped {
+        Some(plan) if plan.phase() == Some(Phase::Succeeded) => Err(vec!["it was not stopped".to_owned()]),
+        Some(_) => Ok(()),
+        None => Err(vec![format!("it never stopped: {}", not_ended(rehearsal, name).await)]),
+    }
+}
+
+/// The plan has failed and everything is put back, or it waits beyond a deadline. A plan that succeeded has ended too.
+fn has_stopped(plan: &UpgradePlan) -> bool {
+    let ended = plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
+    let degraded = plan.condition(reasons::DEGRADED);
+    ended || degraded.is_some_and(|condition| condition.status == "True" && condition.reason == reasons::STALLED)
+}
+
+/// A node has reached a state.
+fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
+    let status = plan.status.as_ref();
+    let entry = status.and_then(|status| status.node_upgrade_statuses.get(node));
+    let now = entry.and_then(|entry| entry.state.as_deref());
+    now.and_then(NodeState::parse)
+        .is_some_and(|now| plan::node::ordinal(now) >= plan::node::ordinal(state))
+}
+
+/// A person mends the cause and goes on; the plan that is to end well.
+async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String) -> Result<String, Vec<String>> {
+    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+    let create = async || rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
+    let deleted = !matches!(failure.stop, Stop::Troubles(..));
+    if matches!(failure.ways(), [_]) {
+        return Ok(name);
+    }
+    if !deleted {
+        rehearsal.clock.sleep(A_WHILE).await;
+        rehearsal.set_troubles(Troubles::default());
+        remove_budgets(rehearsal, &failure.troubles()).await;
+        rehearsal.clock.sleep(A_WHILE).await;
+    }
+    match way {
+        Way::Waits | Way::StartsVms => Ok(name),
+        Way::Retries => {
+            let patch = json!({"metadata": {"annotations": {annotations::RETRY: "1"}}});
+            let patched = plans.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            patched.unwrap();
+            let resumed = |plan: &UpgradePlan| plan.phase() != Some(Phase::Failed);
+            rehearsal.follow(&name, Some(LIMIT), resumed).await;
+            Ok(name)
+        }
+        Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
+            plans.delete(&name, &DeleteParams::default()).await.unwrap();
+            let beside = if way == Way::CreatesBeside {
+                Some(create().await)
+            } else {
+                None
+            };
+            let gone = until_gone(rehearsal, &name);
+            let too_long = rehearsal.clock.sleep(LIMIT);
+            tokio::select! {
+                biased;
+                () = gone => {}
+                () = too_long => return Err(vec![format!("the deletion does not end: {}", not_ended(rehearsal, &name).await)]),
+            }
+            match beside {
+                Some(beside) => Ok(beside),
+                None => {
+                    rehearsal.clock.sleep(A_WHILE).await;
+                    Ok(create().await)
+                }
+            }
+        }
+        Way::CreatesAnew | Way::CreatesBeside => Ok(create().await),
+    }
+}

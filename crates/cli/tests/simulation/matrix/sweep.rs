@@ -1,0 +1,17 @@
+//! The whole matrix. It runs in the profile of the sweep, since it is long: `make sweep`.
+
+use rstest::rstest;
+
+use super::{failure::Failure, failures, play_all};
+
+#[rstest]
+#[case::before_the_cluster("before the cluster", failures::before_the_cluster())]
+#[case::of_the_cluster("of the cluster", failures::of_the_cluster())]
+#[case::of_nodes("of nodes", failures::of_nodes())]
+#[case::of_steps("of steps", failures::of_steps())]
+#[case::of_a_single_node("of a single node", failures::of_a_single_node())]
+#[case::of_a_mixed_cluster("of a mixed cluster", failures::of_a_mixed_cluster())]
+#[case::deletions("deletions", failures::deletions())]
+fn from_every_failure_a_way_leads_to_the_end(#[case] what: &str, #[case] failures: Vec<Failure>) {
+    play_all(what, &failures);
+}
