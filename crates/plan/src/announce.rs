@@ -6,31 +6,12 @@
 use api::{Phase, PhaseTransition, UpgradePlan, reasons};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{decision::PlanEvent, pipeline};
+use crate::{decision::PlanEvent, pipeline, tries};
 
 /// Older changes are not announced again after a restart: their events may have expired by right.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
 /// How many changes back to look. Each change is seen before the next one, so two are enough.
 const LOOK_BACK: usize = 2;
-
-/// How often a plan had failed when its history was this.
-#[must_use]
-pub fn attempt(history: &[PhaseTransition]) -> usize {
-    history.iter().filter(|change| is_failure(change)).count()
-}
-
-/// How often a plan had failed before the try that its history ends with, whether that one failed or not.
-#[must_use]
-pub fn running_attempt(history: &[PhaseTransition]) -> usize {
-    match history.split_last() {
-        Some((last, before)) if is_failure(last) => attempt(before),
-        _ => attempt(history),
-    }
-}
-
-fn is_failure(change: &PhaseTransition) -> bool {
-    change.phase == Phase::Failed.as_str()
-}
 
 /// The events of the newest phase changes, each with its moment.
 #[must_use]
@@ -43,7 +24,7 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
         .filter(|(moment, ..)| is_fresh(*moment, now))
         .filter_map(|(moment, before, change)| {
             let event = phase_event(plan, before, change)?;
-            Some((moment, event.in_attempt(attempt(before))))
+            Some((moment, event.in_attempt(tries::failures(before))))
         })
         .collect()
 }
@@ -79,8 +60,7 @@ pub fn late_restore_events(
     failed: &[FailedRestore],
     now: Timestamp,
 ) -> Vec<(Timestamp, PlanEvent)> {
-    let status = plan.status.as_ref();
-    let attempt = status.map_or(0, |status| running_attempt(&status.phase_transition_timestamps));
+    let attempt = tries::failed_before(plan.status.as_ref());
     let newest = failed.iter().filter(|failed| is_fresh(failed.at, now));
     let event = |failed: &FailedRestore| restore_failed(&failed.job, &failed.node, &failed.why).in_attempt(attempt);
     newest.map(|failed| (failed.at, event(failed))).collect()
@@ -106,7 +86,7 @@ fn phase_event(plan: &UpgradePlan, before: &[PhaseTransition], change: &PhaseTra
             Some(PlanEvent::warning(reasons::UPGRADE_FAILED, text))
         }
         // Another try: what the phases before it completed is kept, and not completed again.
-        phase if before.last().is_some_and(is_failure) => {
+        phase if before.last().is_some_and(tries::is_failure) => {
             let (entry, next) = pipeline::find(phase)?;
             let resumed = next.filter(|_| phase == entry.completed).unwrap_or(entry);
             let text = format!("Trying again from phase {}", resumed.name);

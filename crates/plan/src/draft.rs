@@ -13,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
 use crate::{
-    announce,
     decision::{Action, Child, Decision, Need, PlanEvent},
     node::{self, Progress},
     observed::Observed,
+    tries,
 };
 
 /// What a rule found.
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
 
     /// Adds an event of this try.
     pub fn event(&mut self, event: PlanEvent) {
-        let attempt = announce::running_attempt(&self.status.phase_transition_timestamps);
+        let attempt = tries::failed_before(Some(&self.status));
         self.events.push(event.in_attempt(attempt));
     }
 

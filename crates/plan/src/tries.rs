@@ -1,22 +1,29 @@
 //! Which try of a plan this is.
 
-use api::{Phase, UpgradePlanStatus};
+use api::{Phase, PhaseTransition, UpgradePlanStatus};
 
 /// How many tries have failed before the one that runs. What is put back after a failure still belongs to the try that
 /// failed.
 #[must_use]
 pub fn failed_before(status: Option<&UpgradePlanStatus>) -> usize {
     let history = status.map_or(&[][..], |status| &status.phase_transition_timestamps);
-    let before = &history[..history.len().saturating_sub(1)];
-    before
-        .iter()
-        .filter(|change| change.phase == Phase::Failed.as_str())
-        .count()
+    failures(&history[..history.len().saturating_sub(1)])
+}
+
+/// How many tries had failed when the history was this.
+#[must_use]
+pub fn failures(history: &[PhaseTransition]) -> usize {
+    history.iter().filter(|change| is_failure(change)).count()
+}
+
+/// With this change a try failed.
+#[must_use]
+pub fn is_failure(change: &PhaseTransition) -> bool {
+    change.phase == Phase::Failed.as_str()
 }
 
 #[cfg(test)]
 mod tests {
-    use api::PhaseTransition;
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -28,6 +35,7 @@ mod tests {
             let changes = phases.iter().map(|phase| PhaseTransition {
                 phase: phase.to_string(),
                 phase_transition_timestamp: Time(Timestamp::UNIX_EPOCH),
+                message: None,
             });
             failed_before(Some(&UpgradePlanStatus {
                 phase_transition_timestamps: changes.collect(),

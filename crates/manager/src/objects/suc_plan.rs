@@ -119,6 +119,7 @@ mod tests {
         let changes = history.iter().map(|phase| PhaseTransition {
             phase: phase.to_string(),
             phase_transition_timestamp: Time(jiff::Timestamp::UNIX_EPOCH),
+            message: None,
         });
         plan.status = Some(UpgradePlanStatus {
             phase_transition_timestamps: changes.collect(),

@@ -227,6 +227,7 @@ mod tests {
             phase_transition_timestamp: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
                 jiff::Timestamp::UNIX_EPOCH,
             ),
+            message: None,
         };
         let history = [
             api::Phase::ClusterUpgrading,
