@@ -31,6 +31,8 @@ pub struct Cluster {
     pub vm_backups: Listed<harvester::VirtualMachineBackup>,
     /// The backup schedules of all namespaces.
     pub backup_schedules: Listed<harvester::ScheduleVMBackup>,
+    /// The VMs of all namespaces, running or not.
+    pub vms: Listed<kubevirt::VirtualMachine>,
     /// The running VMs of all namespaces.
     pub vmis: Listed<kubevirt::VirtualMachineInstance>,
     /// The ManagedCharts of namespace `fleet-local`.
@@ -56,6 +58,7 @@ impl Cluster {
             volumes: Err(why.to_owned()),
             vm_backups: Err(why.to_owned()),
             backup_schedules: Err(why.to_owned()),
+            vms: Err(why.to_owned()),
             vmis: Err(why.to_owned()),
             managed_charts: Err(why.to_owned()),
             addons: Err(why.to_owned()),
@@ -76,6 +79,7 @@ impl Cluster {
             volumes: Ok(Vec::new()),
             vm_backups: Ok(Vec::new()),
             backup_schedules: Ok(Vec::new()),
+            vms: Ok(Vec::new()),
             vmis: Ok(Vec::new()),
             managed_charts: Ok(Vec::new()),
             addons: Ok(Vec::new()),

@@ -50,14 +50,20 @@ pub fn hosts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<&'a Node> {
     nodes.into_iter().filter(|node| !is_witness(node)).collect()
 }
 
-/// Why the VM cannot move, if it runs and cannot: there is but one host, it holds a device of its node, KubeVirt says so, or no
-/// other host would take it.
-///
-/// Unlike upstream's, a nodeSelector alone does not hold a VM: it is one more condition on the other hosts. `gpus` hold
-/// it like host devices: before v1.8.0 vGPUs were carried there. And KubeVirt's own word counts: a VM that it will not
-/// migrate would hold up the drain for ever.
+/// Why the VM cannot move, if it runs and cannot: what [`why_bound`] says, or KubeVirt's own word.
 #[must_use]
 pub fn why_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> Option<Stuck> {
+    why_bound(vmi, hosts).or_else(|| denial(vmi).map(|why| Stuck::NotLiveMigratable { why }))
+}
+
+/// Why nothing could ever move the VM while its node is upgraded, so that it has to be shut down: there is but one host, it
+/// holds a device of its node, or no other host would take it.
+///
+/// Unlike upstream's, a nodeSelector alone does not hold a VM: it is one more condition on the other hosts. `gpus` hold
+/// it like host devices: before v1.8.0 vGPUs were carried there. KubeVirt's condition LiveMigratable is not among the reasons:
+/// it may pass, and a VM that KubeVirt will not move now is dealt with as the plan says (`spec.onMigrationFailure`).
+#[must_use]
+pub fn why_bound(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> Option<Stuck> {
     if has_ended(vmi) {
         return None;
     }
@@ -66,9 +72,6 @@ pub fn why_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> Option<Stuck>
     }
     if holds_a_device(vmi) {
         return Some(Stuck::HoldsDevice);
-    }
-    if let Some(why) = denial(vmi) {
-        return Some(Stuck::NotLiveMigratable { why });
     }
     (!hosts.iter().any(|node| is_target(vmi, node))).then_some(Stuck::NoTarget)
 }
@@ -95,9 +98,14 @@ fn holds_a_device(vmi: &VirtualMachineInstance) -> bool {
     })
 }
 
-/// Why KubeVirt says that it cannot migrate the VM, if it says so. A condition that is unknown or absent says nothing.
-fn denial(vmi: &VirtualMachineInstance) -> Option<String> {
+/// Why KubeVirt says that it cannot migrate the VM, if it says so: its reason and message, which may be empty. A condition that
+/// is unknown or absent says nothing, and so does one of a VM that has ended.
+#[must_use]
+pub fn denial(vmi: &VirtualMachineInstance) -> Option<String> {
     const CONDITION: &str = "LiveMigratable";
+    if has_ended(vmi) {
+        return None;
+    }
     let conditions = vmi.status.conditions.as_deref().unwrap_or_default();
     if condition_is(conditions, CONDITION) != Some(false) {
         return None;

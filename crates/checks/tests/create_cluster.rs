@@ -236,8 +236,7 @@ fn device(list: &str) -> Value {
     json!({"domain": {"devices": {list: [{"name": "card"}]}}})
 }
 
-const STUCK: &str =
-    "there are non-live migratable VMs that need to be shut off before initiating the upgrade: default/stuck";
+const STUCK: &str = "there are non-live migratable VMs that need to be shut off before initiating the upgrade: default/stuck; or set spec.restoreVM to true: then VMs that cannot move are shut down for the upgrade of their node and started again";
 
 #[test]
 fn create_with_one_host_and_a_witness_does_not_look_at_vms() {

@@ -23,7 +23,7 @@ fn create_with_any_other_value_of_skip_webhook_is_not_skipped(#[case] value: &st
 fn create_with_version_and_image_and_the_version_missing_gives_no_version_error() {
     let mut cluster = healthy(1);
     cluster.versions = Ok(Vec::new());
-    cluster.images = Ok(vec![named("harvester-system", "iso", json!({}))]);
+    cluster.images = Ok(vec![support::upgrade_image("iso")]);
     let both = plan_with(json!({"version": "v9", "image": "iso"}));
     assert!(create(&both, &cluster).is_empty());
 }
@@ -102,8 +102,9 @@ fn create_with_an_image_that_cannot_be_is_rejected(#[case] image: &str, #[case] 
 #[test]
 fn create_with_an_image_that_is_not_imported_is_allowed() {
     let mut cluster = healthy(1);
-    let importing = json!({"status": {"progress": 3, "conditions": [{"type": "Imported", "status": "Unknown"}]}});
-    cluster.images = Ok(vec![named("harvester-system", "iso", importing)]);
+    let mut image = support::upgrade_image("iso");
+    image.status = read(json!({"progress": 3, "conditions": [{"type": "Imported", "status": "Unknown"}]}));
+    cluster.images = Ok(vec![image]);
     assert!(create(&plan_with(json!({"image": "iso"})), &cluster).is_empty());
 }
 
@@ -162,7 +163,7 @@ fn create_with_several_failures_reports_all_in_the_order_of_the_table_as_one_422
         "spec: Forbidden: there are degraded volumes, please check all volumes are healthy: default/v-data",
         "spec: Forbidden: please wait until all vmbackups are stopped, for example default/b is under processing",
         "spec: Forbidden: please suspend all backup/snapshot schedule, for example default/s is running",
-        "spec: Forbidden: there are non-live migratable VMs that need to be shut off before initiating the upgrade: default/vm",
+        "spec: Forbidden: there are non-live migratable VMs that need to be shut off before initiating the upgrade: default/vm; or set spec.restoreVM to true: then VMs that cannot move are shut down for the upgrade of their node and started again",
         "spec: Forbidden: managed chart harvester is not ready, please wait for it to be ready or fix it",
         "spec: Forbidden: addon kube-system/descheduler is enabled but still on status , please wait for it to be ready or fix it",
         "spec: Forbidden: upgrade \"older\" is still cleaning up",

@@ -62,6 +62,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         &["virtualmachinebackups", "schedulevmbackups", "upgrades"],
         &["list"],
     ),
+    ("kubevirt.io", &["virtualmachines"], &["list"]),
     ("provisioning.cattle.io", &["clusters"], READ_PATCH),
     ("upgrade.cattle.io", &["plans"], OWN),
 ];

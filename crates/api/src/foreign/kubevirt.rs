@@ -84,6 +84,8 @@ foreign_part! {
         ready: bool,
         /// Has an instance.
         created: bool,
+        /// Disks that were to be plugged in or out of the running VM, and have not been.
+        volume_requests: Vec<Value>,
     }
 }
 
@@ -110,6 +112,28 @@ foreign_part! {
         domain: Domain,
         /// LiveMigrate, LiveMigrateIfPossible, None, External.
         eviction_strategy: String,
+        /// Its disks.
+        volumes: Vec<InstanceVolume>,
+    }
+}
+
+foreign_part! {
+    /// A disk of a virtual machine.
+    InstanceVolume {
+        /// Its name.
+        name: String,
+        /// The claim behind it.
+        persistent_volume_claim: VolumeSource,
+        /// The data volume behind it.
+        data_volume: VolumeSource,
+    }
+}
+
+foreign_part! {
+    /// What is behind a disk.
+    VolumeSource {
+        /// It was plugged into the running VM, and can be unplugged.
+        hotpluggable: bool,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod backups;
 mod charts;
+mod hotplug;
 mod machines;
 mod name;
 mod nodes;
@@ -21,8 +22,8 @@ use crate::{Cluster, FieldError, Listed};
 /// A check of a new plan. `Err` when it could not look, which ends this check and no other.
 pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
 
-/// All checks of a new plan, in the order in which they report: the fifteen of the contract, then ours.
-pub const CREATE: [(&str, Check); 17] = [
+/// All checks of a new plan, in the order in which they report: the fifteen of the contract with V1's on hotplug, then ours.
+pub const CREATE: [(&str, Check); 18] = [
     ("the Version exists", source::version_exists),
     ("no other upgrade runs", plans::none_progresses),
     ("nodes are ready", nodes::are_ready),
@@ -33,6 +34,7 @@ pub const CREATE: [(&str, Check); 17] = [
     ("no VM backup is under way", backups::are_done),
     ("backup schedules are suspended", backups::schedules_are_suspended),
     ("VMs can migrate", vms::can_migrate),
+    ("nothing is left of old hotplugs", hotplug::leaves_nothing),
     ("managed charts are ready", charts::are_ready),
     ("addons are settled", charts::addons_are_settled),
     ("no other upgrade cleans up", plans::none_cleans_up),
@@ -117,6 +119,11 @@ pub fn delete(plan: &UpgradePlan) -> Vec<FieldError> {
 /// Exactly `"true"`: overrides are never guessed.
 fn is_true(plan: &UpgradePlan, annotation: &str) -> bool {
     plan.annotation(annotation) == Some("true")
+}
+
+/// VMs that cannot move are shut down for the upgrade of their node and started again.
+fn restores_vms(plan: &UpgradePlan) -> bool {
+    plan.spec.restore_vm == Some(true)
 }
 
 /// The objects, or the error that reports that there is no list of them.

@@ -1,6 +1,6 @@
 //! Where the ISO comes from: a Version or an image.
 
-use api::{UpgradePlan, names};
+use api::{UpgradePlan, annotations, foreign::harvester::VirtualMachineImage, names};
 use kube::ResourceExt;
 
 use crate::{Cluster, FieldError};
@@ -27,7 +27,8 @@ pub(super) fn version_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Ve
     Ok(vec![FieldError::not_found(VERSION, version)])
 }
 
-/// Whether it is imported already does not matter: the upgrade waits for that.
+/// Whether it is imported already does not matter: the upgrade waits for that. But its volume must be one that the repository
+/// can mount, and which volume an image gets was decided when it was created.
 pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let Some(image) = &plan.spec.image else {
         return Ok(Vec::new());
@@ -38,8 +39,33 @@ pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<
     }
     let images = within(&cluster.images, "virtualmachineimages", names::HARVESTER_NAMESPACE);
     let images = images.map_err(|error| FieldError::internal(IMAGE, error.detail))?;
-    if images.iter().any(|found| found.name_any() == *image) {
-        return Ok(Vec::new());
+    let Some(found) = images.into_iter().find(|found| found.name_any() == *image) else {
+        return Ok(vec![FieldError::not_found(IMAGE, image)]);
+    };
+    let refused = unmountable(found).map(|why| {
+        let remedy = format!(
+            "create the image anew with spec.backend: cdi and the annotation {}: \"True\", and name that one",
+            annotations::OS_UPGRADE_IMAGE
+        );
+        FieldError::invalid(IMAGE, image, &format!("{why}: {remedy}"))
+    });
+    Ok(refused.into_iter().collect())
+}
+
+/// Why the repository could not mount the volume of an image. CDI fills a claim of the image's name; only for images with the
+/// annotation is it a file system that several nodes can mount. The other backend makes no such claim at all.
+fn unmountable(image: &VirtualMachineImage) -> Option<&'static str> {
+    // The API server's default.
+    let backend = image.spec.backend.as_deref().unwrap_or("backingimage");
+    let annotations = image.metadata.annotations.as_ref();
+    let marked = annotations.and_then(|known| known.get(annotations::OS_UPGRADE_IMAGE));
+    if backend != "cdi" {
+        Some("is no CDI image, so there is no PersistentVolumeClaim of its name for the repository to mount")
+    } else if marked.is_none_or(|value| value != "True") {
+        Some(
+            "is not marked as an upgrade image, so its volume is none that the repository can mount (ReadWriteMany, Filesystem)",
+        )
+    } else {
+        None
     }
-    Ok(vec![FieldError::not_found(IMAGE, image)])
 }

@@ -107,6 +107,15 @@ pub(crate) fn vmi(name: &str, spec: Value) -> api::foreign::kubevirt::VirtualMac
     )
 }
 
+/// An image that holds an upgrade ISO, as the product and Harvester's UI make it.
+pub(crate) fn upgrade_image(name: &str) -> api::foreign::harvester::VirtualMachineImage {
+    read(json!({
+        "metadata": {"namespace": names::HARVESTER_NAMESPACE, "name": name,
+            "annotations": {"harvesterhci.io/os-upgrade-image": "True"}},
+        "spec": {"backend": "cdi"},
+    }))
+}
+
 /// What is wrong with creating the plan, as texts.
 pub(crate) fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<String> {
     texts(&admission::create(plan, cluster))

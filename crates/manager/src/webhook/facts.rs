@@ -49,7 +49,7 @@ impl Facts {
         let watched = &self.watched;
         let (
             (plans, nodes, versions, rancher_clusters, machines, images),
-            (volumes, vm_backups, backup_schedules, vmis, managed_charts, addons, v1_upgrades),
+            (volumes, vm_backups, backup_schedules, vms, vmis, managed_charts, addons, v1_upgrades),
         ) = futures::join!(
             async {
                 futures::join!(
@@ -64,6 +64,7 @@ impl Facts {
             async {
                 futures::join!(
                     self.listed(Api::namespaced(client(), names::LONGHORN_NAMESPACE)),
+                    self.listed(Api::all(client())),
                     self.listed(Api::all(client())),
                     self.listed(Api::all(client())),
                     self.listed(Api::all(client())),
@@ -83,6 +84,7 @@ impl Facts {
             volumes,
             vm_backups,
             backup_schedules,
+            vms,
             vmis,
             managed_charts,
             addons,

@@ -1,0 +1,81 @@
+//! Disks that were plugged into running VMs in the old way: KubeVirt's declarative hotplug, which new releases use, does not
+//! understand what is left of it. A VM with an unserved request is never reconciled again; a disk that only the running
+//! instance knows is unplugged. Both are over once the VM has been stopped.
+
+use api::{
+    UpgradePlan,
+    foreign::kubevirt::{InstanceVolume, VirtualMachine, VirtualMachineInstance},
+};
+
+use crate::{Cluster, FieldError, migration};
+
+use super::{SPEC, all, full_name, restores_vms, vms};
+
+/// With one host, and with `restoreVM: true`, VMs are stopped for the upgrade anyway.
+pub(super) fn leaves_nothing(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
+    if restores_vms(plan) || migration::hosts(all(&cluster.nodes, "nodes")?).len() <= 1 {
+        return Ok(Vec::new());
+    }
+    let known = all(&cluster.vms, "virtualmachines")?;
+    let instances = all(&cluster.vmis, "virtualmachineinstances")?;
+    let mut errors = Vec::new();
+    let mut report = |text: &str, found: Vec<String>, remedy: &str| {
+        if !found.is_empty() {
+            let text = format!("{text}: {}; {remedy}, {}", found.join(", "), vms::REMEDY);
+            errors.push(FieldError::forbidden(SPEC, text));
+        }
+    };
+    let unserved = known.iter().filter(|vm| has_requests(vm)).map(full_name);
+    report(
+        "there are VMs with unserved requests to plug disks in or out (status.volumeRequests)",
+        unserved.collect(),
+        "stop and start them",
+    );
+    let foreign = instances.iter().filter_map(|instance| {
+        let vm = known.iter().find(|vm| is_vm_of(vm, instance))?;
+        let volumes = unknown_volumes(vm, instance);
+        (!volumes.is_empty()).then(|| format!("{} (volume {})", full_name(instance), volumes.join(", ")))
+    });
+    report(
+        "there are running VMs with hot-plugged volumes that are not in the VM's specification",
+        foreign.collect(),
+        "unplug these volumes, add them to the VM, or restart or stop the VM",
+    );
+    Ok(errors)
+}
+
+fn has_requests(vm: &VirtualMachine) -> bool {
+    vm.status
+        .volume_requests
+        .as_ref()
+        .is_some_and(|requests| !requests.is_empty())
+}
+
+/// An instance without a VM is left alone by the declarative hotplug.
+fn is_vm_of(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> bool {
+    vm.metadata.name == instance.metadata.name && vm.metadata.namespace == instance.metadata.namespace
+}
+
+/// The hot-plugged volumes of a running instance that its VM does not have.
+fn unknown_volumes(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> Vec<String> {
+    if instance.status.phase.as_deref() != Some("Running") {
+        return Vec::new();
+    }
+    let template = vm.spec.template.as_ref().and_then(|template| template.spec.as_ref());
+    let lasting: Vec<&InstanceVolume> = template
+        .and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten()
+        .collect();
+    let plugged = instance.spec.volumes.iter().flatten().filter(|volume| is_hot(volume));
+    let unknown = plugged.filter(|volume| lasting.iter().all(|known| known.name != volume.name));
+    unknown.filter_map(|volume| volume.name.clone()).collect()
+}
+
+fn is_hot(volume: &InstanceVolume) -> bool {
+    let sources = [&volume.persistent_volume_claim, &volume.data_volume];
+    sources
+        .into_iter()
+        .flatten()
+        .any(|source| source.hotpluggable == Some(true))
+}
