@@ -48,6 +48,7 @@ fn snapshot(server: &ApiServer) -> Cluster {
         volumes: foreign(server, &longhorn::Volume::KIND),
         vm_backups: foreign(server, &harvester::VirtualMachineBackup::KIND),
         backup_schedules: foreign(server, &harvester::ScheduleVMBackup::KIND),
+        vms: foreign(server, &kubevirt::VirtualMachine::KIND),
         vmis: foreign(server, &kubevirt::VirtualMachineInstance::KIND),
         managed_charts: foreign(server, &rancher::ManagedChart::KIND),
         addons: foreign(server, &harvester::Addon::KIND),
