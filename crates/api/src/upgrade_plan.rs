@@ -282,6 +282,9 @@ pub struct WaitingFor {
     pub deadline: Option<Time>,
 }
 
+/// Of a wait: how many VMs are left on a node that is evacuated. Its beginning is the last time that one left.
+pub const VMS_LEFT: &str = "VMsLeft";
+
 impl UpgradePlan {
     /// The phase, or `None` when it is absent or no phase of ours.
     #[must_use]

@@ -6,15 +6,15 @@ use api::{
     UpgradePlan, annotations,
     foreign::{
         kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
-        longhorn::{Engine, Replica, Volume},
+        longhorn::{Engine, Replica, Setting, Volume},
     },
-    labels,
+    labels, names,
 };
 use cache::Cache;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Taint},
+    core::v1::{Node, Pod, PodSpec, PodStatus, Taint},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
@@ -51,6 +51,25 @@ fn prune_plan(plan: &mut UpgradePlan) {
     }
 }
 
+/// Of a pod: what it mounts and whether it has ended.
+fn prune_pod(pod: &mut Pod) {
+    pod.metadata.annotations = None;
+    pod.metadata.labels = None;
+    pod.metadata.managed_fields = None;
+    if let Some(spec) = &mut pod.spec {
+        *spec = PodSpec {
+            volumes: spec.volumes.take(),
+            ..Default::default()
+        };
+    }
+    if let Some(status) = &mut pod.status {
+        *status = PodStatus {
+            phase: status.phase.take(),
+            ..Default::default()
+        };
+    }
+}
+
 fn watch_plan(run: &NodeRun, watches: &mut Watches) -> Cache<UpgradePlan> {
     let only = watcher::Config::default().fields(&format!("metadata.name={}", run.plan));
     watches.add(Api::all(run.client.clone()), only, prune_plan)
@@ -81,6 +100,8 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
     let volumes: Cache<Volume> = watches.add(run.longhorn(), any(), everything);
     let engines: Cache<Engine> = watches.add(run.longhorn(), any(), everything);
     let replicas: Cache<Replica> = watches.add(run.longhorn(), any(), everything);
+    let settings: Cache<Setting> = watches.add(run.longhorn(), any(), everything);
+    let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), any(), prune_pod);
     let look = || {
         let plan = plan.get("", &run.plan);
         let skipped = plan
@@ -93,6 +114,11 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
             engines: &engines.list(),
             replicas: &replicas.list(),
             skipped: &longhorn_health::skipped(skipped),
+            cordoned: &longhorn_health::cordoned(nodes.list().iter().map(AsRef::as_ref)),
+            claims: &longhorn_health::claims_in_use(pods.list().iter().map(AsRef::as_ref)),
+            always_allowed: settings
+                .get(names::LONGHORN_NAMESPACE, longhorn_health::DRAIN_POLICY)
+                .is_some_and(|policy| policy.value == longhorn_health::ALWAYS_ALLOW),
         };
         Look::of(rule(&storage))
     };
@@ -176,6 +202,8 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
     let targets = watcher::Config::default().labels(evacuation::MIGRATION_JOB_LABEL);
     let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), targets, everything);
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", run.node));
+    let nodes: Cache<Node> = watches.add(Api::all(run.client.clone()), only, everything);
     let decide = || {
         let plan = plan.get("", &run.plan);
         let policy = plan
@@ -191,6 +219,9 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
             instances: &instances.list(),
             migrations: &migrations.list(),
             target_pods: &pods.list(),
+            tainted: nodes
+                .get("", &run.node)
+                .is_none_or(|node| taints(&node, true).is_none()),
         })
     };
     watches
@@ -260,6 +291,13 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
                 restore_list::add(&run.client, &run.plan, &run.node, std::slice::from_ref(&vm)).await?;
             }
             power::stop(&run.client, &vm).await
+        }
+        Act::Taint => {
+            tracing::warn!(
+                node = run.node,
+                "setting the taint {DRAIN_TAINT} again, which somebody took away"
+            );
+            set_taints(run, true).await
         }
     }
 }

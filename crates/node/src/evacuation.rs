@@ -9,6 +9,12 @@
 //! - `Retry`: the failed migrations are deleted, which makes KubeVirt start anew at once, at most [`RETRIES`] times; how
 //!   often is kept on the instance, so that a program that starts again goes on counting;
 //! - `Stop`: it is stopped, unless another migration is copying it at this moment.
+//!
+//! A VM that KubeVirt says it cannot migrate at all (LiveMigratable=False) is one whose migration failed before it began:
+//! `Stop` stops it, otherwise it is waited for.
+//!
+//! The taint itself is watched too: older releases of Harvester take it away from nodes that are Ready, and then KubeVirt moves
+//! nothing more. It is set again for as long as VMs are waited for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +23,7 @@ use api::{
     foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
     labels,
 };
-use checks::migration::has_ended;
+use checks::migration::{denial, has_ended};
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
@@ -25,9 +31,11 @@ use crate::{report::Waiting, vm::detector};
 
 mod attend;
 mod budgets;
+mod migrations;
 
 pub use attend::attend;
 pub use budgets::budgets;
+use migrations::{created, ended, has_failed, is_copying, is_over, moves, progress, reason};
 
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
@@ -36,6 +44,8 @@ pub const RETRIES: u32 = 3;
 /// The pause between the end of a failed migration and the first time it is tried again; doubles each time.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
+/// How many VMs that have not begun to move are named; the others are counted. An object has room for some hundred at most.
+const NAMED_IDLE: usize = 20;
 /// On a migration: the node that is evacuated.
 const EVACUATION_ANNOTATION: &str = "kubevirt.io/evacuationMigration";
 /// Names of migrations that KubeVirt starts by itself begin with this.
@@ -60,6 +70,8 @@ pub struct Evacuation<'a> {
     pub migrations: &'a [Arc<VirtualMachineInstanceMigration>],
     /// The pods that instances move to.
     pub target_pods: &'a [Arc<Pod>],
+    /// The node carries the taint that makes KubeVirt move VMs away.
+    pub tainted: bool,
 }
 
 /// Something to do about a VM.
@@ -87,13 +99,18 @@ pub enum Act {
         /// Why it could not be moved.
         why: String,
     },
+    /// Give the node the drain taint again: somebody took it away.
+    Taint,
 }
 
 /// What is waited for and what to do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The VMs that are still on the node; none when all have left.
+    /// What is still on the node; nothing when all VMs have left. Those that need somebody come first, those that have not
+    /// begun to move last, and of these all but a few are counted.
     pub waiting: Vec<Waiting>,
+    /// How many VMs are still on the node.
+    pub left: usize,
     /// What to do.
     pub acts: Vec<Act>,
     /// When to look again although nothing has changed.
@@ -104,15 +121,44 @@ pub struct Decision {
 #[must_use]
 pub fn decide(seen: &Evacuation<'_>) -> Decision {
     let mut decision = Decision::default();
+    let mut waiting: Vec<(Stage, Waiting)> = Vec::new();
     for instance in seen.instances.iter().filter(|instance| is_on(instance, seen.node)) {
         let found = look(seen, instance);
-        decision.waiting.push(Waiting {
+        let said = Waiting {
             what: "VMEvacuation",
             object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
             message: format!("VM {} {}", full_name(&instance.metadata), found.message),
-        });
+        };
+        waiting.push((found.stage, said));
         decision.acts.extend(found.act);
         decision.look_again = [decision.look_again, found.look_again].into_iter().flatten().min();
+    }
+    decision.left = waiting.len();
+    if decision.left > 0 && !seen.tainted {
+        decision.acts.push(Act::Taint);
+        decision.waiting.push(Waiting {
+            what: "DrainTaint",
+            object: format!("Node {}", seen.node),
+            message: format!(
+                "the taint kubevirt.io/drain was taken away from node {}, without which KubeVirt moves nothing; it is set again",
+                seen.node
+            ),
+        });
+    }
+    // The sort is stable: within a stage, the order is that of the instances.
+    waiting.sort_by_key(|(stage, _)| *stage);
+    let idle = waiting.iter().filter(|(stage, _)| *stage == Stage::Idle).count();
+    let shown = waiting.len() - idle.saturating_sub(NAMED_IDLE);
+    decision.waiting.extend(waiting.drain(..shown).map(|(_, said)| said));
+    if !waiting.is_empty() {
+        decision.waiting.push(Waiting {
+            what: "VMEvacuation",
+            object: format!("Node {}", seen.node),
+            message: format!(
+                "{} more VMs have not begun to move: KubeVirt moves a few at a time",
+                waiting.len()
+            ),
+        });
     }
     decision
 }
@@ -135,9 +181,22 @@ pub fn remaining(node: &str, instances: &[Arc<VirtualMachineInstance>]) -> Vec<W
     .collect()
 }
 
+/// How a VM stands, from what needs somebody to what goes by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It could not be moved.
+    Failed,
+    /// It moves or goes down.
+    #[default]
+    Leaving,
+    /// It has not begun to move.
+    Idle,
+}
+
 /// What was found about one VM.
 #[derive(Default)]
 struct Found {
+    stage: Stage,
     message: String,
     act: Option<Act>,
     look_again: Option<Timestamp>,
@@ -170,7 +229,7 @@ fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
     let Some(last) = failed.last() else {
         return match active {
             Some(migration) => Found::waits(progress(seen, migration)),
-            None => Found::waits(unmoved(instance)),
+            None => unmoved(seen, instance),
         };
     };
     let why = reason(last, instance);
@@ -180,7 +239,7 @@ fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
         String::new()
     };
     let failure = format!("could not be moved{times}: {why}");
-    match (active, seen.policy) {
+    let found = match (active, seen.policy) {
         (Some(migration), OnMigrationFailure::Stop) if !is_copying(migration) => stop(instance, &failure, why),
         (Some(migration), _) => Found::waits(format!("{failure}; now {}", progress(seen, migration))),
         (None, OnMigrationFailure::Block) => Found::waits(format!(
@@ -189,6 +248,10 @@ fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
         )),
         (None, OnMigrationFailure::Retry) => retry(seen, instance, last, &failed, &failure),
         (None, OnMigrationFailure::Stop) => stop(instance, &failure, why),
+    };
+    Found {
+        stage: Stage::Failed,
+        ..found
     }
 }
 
@@ -201,7 +264,7 @@ fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found 
             restore: detector::unlisted(instance).is_none(),
             why,
         }),
-        look_again: None,
+        ..Found::default()
     }
 }
 
@@ -226,8 +289,8 @@ fn retry(
     match due.filter(|due| seen.now < *due) {
         Some(due) => Found {
             message,
-            act: None,
             look_again: Some(due),
+            ..Found::default()
         },
         None => Found {
             message,
@@ -240,7 +303,7 @@ fn retry(
                     .filter_map(|migration| migration.metadata.name.clone())
                     .collect(),
             }),
-            look_again: None,
+            ..Found::default()
         },
     }
 }
@@ -266,115 +329,30 @@ fn is_on(instance: &VirtualMachineInstance, node: &str) -> bool {
         && !has_ended(instance)
 }
 
-fn moves(migration: &VirtualMachineInstanceMigration, instance: &VirtualMachineInstance) -> bool {
-    migration.metadata.namespace == instance.metadata.namespace && migration.spec.vmi_name == instance.metadata.name
-}
-
-fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
-    matches!(migration.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
-/// Memory is being copied, or about to be: it would be a waste to stop the VM now.
-fn is_copying(migration: &VirtualMachineInstanceMigration) -> bool {
-    matches!(
-        migration.status.phase.as_deref(),
-        Some("PreparingTarget" | "TargetReady" | "Running")
-    )
-}
-
-/// KubeVirt's own migration off a node that failed since then.
-fn has_failed(migration: &VirtualMachineInstanceMigration, since: Option<Timestamp>) -> bool {
-    let name = migration.metadata.name.as_deref().unwrap_or_default();
-    let evacuates =
-        name.starts_with(EVACUATION_PREFIX) || annotation(&migration.metadata, EVACUATION_ANNOTATION).is_some();
-    let recent = since.is_none_or(|since| created(&migration.metadata).is_none_or(|created| created >= since));
-    evacuates && recent && migration.status.phase.as_deref() == Some("Failed")
-}
-
-fn progress(seen: &Evacuation<'_>, migration: &VirtualMachineInstanceMigration) -> String {
-    let name = migration.metadata.name.as_deref().unwrap_or_default();
-    let phase = migration
-        .status
-        .phase
-        .as_deref()
-        .filter(|phase| !phase.is_empty())
-        .unwrap_or("not begun");
-    let target = migration
-        .status
-        .migration_state
-        .as_ref()
-        .and_then(|state| state.target_node.as_deref());
-    let target = target.map(|target| format!(" to {target}")).unwrap_or_default();
-    let mut said = format!("is being moved{target}: migration {name} is {phase}");
-    let pods = seen.target_pods.iter().filter(|pod| {
-        let labels = pod.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(MIGRATION_JOB_LABEL)) == migration.metadata.uid.as_ref()
-            && migration.metadata.uid.is_some()
-    });
-    let conditions = pods
-        .filter_map(|pod| pod.status.as_ref()?.conditions.as_ref())
-        .flatten();
-    let unscheduled = conditions
-        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-        .find_map(|condition| condition.message.as_deref());
-    if let Some(message) = unscheduled {
-        said.push_str(&format!(", no node takes it: {message}"));
+/// A VM for which there is no migration: none yet, or none at all since KubeVirt says that it cannot be migrated.
+fn unmoved(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
+    let Some(why) = denial(instance) else {
+        return Found {
+            stage: Stage::Idle,
+            ..Found::waits("has not begun to move")
+        };
+    };
+    let why = if why.is_empty() {
+        "not live-migratable".to_owned()
+    } else {
+        why
+    };
+    let failure = format!("cannot be moved, KubeVirt says: {why}");
+    let found = match seen.policy {
+        OnMigrationFailure::Stop => stop(instance, &failure, why),
+        OnMigrationFailure::Block | OnMigrationFailure::Retry => Found::waits(format!(
+            "{failure}. It stays until it can be moved or is stopped, or until spec.onMigrationFailure of the plan is Stop"
+        )),
+    };
+    Found {
+        stage: Stage::Failed,
+        ..found
     }
-    said
-}
-
-fn unmoved(instance: &VirtualMachineInstance) -> String {
-    let conditions = instance.status.conditions.iter().flatten();
-    let migratable = conditions.clone().find(|condition| condition.type_ == "LiveMigratable");
-    match migratable.filter(|condition| condition.status.as_deref() == Some("False")) {
-        Some(condition) => format!(
-            "cannot be moved, KubeVirt says: {}",
-            condition
-                .message
-                .as_deref()
-                .or(condition.reason.as_deref())
-                .unwrap_or("not live-migratable")
-        ),
-        None => "has not begun to move".to_owned(),
-    }
-}
-
-/// Why a migration failed, as far as KubeVirt says.
-fn reason(migration: &VirtualMachineInstanceMigration, instance: &VirtualMachineInstance) -> String {
-    let own = migration.status.migration_state.as_ref();
-    let of_instance = instance.status.migration_state.as_ref().filter(|state| {
-        state.failed == Some(true)
-            && state
-                .migration_uid
-                .as_ref()
-                .is_none_or(|uid| Some(uid) == migration.metadata.uid.as_ref())
-    });
-    let said = [own, of_instance].into_iter().flatten();
-    let said = said
-        .filter_map(|state| state.failure_reason.clone())
-        .find(|reason| !reason.is_empty());
-    let name = migration.metadata.name.as_deref().unwrap_or_default();
-    match said {
-        Some(reason) => format!("migration {name} failed: {reason}"),
-        None => format!("migration {name} failed, KubeVirt gives no reason"),
-    }
-}
-
-/// When a migration failed; when that is not known, when it was created.
-fn ended(migration: &VirtualMachineInstanceMigration, instance: &VirtualMachineInstance) -> Option<Timestamp> {
-    let states = [
-        migration.status.migration_state.as_ref(),
-        instance.status.migration_state.as_ref(),
-    ];
-    let ended = states
-        .into_iter()
-        .flatten()
-        .find_map(|state| state.end_timestamp.as_deref()?.parse().ok());
-    ended.or_else(|| created(&migration.metadata))
-}
-
-fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
-    metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {

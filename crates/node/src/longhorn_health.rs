@@ -9,6 +9,11 @@
 //!    nodes, where it can never be, it has as many whole copies as there is room for (two, or one if it wants one).
 //! 3. After VMs were moved, a volume that is in use on another node must have a whole copy on another node. Rule 2 lets
 //!    volumes of a single copy pass, since the VM may yet be stopped or its volume detached; this one does not.
+//! 4. That other copy must be on a node that is not cordoned: Longhorn lifts the budget that keeps an instance manager on its
+//!    node only when every copy there has a whole one on a schedulable node, unless its setting `node-drain-policy` is
+//!    `always-allow`. So a node that is held while cordoned can keep another one from being drained.
+//! 5. After VMs were moved, no volume may be attached here that no pod uses: nobody would detach it during the drain, and
+//!    Longhorn keeps the instance manager for it. What pods use here is detached when they are evicted.
 //!
 //! Volumes that nobody uses, and those that an administrator named in [`api::annotations::SKIP_VOLUMES`], do not count.
 
@@ -21,7 +26,10 @@ use api::{
     foreign::longhorn::{Engine, Replica, Volume},
     labels, names,
 };
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
 use crate::report::Waiting;
 
@@ -45,6 +53,43 @@ pub struct Storage<'a> {
     pub replicas: &'a [Arc<Replica>],
     /// Volumes that do not count.
     pub skipped: &'a BTreeSet<String>,
+    /// Nodes that take no pods: see [`cordoned`].
+    pub cordoned: &'a BTreeSet<String>,
+    /// Claims that pods use, as `namespace/name`: see [`claims_in_use`].
+    pub claims: &'a BTreeSet<String>,
+    /// Longhorn lets every node be drained, whatever is on it: its setting [`DRAIN_POLICY`] is `always-allow`.
+    pub always_allowed: bool,
+}
+
+/// Longhorn's setting on what keeps a node from being drained.
+pub const DRAIN_POLICY: &str = "node-drain-policy";
+/// The value of [`DRAIN_POLICY`] with which nothing does.
+pub const ALWAYS_ALLOW: &str = "always-allow";
+
+/// The nodes that are cordoned.
+#[must_use]
+pub fn cordoned<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> BTreeSet<String> {
+    let cordoned = nodes
+        .into_iter()
+        .filter(|node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true));
+    cordoned.filter_map(|node| node.metadata.name.clone()).collect()
+}
+
+/// The claims, as `namespace/name`, of pods that run or are about to.
+#[must_use]
+pub fn claims_in_use<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeSet<String> {
+    let mut claims = BTreeSet::new();
+    for pod in pods {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            continue;
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let named = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        claims.extend(named.map(|claim| format!("{namespace}/{}", claim.claim_name)));
+    }
+    claims
 }
 
 /// The nodes that volumes can be on: managed by Harvester and no witness.
@@ -77,22 +122,18 @@ pub fn before_evacuation(storage: &Storage<'_>) -> Vec<Waiting> {
         .collect()
 }
 
-/// Rule 3: what would lose its last whole copy while it is used on another node.
+/// Rules 3 to 5: what would lose its last whole copy while it is used on another node, and what Longhorn would keep the
+/// instance manager of the node for.
 #[must_use]
 pub fn after_evacuation(storage: &Storage<'_>) -> Vec<Waiting> {
-    in_use(storage)
-        .into_iter()
-        .filter(|volume| volume.node() != Some(storage.node))
-        .filter(|volume| volume.copies_on(storage.node) > 0 && volume.copies.len() == volume.copies_on(storage.node))
-        .map(|volume| {
-            let why = format!(
-                "the only whole copy is on {}, and it is used on {}: add a copy on another node, or stop what uses it",
-                storage.node,
-                volume.node().unwrap_or("another node"),
-            );
-            volume.waiting(&why)
-        })
-        .collect()
+    let looked_at = |volume: &InUse<'_>| {
+        if volume.node() == Some(storage.node) {
+            volume.stale(storage)
+        } else {
+            volume.last_copy(storage)
+        }
+    };
+    in_use(storage).iter().filter_map(looked_at).collect()
 }
 
 /// A volume that is in use.
@@ -153,6 +194,66 @@ impl<'a> InUse<'a> {
         self.node() == Some(node) || self.copies_on(node) > 0
     }
 
+    /// Rules 3 and 4, of a volume that is used on another node.
+    fn last_copy(&self, storage: &Storage<'_>) -> Option<Waiting> {
+        let node = storage.node;
+        let here = self.copies_on(node);
+        if here == 0 {
+            return None;
+        }
+        let user = self.node().unwrap_or("another node");
+        if here == self.copies.len() {
+            let why = format!(
+                "the only whole copy is on {node}, and it is used on {user}: add a copy on another node, or stop what uses it"
+            );
+            return Some(self.waiting(&why));
+        }
+        let others = self.copies.iter().filter(|copy| **copy != Some(node));
+        let cordoned: BTreeSet<&str> = others
+            .clone()
+            .filter_map(|copy| copy.filter(|on| storage.cordoned.contains(*on)))
+            .collect();
+        let is_protected = others
+            .into_iter()
+            .any(|copy| copy.is_none_or(|on| !cordoned.contains(on)));
+        if is_protected || storage.always_allowed {
+            return None;
+        }
+        let cordoned = cordoned.into_iter().collect::<Vec<_>>().join(", ");
+        let why = format!(
+            "its other whole copies are on {cordoned}, which is cordoned, so Longhorn keeps the disruption budget of the \
+             instance manager on {node}: finish or uncordon {cordoned}, or add a copy on another node"
+        );
+        Some(self.waiting(&why))
+    }
+
+    /// Rule 5, of a volume that is attached here. One that serves no claim is somebody's own business.
+    fn stale(&self, storage: &Storage<'_>) -> Option<Waiting> {
+        let claim = self.claim()?;
+        if storage.claims.contains(&claim) {
+            return None;
+        }
+        let volume = name(&self.volume.metadata);
+        let why = format!(
+            "it is attached to {}, but no pod uses it, so Longhorn keeps the instance manager there: detach it in Longhorn, \
+             or remove its tickets from VolumeAttachment {}/{volume}",
+            storage.node,
+            names::LONGHORN_NAMESPACE,
+        );
+        let waiting = self.waiting(&why);
+        Some(Waiting {
+            what: "StaleAttachment",
+            ..waiting
+        })
+    }
+
+    /// The claim that the volume serves, as `namespace/name`.
+    fn claim(&self) -> Option<String> {
+        let status = self.volume.status.kubernetes_status.as_ref()?;
+        let (name, namespace) = status.pvc_name.as_deref().zip(status.namespace.as_deref())?;
+        (!name.is_empty()).then(|| format!("{namespace}/{name}"))
+    }
+
     /// Why the volume does not have all the copies that it can have.
     fn incomplete(&self, nodes: usize) -> Option<Waiting> {
         let wanted = usize::try_from(self.volume.spec.number_of_replicas.unwrap_or(1)).unwrap_or(1);
@@ -197,10 +298,9 @@ impl<'a> InUse<'a> {
             .namespace
             .as_deref()
             .unwrap_or(names::LONGHORN_NAMESPACE);
-        let claim = self.volume.status.kubernetes_status.as_ref();
-        let claim = claim.and_then(|claim| claim.pvc_name.as_deref().zip(claim.namespace.as_deref()));
-        let of = claim
-            .map(|(claim, namespace)| format!(" of claim {namespace}/{claim}"))
+        let of = self
+            .claim()
+            .map(|claim| format!(" of claim {claim}"))
             .unwrap_or_default();
         Waiting {
             what: "LonghornVolume",

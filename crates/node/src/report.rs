@@ -74,6 +74,8 @@ struct State {
     shown_at: Timestamp,
     /// Since when [`Self::has_news`].
     news_since: Option<Timestamp>,
+    /// When the step last got nearer to its end.
+    progressed: Option<Timestamp>,
 }
 
 impl State {
@@ -124,6 +126,7 @@ impl Reporter {
     /// A step begins.
     pub fn begins(&self, step: Begun) {
         tracing::info!(step = step.name, "step {} of {}", step.number, step.count);
+        self.state().progressed = None;
         self.board.begins(step);
     }
 
@@ -138,6 +141,22 @@ impl Reporter {
         let since = state.news_since.filter(|_| before.is_empty() == items.is_empty());
         state.news_since = state.has_news().then(|| since.unwrap_or(now));
         self.changed.notify_one();
+    }
+
+    /// The step has got nearer to its end: what time it has begins anew.
+    pub fn progresses(&self) {
+        self.state().progressed = Some(self.clock.now());
+    }
+
+    /// When the step last got nearer to its end.
+    #[must_use]
+    pub fn progressed(&self) -> Option<Timestamp> {
+        self.state().progressed
+    }
+
+    /// What is waited for next under this name is waited for since then.
+    pub fn begin_anew(&self, what: &str, object: &str) {
+        self.state().now.retain(|item| thing(item) != (what, Some(object)));
     }
 
     /// Nothing is waited for any more.

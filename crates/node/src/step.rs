@@ -22,7 +22,7 @@ const FORBIDDEN_FOR: Duration = Duration::from_mins(2);
 pub struct Step<C> {
     /// Its name, in kebab-case.
     pub name: &'static str,
-    /// How long it may take, all tries together.
+    /// How long it may take, all tries together, counted from when it last got nearer to its end.
     pub limit: Duration,
     /// What it does.
     pub run: for<'a> fn(&'a C, Pace<'a>) -> BoxFuture<'a, Result<()>>,
@@ -33,11 +33,27 @@ pub struct Step<C> {
 pub struct Pace<'a> {
     /// Where to say it.
     pub report: &'a Reporter,
-    /// When the step's time is up.
+    /// When the step's time is up, unless it gets nearer to its end meanwhile: see [`Self::ends`].
     pub deadline: Timestamp,
+    /// How long the step may take without getting nearer to its end.
+    pub limit: Duration,
 }
 
 impl Pace<'_> {
+    /// When the step's time is up, as things are now.
+    #[must_use]
+    pub fn ends(&self) -> Timestamp {
+        let extended = self.report.progressed().and_then(|at| at.checked_add(self.limit).ok());
+        extended.map_or(self.deadline, |extended| extended.max(self.deadline))
+    }
+
+    /// Waits until the step's time is up.
+    async fn is_over(&self) {
+        while self.report.clock.now() < self.ends() {
+            self.report.clock.sleep_until(self.ends()).await;
+        }
+    }
+
     /// Looks whenever the bell rings until there is nothing to wait for. The deadline is kept by the runner.
     ///
     /// # Errors
@@ -94,12 +110,16 @@ pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter)
 /// Runs one step, again on passing trouble, until its deadline.
 async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<()> {
     let deadline = report.clock.now().saturating_add(step.limit).unwrap_or(Timestamp::MAX);
-    let pace = Pace { report, deadline };
+    let pace = Pace {
+        report,
+        deadline,
+        limit: step.limit,
+    };
     tokio::select! {
         biased;
         done = tries(context, step, pace) => done,
         never = report.keep_showing() => match never {},
-        () = report.clock.sleep(step.limit) => Err(Error::Deadline {
+        () = pace.is_over() => Err(Error::Deadline {
             step: step.name,
             limit: step.limit,
             waiting: named(report.waited_for()),

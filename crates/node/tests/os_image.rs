@@ -40,6 +40,7 @@ async fn save(hostile: &Hostile, to: &Path) -> node::Result<()> {
     let pace = Pace {
         report: &report,
         deadline,
+        limit: Duration::from_hours(1),
     };
     Repository::new(&hostile.url, clock.clone(), PATIENCE)
         .save(IMAGE, to, pace)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::upgrade_plan::VMS_LEFT;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -11,9 +12,16 @@ use crate::{error::Result, report::Waiting, step::Pace};
 
 /// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
+/// The taint is set again sooner: KubeVirt looks for it every five seconds before it moves the next VMs.
+const TAINT_AGAIN: Duration = Duration::from_secs(5);
+/// That VMs leave is shown no more often than this. Who reads it gives an evacuation half an hour.
+const SHOWN_PROGRESS: Duration = Duration::from_mins(5);
 
 /// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
 /// again; it does not end the program, since somebody may help. `look` decides nothing before it can.
+///
+/// Moving hundreds of VMs takes hours. Each time fewer are left than ever before, the time that the step has begins anew, and
+/// what it says of the node as a whole is waited for since then.
 ///
 /// # Errors
 /// None of its own: the deadline is kept by the runner.
@@ -26,6 +34,9 @@ pub async fn attend<'a>(
 ) -> Result<()> {
     let clock = &pace.report.clock;
     let mut done: Vec<Done> = Vec::new();
+    let mut fewest = usize::MAX;
+    let mut shown = clock.now();
+    let whole = || format!("Node {node}");
     loop {
         let rung = bell.notified();
         let mut look_again = None;
@@ -38,18 +49,34 @@ pub async fn attend<'a>(
             for act in decision.acts {
                 if done.iter().all(|done| done.act != act) {
                     let failure = carry_out(act.clone()).await.err().map(|error| error.to_string());
-                    let again = clock.now().saturating_add(SAME_AGAIN).unwrap_or(Timestamp::MAX);
+                    let pause = if act == Act::Taint { TAINT_AGAIN } else { SAME_AGAIN };
+                    let again = clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
                     done.push(Done { act, again, failure });
                 }
             }
             for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
                 decision.waiting.push(Waiting {
                     what: "VMEvacuation",
-                    object: format!("Node {node}"),
+                    object: whole(),
                     message: failure.clone(),
                 });
             }
-            pace.report.waiting(&decision.waiting, Some(pace.deadline));
+            decision.waiting.push(Waiting {
+                what: VMS_LEFT,
+                object: whole(),
+                message: left(decision.left, node),
+            });
+            if decision.left < fewest {
+                let is_first = fewest == usize::MAX;
+                fewest = decision.left;
+                pace.report.progresses();
+                let since = clock.now().duration_since(shown);
+                if !is_first && since.unsigned_abs() >= SHOWN_PROGRESS {
+                    shown = clock.now();
+                    pace.report.begin_anew(VMS_LEFT, &whole());
+                }
+            }
+            pace.report.waiting(&decision.waiting, Some(pace.ends()));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
         let due = async {
@@ -63,6 +90,13 @@ pub async fn attend<'a>(
             () = rung => {}
             () = due => {}
         }
+    }
+}
+
+fn left(vms: usize, node: &str) -> String {
+    match vms {
+        1 => format!("1 VM is still on node {node}"),
+        vms => format!("{vms} VMs are still on node {node}"),
     }
 }
 

@@ -44,6 +44,7 @@ struct Seen {
     migrations: Vec<Value>,
     pods: Vec<Value>,
     began: Option<&'static str>,
+    tainted: bool,
 }
 
 impl Default for Seen {
@@ -54,6 +55,7 @@ impl Default for Seen {
             migrations: Vec::new(),
             pods: Vec::new(),
             began: None,
+            tainted: true,
         }
     }
 }
@@ -69,6 +71,7 @@ impl Seen {
             instances: &objects(&self.instances),
             migrations: &objects(&self.migrations),
             target_pods: &objects(&self.pods),
+            tainted: self.tainted,
         })
     }
 
@@ -117,10 +120,8 @@ fn a_vm_is_waited_for_with_the_phase_of_its_migration_and_the_reason() {
         instances: vec![stuck],
         ..Seen::default()
     };
-    assert_eq!(
-        stuck.message(),
-        "VM default/web cannot be moved, KubeVirt says: cannot migrate VMI: host device"
-    );
+    let said = "VM default/web cannot be moved, KubeVirt says: cannot migrate VMI: host device. It stays until";
+    assert!(stuck.message().starts_with(said), "{}", stuck.message());
 }
 
 #[test]
@@ -303,4 +304,87 @@ fn only_budgets_of_migrations_off_this_node_are_waited_for() {
     };
     assert_eq!(names(&[own(2)], &[here.clone()], &[moved.clone()]).len(), 1);
     assert!(names(&[own(1)], &[here], &[moved]).is_empty());
+}
+
+fn denied(name: &str) -> Value {
+    let mut instance = instance(name);
+    instance["status"]["conditions"] =
+        json!([{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]);
+    instance
+}
+
+#[test]
+fn r18_a_vm_that_kubevirt_will_not_migrate_is_stopped_only_if_the_plan_says_so() {
+    for policy in [OnMigrationFailure::Block, OnMigrationFailure::Retry] {
+        let seen = Seen {
+            policy,
+            instances: vec![denied("web")],
+            ..Seen::default()
+        };
+        assert!(seen.decide().acts.is_empty(), "{policy:?}");
+        let message = seen.message();
+        for part in [
+            "DisksNotLiveMigratable",
+            "until spec.onMigrationFailure of the plan is Stop",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    let seen = Seen {
+        policy: OnMigrationFailure::Stop,
+        instances: vec![denied("web")],
+        ..Seen::default()
+    };
+    let [
+        Act::Stop {
+            name,
+            restore: true,
+            why,
+            ..
+        },
+    ] = &seen.decide().acts[..]
+    else {
+        panic!("{:?}", seen.decide());
+    };
+    assert_eq!((name.as_str(), why.as_str()), ("web", "DisksNotLiveMigratable"));
+}
+
+#[test]
+fn r56_a_taint_that_somebody_took_away_is_set_again_while_vms_are_waited_for() {
+    let mut seen = Seen {
+        tainted: false,
+        ..Seen::default()
+    };
+    let decision = seen.decide();
+    assert_eq!(decision.acts, [Act::Taint]);
+    assert_eq!(
+        (decision.waiting[0].what, decision.waiting[0].object.as_str()),
+        ("DrainTaint", "Node node-1")
+    );
+    seen.instances = Vec::new();
+    assert_eq!(seen.decide(), Decision::default(), "nobody is left to be moved");
+}
+
+#[test]
+fn r33_of_many_vms_those_with_trouble_come_first_and_those_that_wait_are_counted() {
+    let mut instances: Vec<Value> = (0..250).map(|number| instance(&format!("vm-{number:03}"))).collect();
+    instances.push(instance("web"));
+    instances.push(denied("zz"));
+    let seen = Seen {
+        instances,
+        migrations: vec![migration(1, "Running")],
+        ..Seen::default()
+    };
+    let decision = seen.decide();
+    assert_eq!(decision.left, 252);
+    let said: Vec<&str> = decision
+        .waiting
+        .iter()
+        .map(|waiting| waiting.message.as_str())
+        .collect();
+    assert_eq!(said.len(), 1 + 1 + NAMED_IDLE + 1, "{said:?}");
+    assert!(said[0].starts_with("VM default/zz cannot be moved"), "{said:?}");
+    assert!(said[1].starts_with("VM default/web is being moved"), "{said:?}");
+    assert_eq!(said[2], "VM default/vm-000 has not begun to move");
+    assert!(said[22].starts_with("230 more VMs have not begun to move"), "{said:?}");
 }

@@ -43,6 +43,23 @@ fn read<'a, K: serde::de::DeserializeOwned>(values: impl Iterator<Item = &'a Val
 }
 
 fn look(rule: fn(&Storage<'_>) -> Vec<Waiting>, nodes: usize, cases: &[Case], skip: &str) -> Vec<String> {
+    // What is attached is used, if a test does not say otherwise.
+    let claims = cases.iter().map(|case| {
+        let name = case.volume["metadata"]["name"].as_str().unwrap_or_default();
+        format!("default/disk-of-{name}")
+    });
+    look_at(rule, nodes, cases, skip, (&[], &claims.collect(), false))
+}
+
+/// The same with nodes that are cordoned, claims that are used, and whether Longhorn lets every node be drained.
+fn look_at(
+    rule: fn(&Storage<'_>) -> Vec<Waiting>,
+    nodes: usize,
+    cases: &[Case],
+    skip: &str,
+    (cordoned, claims, always_allowed): (&[&str], &BTreeSet<String>, bool),
+) -> Vec<String> {
+    let cordoned = cordoned.iter().map(|node| (*node).to_owned()).collect();
     let volumes: Vec<Arc<Volume>> = read(cases.iter().map(|case| &case.volume));
     let engines: Vec<Arc<Engine>> = read(cases.iter().map(|case| &case.engine));
     let replicas: Vec<Arc<Replica>> = read(cases.iter().flat_map(|case| &case.replicas));
@@ -54,6 +71,9 @@ fn look(rule: fn(&Storage<'_>) -> Vec<Waiting>, nodes: usize, cases: &[Case], sk
         engines: &engines,
         replicas: &replicas,
         skipped: &skipped,
+        cordoned: &cordoned,
+        claims,
+        always_allowed,
     };
     rule(&storage).into_iter().map(|waiting| waiting.message).collect()
 }
@@ -179,4 +199,86 @@ fn a_witness_and_what_harvester_does_not_manage_hold_no_volumes() {
         node(json!({})),
     ];
     assert_eq!(storage_nodes(&nodes), 1);
+}
+
+#[test]
+fn r58_a_copy_on_a_cordoned_node_does_not_free_this_one_and_the_node_is_named() {
+    let used = case("v", 3, "healthy", "node-3", &[("node-1", "RW"), ("node-2", "RW")]);
+    let look = |cordoned: &[&str], always| {
+        let cases = std::slice::from_ref(&used);
+        look_at(after_evacuation, 3, cases, "", (cordoned, &BTreeSet::new(), always))
+    };
+    // The node that is drained is cordoned itself.
+    assert!(look(&["node-1"], false).is_empty());
+    let held = look(&["node-1", "node-2"], false);
+    assert_eq!(held.len(), 1, "{held:?}");
+    for part in [
+        "volume v of claim default/disk-of-v",
+        "are on node-2, which is cordoned",
+        "disruption budget",
+    ] {
+        assert!(held[0].contains(part), "{held:?}");
+    }
+    assert!(look(&["node-1", "node-2"], true).is_empty(), "always-allow");
+    let spread = case(
+        "v",
+        3,
+        "healthy",
+        "node-3",
+        &[("node-1", "RW"), ("node-2", "RW"), ("node-3", "RW")],
+    );
+    let claims = BTreeSet::new();
+    let cordoned: &[&str] = &["node-1", "node-2"];
+    assert!(look_at(after_evacuation, 3, &[spread], "", (cordoned, &claims, false)).is_empty());
+}
+
+#[test]
+fn r40_a_volume_that_is_attached_here_and_that_no_pod_uses_is_named_with_what_to_do() {
+    let here = case("v", 3, "healthy", "node-1", &[("node-1", "RW"), ("node-2", "RW")]);
+    let there = case("w", 3, "healthy", "node-2", &[("node-1", "RW"), ("node-2", "RW")]);
+    let mut bare = case("x", 3, "healthy", "node-1", &[("node-1", "RW"), ("node-2", "RW")]);
+    bare.volume["status"]["kubernetesStatus"] = json!({"pvcName": "", "namespace": ""});
+    let look = |skip: &str, claims: &BTreeSet<String>| {
+        let cases = [&here, &there, &bare].map(|case| Case {
+            volume: case.volume.clone(),
+            engine: case.engine.clone(),
+            replicas: case.replicas.clone(),
+        });
+        look_at(after_evacuation, 3, &cases, skip, (&["node-1"], claims, false))
+    };
+    let stale = look("", &BTreeSet::new());
+    assert_eq!(stale.len(), 1, "{stale:?}");
+    for part in [
+        "volume v of claim default/disk-of-v",
+        "no pod uses it",
+        "VolumeAttachment longhorn-system/v",
+    ] {
+        assert!(stale[0].contains(part), "{stale:?}");
+    }
+    assert!(look("v", &BTreeSet::new()).is_empty(), "skipped");
+    assert!(
+        look("", &BTreeSet::from(["default/disk-of-v".to_owned()])).is_empty(),
+        "a pod uses it"
+    );
+}
+
+#[test]
+fn r40_claims_are_in_use_while_a_pod_that_names_them_has_not_ended() {
+    let pod = |phase: &str| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": "p"}, "status": {"phase": phase},
+            "spec": {"containers": [], "volumes": [
+                {"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "emptyDir": {}}]},
+        }))
+        .unwrap()
+    };
+    for phase in ["Running", "Pending"] {
+        assert_eq!(
+            claims_in_use([&pod(phase)]),
+            BTreeSet::from(["default/data".to_owned()])
+        );
+    }
+    for phase in ["Succeeded", "Failed"] {
+        assert!(claims_in_use([&pod(phase)]).is_empty());
+    }
 }

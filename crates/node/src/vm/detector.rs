@@ -78,7 +78,8 @@ impl fmt::Display for Unlisted {
 }
 
 /// Which of a node's running VMs must be stopped, why each, and which of them are to be started again. In the order
-/// of `vmis`. VMs that have ended or are on their way down already are none of our business.
+/// of `vmis`. VMs that have ended or are on their way down already are none of our business; nor are those that KubeVirt alone
+/// says it cannot migrate: [`crate::evacuation`] deals with them as the plan wants.
 #[must_use]
 pub fn decide<'a>(
     nodes: impl IntoIterator<Item = &'a Node>,
@@ -88,7 +89,7 @@ pub fn decide<'a>(
     let staying = vmis.into_iter().filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
     staying
         .filter_map(|vmi| {
-            let why = migration::why_stuck(vmi, &hosts)?;
+            let why = migration::why_bound(vmi, &hosts)?;
             Some(Found {
                 vm: VmName::of(vmi),
                 why,

@@ -35,8 +35,21 @@ fn stalled(wait: &WaitingFor) -> String {
 impl<'a> Draft<'a> {
     /// Notes what is waited for, since when, and until when. Tells whether the deadline has passed.
     pub fn wait(&mut self, what: &str, object: Option<String>, message: impl Into<String>, limit: Duration) -> bool {
+        self.wait_while_it_progresses(what, object, message, limit, None)
+    }
+
+    /// The same of something that got nearer to its end at a moment: its limit counts from then.
+    pub fn wait_while_it_progresses(
+        &mut self,
+        what: &str,
+        object: Option<String>,
+        message: impl Into<String>,
+        limit: Duration,
+        progressed: Option<Timestamp>,
+    ) -> bool {
         let since = self.waits_since(what, object.as_deref());
-        let deadline = since.saturating_add(limit).unwrap_or(Timestamp::MAX);
+        let counted = progressed.map_or(since, |at| at.max(since));
+        let deadline = counted.saturating_add(limit).unwrap_or(Timestamp::MAX);
         let message = message.into();
         let expired = deadline <= self.now;
         let wait = WaitingFor {

@@ -99,3 +99,33 @@ fn of_very_many_things_some_are_named_and_the_others_counted() {
     assert_eq!(waits.len(), 1 + 10 + 1);
     assert_eq!(waits[11].message.as_deref(), Some("15 more things are waited for"));
 }
+
+#[test]
+fn r33_an_evacuation_of_hours_is_not_stalled_while_vms_leave_and_is_when_none_does() {
+    let mut model = pre_draining();
+    let left = |since: Timestamp| WaitingFor {
+        what: api::upgrade_plan::VMS_LEFT.to_owned(),
+        object: Some("Node node-1".to_owned()),
+        message: Some("40 VMs are still on node node-1".to_owned()),
+        since: Time(since),
+        deadline: None,
+    };
+    let is_stalled = |model: &mut Model| {
+        let decision = model.decide();
+        model.apply(&decision);
+        let conditions = decision.status.conditions.iter();
+        let mut degraded = conditions.filter(|one| one.type_ == reasons::DEGRADED && one.status == "True");
+        degraded.any(|one| one.reason == reasons::STALLED)
+    };
+    assert!(!is_stalled(&mut model));
+    for _ in 0..12 {
+        model.now += SignedDuration::from_mins(20);
+        let now = model.now;
+        speak(&mut model, "node-1", vec![left(now)]);
+        assert!(!is_stalled(&mut model), "{now}");
+    }
+    model.now += SignedDuration::from_mins(29);
+    assert!(!is_stalled(&mut model));
+    model.now += SignedDuration::from_mins(2);
+    assert!(is_stalled(&mut model));
+}

@@ -275,6 +275,7 @@ mod tests {
         let pace = Pace {
             report: &report,
             deadline: Timestamp::MAX,
+            limit: Duration::MAX,
         };
         installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
         // What is unpacked is not unpacked again.
@@ -314,6 +315,7 @@ mod tests {
         let pace = Pace {
             report: &report,
             deadline: Timestamp::MAX,
+            limit: Duration::MAX,
         };
         installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
         let error = installer.roll_back("cattle-system", "rancher", 1).await.unwrap_err();
@@ -332,6 +334,7 @@ mod tests {
         let pace = Pace {
             report: &report,
             deadline: Timestamp::MAX,
+            limit: Duration::MAX,
         };
         let error = installer
             .prepare(pace, "v2.15.0", &bundle_of_one())

@@ -111,14 +111,7 @@ fn vms_that_cannot_move_are_found_in_their_order(
 
 #[test]
 fn each_vm_has_its_reason() {
-    let mut denied = free("c", "node-1");
-    denied["status"]["conditions"] =
-        json!([{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]);
-    let vms = [
-        vm("a", "node-1", devices("gpus")),
-        vm("b", "node-1", selects("node-1")),
-        denied,
-    ];
+    let vms = [vm("a", "node-1", devices("gpus")), vm("b", "node-1", selects("node-1"))];
     let found = decided(&[node("node-1"), node("node-2")], &vms);
     let why: Vec<String> = found.iter().map(|one| one.why.to_string()).collect();
     assert_eq!(
@@ -126,8 +119,27 @@ fn each_vm_has_its_reason() {
         [
             "it holds a device of its node",
             "no other schedulable node fits its nodeSelector and node affinity",
-            "KubeVirt says that it cannot be live-migrated: DisksNotLiveMigratable",
         ]
+    );
+}
+
+#[test]
+fn r18_a_vm_that_only_kubevirt_will_not_migrate_is_not_stopped_by_the_detector() {
+    let denied = |mut vm: Value| {
+        vm["status"]["conditions"] =
+            json!([{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]);
+        vm
+    };
+    let vms = [
+        denied(free("a", "node-1")),
+        denied(vm("b", "node-1", devices("hostDevices"))),
+        denied(vm("c", "node-1", selects("node-1"))),
+    ];
+    assert_eq!(names(&decided(&[node("node-1"), node("node-2")], &vms)), ["b", "c"]);
+    assert_eq!(
+        names(&decided(&[node("node-1")], &vms)),
+        ["a", "b", "c"],
+        "there is no other host"
     );
 }
 

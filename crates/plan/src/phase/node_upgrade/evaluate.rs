@@ -6,7 +6,9 @@ use api::{
     NodeState,
     labels::{component, job_type},
     names, reasons,
+    upgrade_plan::VMS_LEFT,
 };
+use jiff::Timestamp;
 
 use crate::{
     announce,
@@ -168,11 +170,22 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
         ),
         None => format!("Node {name}"),
     };
-    draft.wait(what, Some(object), format!("node {name}: {message}"), limit);
+    let progressed = (state == NodeState::PreDraining).then(|| last_vm_left(draft, name));
+    let message = format!("node {name}: {message}");
+    draft.wait_while_it_progresses(what, Some(object), message, limit, progressed.flatten());
     if let Some(step) = step {
         draft.wait_for_pods(component::NODE_UPGRADE, Some(step), Some(name));
     }
     true
+}
+
+/// When the program on a node last saw a VM leave. Moving hundreds of VMs takes hours, and is not stalled while they leave.
+fn last_vm_left(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
+    let pods = draft.seen.pods.values();
+    let of_node =
+        pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type.as_deref() == Some(job_type::PRE_DRAIN));
+    let said = of_node.flat_map(|pod| &pod.said).filter(|entry| entry.what == VMS_LEFT);
+    said.map(|entry| entry.since.0).max()
 }
 
 /// What keeps a node's VMs. That is for the program on the node to say, volume by volume and VM by VM, and the same twice
