@@ -50,13 +50,15 @@ pub struct Durations {
     pub skip_manifests: Duration,
     /// KubeVirt, until it can be asked to start the VMs of a node after the upgrade.
     pub restore_vm: Duration,
-    /// A live migration.
+    /// A live migration, but for the copying of memory.
     pub migration: Duration,
+    /// A live migration's copying of one GiB of memory: 10 seconds are what a link of 1 Gbit/s gives.
+    pub migration_per_gib: Duration,
     /// A virtual machine that starts.
     pub vm_start: Duration,
     /// A virtual machine that shuts down.
     pub vm_stop: Duration,
-    /// Rebuild of a node's replicas after it is back.
+    /// Rebuild of one replica after its node is back; five of a node at a time.
     pub rebuild: Duration,
     /// An instance manager of Longhorn that starts.
     pub instance_manager: Duration,
@@ -94,10 +96,11 @@ impl Default for Durations {
             cleanup: seconds(42),
             skip_manifests: seconds(1),
             restore_vm: seconds(10),
-            migration: seconds(25),
+            migration: seconds(5),
+            migration_per_gib: seconds(10),
             vm_start: seconds(15),
             vm_stop: seconds(20),
-            rebuild: seconds(40),
+            rebuild: seconds(20),
             instance_manager: seconds(10),
             answer: Duration::ZERO,
             garbage_collection: seconds(1),
@@ -133,6 +136,7 @@ impl Durations {
             skip_manifests: zero,
             restore_vm: zero,
             migration: zero,
+            migration_per_gib: zero,
             vm_start: zero,
             vm_stop: zero,
             rebuild: zero,

@@ -20,6 +20,8 @@ pub struct Troubles {
     pub vms_that_do_not_start: BTreeSet<String>,
     /// Nodes whose kubelet comes up with its new version only so long after Rancher is through with it.
     pub late_kubelets: BTreeMap<String, Duration>,
+    /// Harvester's node-down controller is an old one: it takes the drain taint away from every node that is Ready.
+    pub drain_taint_is_taken_away: bool,
     /// Charts that Fleet does not get ready.
     pub stuck_charts: BTreeSet<String>,
     /// Nodes with a pod whose PodDisruptionBudget never allows an eviction.

@@ -79,7 +79,9 @@ impl World {
         tasks.spawn(actor::rancher_planner::run(world.clone()));
         tasks.spawn(actor::cdi::run(world.clone()));
         tasks.spawn(actor::kubevirt::run(world.clone()));
+        tasks.spawn(actor::evacuation::run(world.clone()));
         tasks.spawn(actor::migrations::run(world.clone()));
+        tasks.spawn(actor::node_down::run(world.clone()));
         tasks.spawn(actor::longhorn::run(world.clone()));
         tasks.spawn(actor::fleet::run(world.clone()));
         tasks.spawn(actor::addons::run(world.clone()));

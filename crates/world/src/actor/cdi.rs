@@ -1,14 +1,18 @@
 //! Image imports: a VirtualMachineImage of source type `download` fills up, gets a volume and is Imported; a failed
-//! import is tried again as often as the image says.
+//! import is tried again as often as the image says. Which volume it gets depends on its backend and on the annotation of
+//! upgrade images.
 
 use std::sync::Arc;
 
-use api::foreign::{condition_is, harvester::VirtualMachineImage};
+use api::{
+    annotations,
+    foreign::{condition_is, harvester::VirtualMachineImage},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, controlled_by},
+    context::{Context, after, annotation, controlled_by},
     error::Result,
     inbox::{Inbox, Key, Kind},
 };
@@ -117,16 +121,26 @@ async fn finish(world: &Context, image: &VirtualMachineImage, key: &Key) -> Resu
         .target_storage_class_name
         .as_deref()
         .unwrap_or("longhorn-static");
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": key.1, "namespace": key.0, "ownerReferences": controlled_by(image)},
-        "spec": {
-            "accessModes": ["ReadWriteMany"], "storageClassName": class,
-            "resources": {"requests": {"storage": ISO_BYTES.to_string()}},
-        },
-    });
-    if world.claims.create(&claim).await? {
-        world.claims.patch_status(key, &json!({"phase": "Bound"})).await?;
+    // The older backend keeps a BackingImage of Longhorn, and no claim.
+    if image.spec.backend.as_deref() == Some("cdi") {
+        // Without the annotation CDI takes what the storage class says first, which for Longhorn's is a block device.
+        let marked = annotation(&image.metadata, annotations::OS_UPGRADE_IMAGE) == Some("True");
+        let (access, mode) = if marked {
+            ("ReadWriteMany", "Filesystem")
+        } else {
+            ("ReadWriteOnce", "Block")
+        };
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": key.1, "namespace": key.0, "ownerReferences": controlled_by(image)},
+            "spec": {
+                "accessModes": [access], "volumeMode": mode, "storageClassName": class,
+                "resources": {"requests": {"storage": ISO_BYTES.to_string()}},
+            },
+        });
+        if world.claims.create(&claim).await? {
+            world.claims.patch_status(key, &json!({"phase": "Bound"})).await?;
+        }
     }
     let status = json!({
         "progress": 100, "size": ISO_BYTES, "virtualSize": ISO_BYTES,

@@ -1,19 +1,19 @@
 //! Longhorn: a volume is attached where its VM runs, degraded while a node that holds one of its replicas is down, and
-//! healthy again when that replica is rebuilt, some time after the node is back. A new Longhorn starts an instance manager
-//! of its own on each node.
+//! healthy again when that replica is rebuilt, some time after the node is back, a few of a node at a time. A new Longhorn
+//! starts an instance manager of its own on each node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    foreign::longhorn::{self, Setting, Volume},
+    foreign::longhorn::{self, Replica, Setting, Volume},
     names,
 };
+use checks::migration::has_ended;
 use jiff::Timestamp;
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use node::cluster::longhorn::image_label;
 use serde_json::{Value, json};
 
 use crate::{
@@ -21,12 +21,17 @@ use crate::{
         management::{self, INSTANCE_MANAGER_IMAGE, LONGHORN_MANAGER},
         vms,
     },
-    context::{Context, after, digest, ready_condition},
+    context::{Context, after},
     error::{Error, Result},
     inbox::{Inbox, Key, Kind},
     release::LONGHORN,
     watched::key_of,
 };
+
+use super::instance_managers;
+
+/// Longhorn's `concurrent-replica-rebuild-per-node-limit`.
+const REBUILDS_PER_NODE: usize = 5;
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
@@ -35,7 +40,9 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.volumes.subscribe(&inbox);
     world.vmis.subscribe(&inbox);
     world.instance_managers.subscribe(&inbox);
+    world.pods.subscribe(&inbox);
     let mut up = BTreeMap::new();
+    let mut rebuilds = Rebuilds::default();
     loop {
         let (kind, key) = inbox.next().await;
         let outcome = match kind {
@@ -50,10 +57,17 @@ pub(crate) async fn run(world: Arc<Context>) {
                         inbox.now(Kind::Replica, key_of(replica.as_ref()));
                     }
                 }
+                instance_managers::look_again(&world, &inbox);
                 Ok(())
             }
-            Kind::Replica => sync_replica(&world, &inbox, &key).await,
-            Kind::InstanceManager => sync_instance_manager(&world, &inbox, &key).await,
+            Kind::Replica => sync_replica(&world, &inbox, &mut rebuilds, &key).await,
+            Kind::InstanceManager => instance_managers::sync(&world, &inbox, &key).await,
+            Kind::Pod => {
+                if key.0 == names::LONGHORN_NAMESPACE {
+                    inbox.now(Kind::InstanceManager, key.clone());
+                }
+                Ok(())
+            }
             Kind::VirtualMachineInstance => {
                 inbox.now(
                     Kind::Volume,
@@ -61,39 +75,87 @@ pub(crate) async fn run(world: Arc<Context>) {
                 );
                 Ok(())
             }
-            _ => sync_volume(&world, &key).await,
+            _ => {
+                // What is attached where, and which copies are whole, decides about budgets.
+                instance_managers::look_again(&world, &inbox);
+                sync_volume(&world, &key).await
+            }
         };
         inbox.settle("longhorn", (kind, key), outcome);
     }
 }
 
-async fn sync_replica(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
+/// The copies that are being rebuilt, by node: since when each.
+#[derive(Default)]
+struct Rebuilds(BTreeMap<String, BTreeMap<Key, Timestamp>>);
+
+impl Rebuilds {
+    /// When the rebuild of a copy began, or begins now; nothing while the node is busy with others.
+    fn begun(&mut self, node: &str, key: &Key, now: Timestamp) -> Option<Timestamp> {
+        let here = self.0.entry(node.to_owned()).or_default();
+        if here.len() < REBUILDS_PER_NODE {
+            here.entry(key.clone()).or_insert(now);
+        }
+        here.get(key).copied()
+    }
+
+    fn is_under_way(&self, node: &str, key: &Key) -> bool {
+        self.0.get(node).is_some_and(|here| here.contains_key(key))
+    }
+
+    fn room(&self, node: &str) -> usize {
+        REBUILDS_PER_NODE.saturating_sub(self.0.get(node).map_or(0, BTreeMap::len))
+    }
+
+    fn end(&mut self, node: &str, key: &Key) {
+        self.0.entry(node.to_owned()).or_default().remove(key);
+    }
+}
+
+async fn sync_replica(world: &Context, inbox: &Inbox, rebuilds: &mut Rebuilds, key: &Key) -> Result<()> {
     let Some(replica) = world.replicas.at(key) else {
         return Ok(());
     };
-    let node = world.nodes.get("", replica.spec.node_id.as_deref().unwrap_or_default());
-    let ready = node.as_deref().and_then(ready_condition);
-    let is_up = ready.is_some_and(|ready| ready.status == "True");
-    let since = ready
-        .and_then(|ready| ready.last_transition_time.as_ref())
-        .map_or(Timestamp::MIN, |time| time.0);
+    let name = replica.spec.node_id.clone().unwrap_or_default();
     let runs = replica.status.current_state.as_deref() == Some("running");
-    let state = match (is_up, runs) {
+    let state = match (world.is_up(&name), runs) {
         (false, true) => "error",
         (true, false) => {
-            let due = after(since, world.durations.rebuild);
-            if world.clock.now() < due {
+            let now = world.clock.now();
+            let Some(began) = rebuilds.begun(&name, key, now) else {
+                return Ok(());
+            };
+            let due = after(began, world.durations.rebuild);
+            if now < due {
                 inbox.later(Kind::Replica, key.clone(), due);
                 return Ok(());
             }
             "running"
         }
-        _ => return Ok(()),
+        (false, false) => {
+            // What was copied so far is lost.
+            rebuilds.end(&name, key);
+            return Ok(());
+        }
+        (true, true) => return Ok(()),
     };
     world
         .replicas
         .patch_status(key, &json!({"currentState": state}))
         .await?;
+    if state == "running" {
+        rebuilds.end(&name, key);
+        // There is room for the next ones.
+        let lost = |other: &Replica| {
+            other.spec.node_id.as_ref() == Some(&name) && other.status.current_state.as_deref() != Some("running")
+        };
+        let lost = world.replicas.select(lost);
+        let lost = lost.iter().map(|other| key_of(other.as_ref()));
+        let waiting = lost.filter(|other| other != key && !rebuilds.is_under_way(&name, other));
+        for next in waiting.take(rebuilds.room(&name)) {
+            inbox.now(Kind::Replica, next);
+        }
+    }
     let volume = replica.spec.volume_name.clone().unwrap_or_default();
     inbox.now(Kind::Volume, (key.0.clone(), volume));
     Ok(())
@@ -106,7 +168,8 @@ async fn sync_volume(world: &Context, key: &Key) -> Result<()> {
     let Some(vmi_key) = vms::vm_of(&volume) else {
         return Ok(());
     };
-    let node = world.vmis.at(&vmi_key).and_then(|vmi| vmi.status.node_name.clone());
+    let vmi = world.vmis.at(&vmi_key).filter(|vmi| !has_ended(vmi));
+    let node = vmi.and_then(|vmi| vmi.status.node_name.clone());
     let wanted = volume.spec.number_of_replicas.unwrap_or(0);
     // What the engine says of each copy.
     let mut modes = BTreeMap::new();
@@ -155,30 +218,6 @@ async fn sync_engine(world: &Context, key: &Key, node: &str, modes: &BTreeMap<St
     world.engines.patch_status(key, &status).await.map(drop)
 }
 
-/// An instance manager runs some time after it was created.
-async fn sync_instance_manager(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(manager) = world.instance_managers.at(key) else {
-        return Ok(());
-    };
-    if manager.status.current_state.as_deref() == Some("running") {
-        return Ok(());
-    }
-    let created = manager.metadata.creation_timestamp.as_ref();
-    let due = after(
-        created.map_or(Timestamp::MIN, |time| time.0),
-        world.durations.instance_manager,
-    );
-    let state = if world.clock.now() < due { "starting" } else { "running" };
-    if state == "starting" {
-        inbox.later(Kind::InstanceManager, key.clone(), due);
-    }
-    if manager.status.current_state.as_deref() == Some(state) {
-        return Ok(());
-    }
-    let status = json!({ "currentState": state });
-    world.instance_managers.patch_status(key, &status).await.map(drop)
-}
-
 /// What comes with a new Longhorn: its manager on all nodes, and instance managers of its own. What is there already is
 /// left.
 pub(crate) async fn renew(world: &Context) -> Result<()> {
@@ -205,24 +244,12 @@ pub(crate) async fn renew(world: &Context) -> Result<()> {
     let nodes = nodes.list(&ListParams::default()).await;
     for node in nodes.map_err(|error| Error::api("list Longhorn's nodes", error))? {
         let node = node.metadata.name.unwrap_or_default();
-        world.instance_managers.create(&instance_manager(&node, &image)).await?;
+        world
+            .instance_managers
+            .create(&instance_managers::object(&node, &image))
+            .await?;
     }
     Ok(())
-}
-
-fn instance_manager(node: &str, image: &str) -> Value {
-    json!({
-        "apiVersion": "longhorn.io/v1beta2", "kind": "InstanceManager",
-        "metadata": {
-            "name": format!("instance-manager-{}", digest(&format!("{node}/{image}"), 32)),
-            "namespace": names::LONGHORN_NAMESPACE,
-            "labels": {
-                "longhorn.io/node": node, "longhorn.io/instance-manager-type": "aio", "longhorn.io/data-engine": "v1",
-                "longhorn.io/instance-manager-image": image_label(image),
-            },
-        },
-        "spec": {"nodeID": node, "image": image},
-    })
 }
 
 fn is(volume: &Volume, state: &str, robustness: &str, node: &str) -> bool {

@@ -1,5 +1,5 @@
-//! KubeVirt's migrations: instances leave a node that carries the drain taint or when they are asked to, and every migration moves its instance
-//! to another node after a while, or fails.
+//! KubeVirt's migrations: every migration moves its instance to another node, in the time that the instance's memory takes,
+//! or fails. Who has to leave is said by [`super::evacuation`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +8,11 @@ use api::{
     labels,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use node::drain_steps::DRAIN_TAINT;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, after, annotation, controlled_by},
+    context::{Context, after},
     error::Result,
     inbox::{Inbox, Key, Kind},
     troubles::MigrationTrouble,
@@ -23,124 +21,38 @@ use crate::{
 
 use super::kubevirt::pick_node;
 
-/// On an instance: how many migrations it has had, so that each gets a name of its own.
-const NUMBER: &str = "world.upgrade-toolkit/migrations";
-/// How soon a migration without a target, or a failed evacuation, is tried again.
+/// How soon a migration without a target is tried again.
 const PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
-    world.nodes.subscribe(&inbox);
-    world.vmis.subscribe(&inbox);
     world.migrations.subscribe(&inbox);
     loop {
         let (kind, key) = inbox.next().await;
-        let outcome = match kind {
-            Kind::Node => {
-                if world.nodes.at(&key).is_some_and(|node| has_drain_taint(&node)) {
-                    for vmi in world.vmis.select(|vmi| vmi.status.node_name.as_ref() == Some(&key.1)) {
-                        inbox.now(Kind::VirtualMachineInstance, key_of(vmi.as_ref()));
-                    }
-                }
-                Ok(())
-            }
-            Kind::VirtualMachineInstance => evacuate(&world, &inbox, &key).await,
-            _ => migrate(&world, &inbox, &key).await,
-        };
+        let outcome = migrate(&world, &inbox, &key).await;
         inbox.settle("migrations", (kind, key), outcome);
     }
 }
 
-fn has_drain_taint(node: &Node) -> bool {
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    taints.iter().any(|taint| taint.key == DRAIN_TAINT)
-}
-
-fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
+/// The migration has ended, well or badly.
+pub(super) fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
     matches!(migration.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
-fn migrations_of(world: &Context, key: &Key) -> Vec<Arc<VirtualMachineInstanceMigration>> {
+/// All migrations of an instance that there are.
+pub(super) fn migrations_of(world: &Context, key: &Key) -> Vec<Arc<VirtualMachineInstanceMigration>> {
     world.migrations.select(|migration| {
         migration.metadata.namespace.as_ref() == Some(&key.0) && migration.spec.vmi_name.as_ref() == Some(&key.1)
     })
 }
 
-fn ended(migration: &VirtualMachineInstanceMigration) -> Option<Timestamp> {
+/// When a migration ended.
+pub(super) fn ended(migration: &VirtualMachineInstanceMigration) -> Option<Timestamp> {
     time(migration.status.migration_state.as_ref()?.end_timestamp.as_ref())
 }
 
 fn time(text: Option<&String>) -> Option<Timestamp> {
     text?.parse().ok()
-}
-
-/// An instance on a node that is being drained gets a migration, and another one when that failed.
-async fn evacuate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
-    let Some(vmi) = world
-        .vmis
-        .at(key)
-        .filter(|vmi| vmi.status.phase.as_deref() == Some("Running"))
-    else {
-        return Ok(());
-    };
-    let node = vmi.status.node_name.clone().unwrap_or_default();
-    let drained = world.nodes.get("", &node).is_some_and(|node| has_drain_taint(&node));
-    let leaves = drained || vmi.status.evacuation_node_name.as_ref() == Some(&node);
-    let conditions = vmi.status.conditions.clone().unwrap_or_default();
-    if !leaves || api::foreign::condition_is(&conditions, "LiveMigratable") != Some(true) {
-        return Ok(());
-    }
-    let number: u64 = annotation(&vmi.metadata, NUMBER)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default();
-    let past = migrations_of(world, key);
-    if past.iter().any(|migration| !is_over(migration)) {
-        return Ok(());
-    }
-    if let Some(failed) = past.iter().find(|migration| {
-        migration.status.phase.as_deref() == Some("Failed")
-            && migration.metadata.name == Some(migration_name(&key.1, number.saturating_sub(1)))
-    }) {
-        let due = after(ended(failed).unwrap_or(Timestamp::MIN), PAUSE);
-        if world.clock.now() < due {
-            inbox.later(Kind::VirtualMachineInstance, key.clone(), due);
-            return Ok(());
-        }
-    }
-    let migration = json!({
-        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
-        "metadata": {
-            "name": migration_name(&key.1, number), "namespace": key.0,
-            "labels": {"kubevirt.io/vmi-name": key.1},
-            "annotations": {"kubevirt.io/evacuationMigration": node},
-            "ownerReferences": controlled_by(vmi.as_ref()),
-        },
-        "spec": {"vmiName": key.1},
-    });
-    world.migrations.create(&migration).await?;
-    world
-        .vmis
-        .patch(
-            key,
-            &json!({"metadata": {"annotations": {NUMBER: (number + 1).to_string()}}}),
-        )
-        .await?;
-    // KubeVirt keeps a few; here the ones that failed are kept, since their number is what a trouble counts.
-    for old in past
-        .iter()
-        .filter(|migration| migration.status.phase.as_deref() == Some("Succeeded"))
-    {
-        world.migrations.delete(&key_of(old.as_ref()), false).await?;
-    }
-    Ok(())
-}
-
-fn migration_name(vmi: &str, number: u64) -> String {
-    format!("kubevirt-evacuation-{vmi}-{number}")
 }
 
 async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
@@ -168,7 +80,7 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     if trouble == Some(&MigrationTrouble::Stuck) {
         return Ok(());
     }
-    let due = after(began, world.durations.migration);
+    let due = after(began, duration(world, &vmi));
     if world.clock.now() < due {
         inbox.later(Kind::VirtualMachineInstanceMigration, key.clone(), due);
         return Ok(());
@@ -179,6 +91,27 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         .count();
     let failed = matches!(trouble, Some(MigrationTrouble::Fails(times)) if failures < usize::try_from(*times).unwrap_or(usize::MAX));
     end(world, key, &vmi_key, &vmi, failed).await
+}
+
+/// How long an instance takes to move: a handshake, and its memory through the network.
+fn duration(world: &Context, vmi: &VirtualMachineInstance) -> Duration {
+    let domain = vmi.spec.domain.as_ref();
+    let memory = domain.and_then(|domain| domain.other.get("memory")?.get("guest")?.as_str());
+    let mebibytes = memory.and_then(mebibytes).unwrap_or_default();
+    let copying = world.durations.migration_per_gib.mul_f64(f64::from(mebibytes) / 1024.0);
+    world.durations.migration + copying
+}
+
+/// Memory as Kubernetes writes it, in MiB.
+fn mebibytes(quantity: &str) -> Option<u32> {
+    let digits = quantity.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u32 = digits.parse().ok()?;
+    match &quantity[digits.len()..] {
+        "Mi" => Some(number),
+        "Gi" => number.checked_mul(1024),
+        "Ti" => number.checked_mul(1024 * 1024),
+        _ => None,
+    }
 }
 
 /// Finds a target, starts a pod there, and begins to copy.

@@ -44,6 +44,9 @@ const VARIETIES: [Variety; 10] = [
     Variety::Migratable,
 ];
 
+/// The memory of VMs in GiB, in turn. The first ten, which small clusters have, are all alike.
+const MEMORY: [u64; 10] = [2, 4, 2, 8, 2, 4, 2, 16, 4, 2];
+
 const ROLES: [&str; 10] = [
     "web", "db", "ml", "cache", "lab", "gateway", "mail", "build", "desktop", "files",
 ];
@@ -65,8 +68,13 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
         };
         let name = format!("{}-{}", ROLES[index % ROLES.len()], index + 1);
         let gigabytes = 10 * (1 + rng.u64(..8));
+        let memory = if index < MEMORY.len() {
+            2
+        } else {
+            MEMORY[index % MEMORY.len()]
+        };
         let mut spec = json!({
-            "domain": {"cpu": {"cores": 1 + rng.u64(..4)}, "memory": {"guest": "2Gi"}, "devices": {"disks": [{"name": "disk-0", "disk": {"bus": "virtio"}}]}},
+            "domain": {"cpu": {"cores": 1 + rng.u64(..4)}, "memory": {"guest": format!("{memory}Gi")}, "devices": {"disks": [{"name": "disk-0", "disk": {"bus": "virtio"}}]}},
             "evictionStrategy": "LiveMigrateIfPossible", "terminationGracePeriodSeconds": 120,
             "volumes": [{"name": "disk-0", "persistentVolumeClaim": {"claimName": claim_name(&name)}}],
         });

@@ -6,6 +6,7 @@ use api::annotations;
 use futures::FutureExt;
 use node::{
     Result,
+    drain_steps::taints,
     evacuation::{self, Act, Evacuation},
     limits::Limits,
     longhorn_health::{self, Storage},
@@ -57,6 +58,8 @@ async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) ->
     let inbox = world.inbox();
     world.volumes.subscribe(&inbox);
     world.engines.subscribe(&inbox);
+    world.nodes.subscribe(&inbox);
+    world.pods.subscribe(&inbox);
     let look = || {
         let plan = world.upgrade_plans.get("", &call.plan);
         let annotations = plan.as_ref().and_then(|plan| plan.metadata.annotations.as_ref());
@@ -68,6 +71,9 @@ async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) ->
             engines: &world.engines.list(),
             replicas: &world.replicas.list(),
             skipped: &longhorn_health::skipped(skipped.map(String::as_str)),
+            cordoned: &longhorn_health::cordoned(world.nodes.list().iter().map(AsRef::as_ref)),
+            claims: &longhorn_health::claims_in_use(world.pods.list().iter().map(AsRef::as_ref)),
+            always_allowed: false,
         }))
     };
     pace.until(inbox.bell(), look).await
@@ -79,6 +85,8 @@ async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
     let inbox = world.inbox();
     world.vmis.subscribe(&inbox);
     world.migrations.subscribe(&inbox);
+    world.nodes.subscribe(&inbox);
+    world.upgrade_plans.subscribe(&inbox);
     let look = || {
         let plan = world.upgrade_plans.get("", &call.plan);
         let policy = plan.as_ref().and_then(|plan| plan.spec.on_migration_failure);
@@ -91,6 +99,10 @@ async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
             instances: &world.vmis.list(),
             migrations: &world.migrations.list(),
             target_pods: &[],
+            tainted: world
+                .nodes
+                .get("", &call.node)
+                .is_none_or(|node| taints(&node, true).is_none()),
         }))
     };
     let act = |act: Act| async move { carry_out(call, &act).await }.boxed();
@@ -130,6 +142,7 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
             }
             SimulatedKubeVirt(call.clone()).stop(&vm).await
         }
+        Act::Taint => call.set_taint(true).await,
     }
 }
 
