@@ -10,7 +10,7 @@ use api::{
     },
     labels,
 };
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::{core::v1::Node, policy::v1::PodDisruptionBudget};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -167,6 +167,14 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
             let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.lab.server.client(), "default");
             let name = "kubevirt-migration-pdb-kubevirt-evacuation-1";
             budgets.delete(name, &DeleteParams::default()).await.unwrap();
+
+            // The VMs have left, and the volume is still here.
+            cluster
+                .until_waiting_for("volume vol of claim default/disk: it is attached to node-1, but no pod uses it")
+                .await;
+            let elsewhere = Patch::Merge(json!({"spec": {"nodeID": "node-2"}}));
+            let moved = engines.patch("vol-e-0", &PatchParams::default(), &elsewhere).await;
+            moved.unwrap();
         })
         .await;
     ended.unwrap();
@@ -221,6 +229,24 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r56_a_drain_taint_that_somebody_takes_away_is_set_again() {
+    let cluster = with_web().await;
+    let nodes: Api<Node> = Api::all(cluster.lab.server.client());
+    let (ended, ()) = cluster
+        .run_while(steps, async {
+            cluster.until_waiting_for("VM default/web has not begun to move").await;
+            for _ in 0..3 {
+                let none = Patch::Merge(json!({"spec": {"taints": null}}));
+                nodes.patch(NODE, &PatchParams::default(), &none).await.unwrap();
+                cluster.until_tainted().await;
+            }
+            cluster.web_moves_to("node-2").await;
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn block_ends_at_its_deadline_with_the_name_of_the_vm() {
     let cluster = with_web().await;
     let limits = Limits {
@@ -232,7 +258,7 @@ async fn block_ends_at_its_deadline_with_the_name_of_the_vm() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "step wait-for-vms did not end within 1800s: VM default/web has not begun to move"
+        "step wait-for-vms did not end within 1800s: VM default/web has not begun to move; 1 VM is still on node node-1"
     );
 }
 
