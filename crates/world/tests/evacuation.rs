@@ -160,9 +160,8 @@ async fn r18_a_vm_that_kubevirt_will_not_migrate_is_waited_for_until_the_plan_sa
     let vmis = lab.list(VMI, "").await;
     let vmi = vmis.iter().find(|vmi| vmi["metadata"]["name"] == name).unwrap();
     let namespace = vmi["metadata"]["namespace"].as_str().unwrap();
-    let denied = kube::api::Patch::Merge(json!({"status": {"conditions": conditions}}));
-    let api = lab.api(VMI, namespace);
-    api.patch_status(&name, &Default::default(), &denied).await.unwrap();
+    lab.patch(VMI, namespace, &name, json!({"status": {"conditions": conditions}}))
+        .await;
     pre_drain(&lab, "node-1").await;
     lab.minutes(60).await;
     assert_eq!(vms_on(&lab, "node-1").await, [name.clone()]);
