@@ -271,10 +271,7 @@ fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     let tells = |one: &ContainerStatus| {
         hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some() || hindrance::ended_without_reboot(one)
     };
-    statuses
-        .into_iter()
-        .filter(tells)
-        .collect()
+    statuses.into_iter().filter(tells).collect()
 }
 
 /// Of a volume, decisions read whether it is healthy and whom it serves.

@@ -13,8 +13,7 @@ use plan::{
     Action, Child, Decision, Need, Observed, decide,
     decision::ChildKind,
     observed::{
-        ChartSeen, ClusterSeen, Facts, ImageSeen, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings,
-        SucPlanSeen,
+        ChartSeen, ClusterSeen, Facts, ImageSeen, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings, SucPlanSeen,
     },
     shared::Shared,
 };
