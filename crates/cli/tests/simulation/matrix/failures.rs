@@ -90,7 +90,7 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
         ("hangs", JobFailure::Hangs),
     ] {
         let troubles = job(component::IMAGE_PRELOAD, None, Some("node-2"), how);
-        failures.push(Failure::new(on, format!("preload Job of node-2 {what}"), troubles));
+        failures.push(Failure::new(on, format!("preload Job of node-2 {what}"), troubles).with(Way::STALLED));
     }
     failures
 }
@@ -104,7 +104,8 @@ pub(super) fn of_the_cluster() -> Vec<Failure> {
             on,
             "cluster Job hangs",
             job(component::CLUSTER_UPGRADE, None, None, JobFailure::Hangs),
-        ),
+        )
+        .with(Way::STALLED),
     ];
     for step in step_names(node::cluster::STEPS) {
         let troubles = job(component::CLUSTER_UPGRADE, None, None, JobFailure::DiesAt(step));
@@ -213,11 +214,8 @@ pub(super) fn of_steps() -> Vec<Failure> {
             Some("node-2"),
             JobFailure::Hangs,
         );
-        failures.push(Failure::new(
-            Cluster::Three,
-            format!("{program} Job of node-2 hangs"),
-            troubles,
-        ));
+        failures
+            .push(Failure::new(Cluster::Three, format!("{program} Job of node-2 hangs"), troubles).with(Way::STALLED));
     }
     let stuck = Troubles {
         migrations: [("default/web-1".to_owned(), MigrationTrouble::Stuck)].into(),
@@ -240,7 +238,8 @@ pub(super) fn of_a_single_node() -> Vec<Failure> {
             on,
             "single-node Job hangs",
             job(component::NODE_UPGRADE, single, None, JobFailure::Hangs),
-        ),
+        )
+        .with(Way::STALLED),
         Failure::new(on, "clean-up Job", job(component::IMAGE_CLEANUP, None, None, FAILS)),
         Failure::new(
             on,

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use api::{NodeState, Phase, UpgradePlan, annotations, foreign::kubevirt::VirtualMachine, reasons};
+use api::{NodeState, Phase, UpgradePlan, annotations, foreign::kubevirt::VirtualMachine, labels, reasons};
 use cli::rehearsal::{Rehearsal, Scenario, beginning};
 use clock::Clock;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::json;
-use world::Troubles;
+use world::{Troubles, troubles::JobFailure};
 
 use super::{
     end::{self, Cluster},
@@ -81,8 +81,20 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     }
 }
 
-/// Takes away what keeps pods from being evicted.
-async fn remove_budgets(rehearsal: &Rehearsal, troubles: &Troubles) {
+/// Takes the cause away, and what it left behind that nobody else would see to: budgets that keep pods from being evicted,
+/// pods that hang.
+async fn mend(rehearsal: &Rehearsal, troubles: &Troubles) {
+    rehearsal.set_troubles(Troubles::default());
+    for trouble in troubles.jobs.iter().filter(|job| job.failure == JobFailure::Hangs) {
+        for pod in rehearsal.objects("", "pods") {
+            let of_job = pod.labels().get(labels::UPGRADE_COMPONENT) == Some(&trouble.component);
+            if of_job && pod.data["status"]["phase"] == "Running" {
+                let namespace = pod.namespace().unwrap_or_default();
+                let pods: Api<Pod> = Api::namespaced(rehearsal.server.client(), &namespace);
+                pods.delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
+            }
+        }
+    }
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(rehearsal.server.client(), "default");
     for node in &troubles.blocked_drains {
         let how = DeleteParams::default();
@@ -154,8 +166,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
     }
     if !deleted {
         rehearsal.clock.sleep(A_WHILE).await;
-        rehearsal.set_troubles(Troubles::default());
-        remove_budgets(rehearsal, &failure.troubles()).await;
+        mend(rehearsal, &failure.troubles()).await;
         rehearsal.clock.sleep(A_WHILE).await;
     }
     match way {
