@@ -23,7 +23,7 @@ use crate::{invariants, run::in_paused_time, user::until_gone};
 /// How long people take.
 const A_WHILE: Duration = Duration::from_secs(600);
 /// Longer than anything takes to stop or to end.
-const LIMIT: Duration = Duration::from_secs(24 * 3600);
+const LIMIT: Duration = Duration::from_secs(14 * 3600);
 /// What follows a plan's end (garbage collection, VMs that start again) takes its time too.
 const AFTERWARDS: Duration = Duration::from_secs(900);
 
