@@ -1,7 +1,10 @@
 //! Where a simulated program says what it does: on its pod, as the real one; and to whoever watches the rehearsal, as
 //! the real one's log.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use api::upgrade_plan::WaitingFor;
 use futures::future::BoxFuture;
@@ -35,6 +38,7 @@ pub(super) struct SimulatedBoard {
     last_word: Mutex<String>,
     dies_at: Option<&'static str>,
     dies: Notify,
+    dead: AtomicBool,
 }
 
 impl SimulatedBoard {
@@ -47,13 +51,19 @@ impl SimulatedBoard {
             last_word: Mutex::default(),
             dies_at,
             dies: Notify::new(),
+            dead: AtomicBool::new(false),
         }
     }
 
     /// Ends when the step has begun at which the program is to die.
-    pub(super) async fn death(&self) -> String {
+    pub(super) async fn death(&self) {
         self.dies.notified().await;
-        format!("simulated failure at step {}", self.dies_at.unwrap_or_default())
+    }
+
+    /// The last word of a program that was to die, also if it got to its end in the same moment.
+    pub(super) fn died(&self) -> Option<String> {
+        let step = self.dies_at.filter(|_| self.dead.load(Ordering::SeqCst))?;
+        Some(format!("simulated failure at step {step}"))
     }
 
     /// The program's last word, which is the termination message of its container.
@@ -73,6 +83,7 @@ impl Board for SimulatedBoard {
 
     fn begins(&self, step: Begun) {
         if self.dies_at == Some(step.name) {
+            self.dead.store(true, Ordering::SeqCst);
             self.dies.notify_one();
         }
         self.pod.begins(step);

@@ -151,9 +151,12 @@ pub(crate) async fn run(
     let report = Reporter::new(world.clock.clone(), board.clone());
     let ended = tokio::select! {
         biased;
-        word = board.death() => return Err(word),
+        () = board.death() => Ok(()),
         ended = program(&call, &report) => ended,
     };
+    if let Some(word) = board.died() {
+        return Err(word);
+    }
     match ended {
         Ok(()) => Ok(board.said_last()),
         Err(error) => {
