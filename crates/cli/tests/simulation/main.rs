@@ -38,3 +38,4 @@ mod user;
 mod waiting;
 mod weaknesses;
 mod workloads;
+mod writes;
