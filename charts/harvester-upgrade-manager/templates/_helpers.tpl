@@ -51,9 +51,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* The image: of the manager, and of all workloads of upgrades, which take it from the manager's pod. */}}
 {{- define "upgrade-toolkit.image" -}}
 {{- $image := .Values.manager.image -}}
-{{- if $image.digest -}}
-{{- printf "%s%s@%s" $image.repository (ternary (printf ":%s" $image.tag) "" (ne (toString $image.tag) "")) $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
-{{- end -}}
+{{- $tag := default (ternary .Chart.AppVersion "" (empty $image.digest)) $image.tag -}}
+{{- $image.repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end -}}

@@ -14,6 +14,8 @@ use serde_json::json;
 async fn r04_the_manager_finds_the_image_it_runs_as_it_was_deployed() {
     let server = ApiServer::new(Config::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH)));
     let client = server.client();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-system"}});
+    world::install(&client, &[namespace]).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), "harvester-system");
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
     for (name, image) in [
