@@ -56,6 +56,27 @@ fn create_without_the_rancher_cluster_or_before_it_is_ready_is_rejected() {
 }
 
 #[test]
+fn create_after_a_plan_that_was_broken_off_between_nodes_is_allowed_on_the_cluster_that_it_left() {
+    let mut cluster = with_first_node(healthy(2), |node| node["spec"]["unschedulable"] = json!(true));
+    let held = json!({"management.harvesterhci.io/saved-upgrade-strategy": "null"});
+    let mut local = json!({"metadata": {"annotations": held}, "status": {"ready": false}});
+    let local_cluster = |value: &Value| {
+        let mut object = value.clone();
+        object["metadata"]["name"] = json!("local");
+        object["metadata"]["namespace"] = json!("fleet-local");
+        Ok(vec![read(object)])
+    };
+    cluster.rancher_clusters = local_cluster(&local);
+    assert_eq!(forbidden(&cluster), [""; 0]);
+    local["metadata"]["annotations"] = json!({});
+    cluster.rancher_clusters = local_cluster(&local);
+    assert_eq!(
+        forbidden(&cluster),
+        ["node \"node-1\" is unschedulable", "cluster is not ready"]
+    );
+}
+
+#[test]
 fn create_with_machines_that_are_provisioning_names_each() {
     let mut cluster = healthy(2);
     for machine in cluster.machines.as_mut().unwrap() {

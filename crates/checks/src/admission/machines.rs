@@ -6,14 +6,14 @@ use kube::ResourceExt;
 
 use crate::{Cluster, FieldError};
 
-use super::{SPEC, all, full_name, within};
+use super::{SPEC, all, full_name, takes_over, within};
 
 pub(super) fn cluster_is_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let clusters = within(&cluster.rancher_clusters, "clusters", names::FLEET_NAMESPACE)?;
     let local = clusters.iter().find(|found| found.name_any() == names::LOCAL_CLUSTER);
     let why = match local {
         None => "cluster not found",
-        Some(local) if local.status.ready != Some(true) => "cluster is not ready",
+        Some(local) if local.status.ready != Some(true) && !takes_over(cluster) => "cluster is not ready",
         Some(_) => return Ok(Vec::new()),
     };
     Ok(vec![FieldError::forbidden(SPEC, why)])

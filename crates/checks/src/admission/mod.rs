@@ -15,7 +15,7 @@ mod source;
 mod vms;
 mod volumes;
 
-use api::{Phase, UpgradePlan, annotations};
+use api::{Phase, UpgradePlan, annotations, names};
 use kube::{Resource, ResourceExt};
 
 use crate::{Cluster, FieldError, Listed};
@@ -123,6 +123,14 @@ pub fn delete(plan: &UpgradePlan) -> Vec<FieldError> {
 /// Exactly `"true"`: overrides are never guessed.
 fn is_true(plan: &UpgradePlan, annotation: &str) -> bool {
     plan.annotation(annotation) == Some("true")
+}
+
+/// An earlier plan was broken off while Rancher upgraded nodes, and its hooks still hold Rancher. Whoever takes over finds the
+/// node that was being upgraded cordoned and the cluster not ready, and nobody but another plan ends that.
+fn takes_over(cluster: &Cluster) -> bool {
+    let clusters = within(&cluster.rancher_clusters, "clusters", names::FLEET_NAMESPACE).unwrap_or_default();
+    let mut local = clusters.iter().filter(|found| found.name_any() == names::LOCAL_CLUSTER);
+    local.any(|found| found.annotations().contains_key(annotations::SAVED_UPGRADE_STRATEGY))
 }
 
 /// VMs that cannot move are shut down for the upgrade of their node and started again.

@@ -6,18 +6,19 @@ use kube::ResourceExt;
 
 use crate::{Cluster, FieldError};
 
-use super::{SPEC, all};
+use super::{SPEC, all, takes_over};
 
 const PAUSE_NODES: &str = "spec.nodeUpgradeOption.pauseNodes";
 
 pub(super) fn are_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let mut errors = Vec::new();
+    let may_be_cordoned = takes_over(cluster);
     for node in all(&cluster.nodes, "nodes")? {
         let name = node.name_any();
         if !is_ready(node) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is not Ready")));
         }
-        if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        if !may_be_cordoned && node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is unschedulable")));
         }
     }

@@ -72,7 +72,7 @@ async fn set_methods(rehearsal: &Rehearsal, manager: &str, methods: &[&str]) {
 }
 
 async fn begin(rehearsal: &Rehearsal) -> String {
-    let plan = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+    let plan = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap();
     plan.name_any()
 }
 

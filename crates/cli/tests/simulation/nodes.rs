@@ -60,7 +60,7 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
             }
         });
         let _manager = rehearsal.start_only_manager();
-        let name = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap().name_any();
+        let name = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
         let store = rehearsal.server.store().clone();
         let crowded = Arc::new(Mutex::new(Vec::new()));
         let found = crowded.clone();
@@ -136,6 +136,8 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
         rehearsal.follow(&name, limit, there).await.unwrap();
         rehearsal.set_troubles(Troubles::default());
         let plans: kube::Api<UpgradePlan> = kube::Api::all(rehearsal.server.client());
+        // While nodes are upgraded the webhook refuses: who insists takes it away.
+        rehearsal.take_admission_away().await.unwrap();
         plans.delete(&name, &Default::default()).await.unwrap();
         until_gone(&rehearsal, &name).await;
         let name = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
