@@ -11,6 +11,7 @@
 mod admission;
 mod body;
 mod builtin;
+mod builtin_fields;
 mod builtin_rules;
 mod crd;
 mod discovery;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation},
-    body, builtin_rules,
+    body, builtin_fields, builtin_rules,
     kind::Kind,
     managed::{self, Manager},
     metadata,
@@ -120,7 +120,8 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
         }
     }
     builtin_rules::prepare_create(kind, &mut object, server.now());
-    let unknown = shape(kind, &mut object);
+    let mut unknown = shape(kind, &mut object);
+    unknown.extend(builtin_fields::unknown(call, &object)?);
     body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     let request = admission::Request {
         operation: Operation::Create,
@@ -307,7 +308,8 @@ fn attempt(
     restore_system_fields(old, &mut new);
     split_status(kind, call.subresource(), old, &mut new);
     restore_system_fields(old, &mut new);
-    let unknown = shape(kind, &mut new);
+    let mut unknown = shape(kind, &mut new);
+    unknown.extend(builtin_fields::unknown(call, &new)?);
     body::unknown_fields(call, kind, &unknown, &mut warnings)?;
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
     let request = admission::Request {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    body,
+    body, builtin_fields,
     managed::{self, Shape},
     request::Call,
     server::Server,
@@ -74,6 +74,34 @@ fn reset_foreign_fields(call: &Call, config: &mut Value) {
     }
 }
 
+/// What is applied, if the schema or the type names all of it: what nobody declares, nobody can own.
+fn declared(call: &Call, config: &Value) -> ApiResult<Value> {
+    let kind = call.kind();
+    let mut pruned = config.clone();
+    let unknown = match &kind.schema {
+        Some(schema) => schema.prune(&mut pruned),
+        None => builtin_fields::undeclared(kind, config)?,
+    };
+    let problems: Vec<String> = unknown
+        .iter()
+        .map(|path| format!(".{path}: field not declared in schema"))
+        .collect();
+    let problems = match problems.as_slice() {
+        [] => return Ok(pruned),
+        [one] => one.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
+    };
+    let (namespace, name) = (call.namespace(), call.name());
+    Err(ApiError::new(
+        500,
+        "",
+        format!(
+            "failed to create typed patch object ({namespace}/{name}; {}/{}, Kind={}): {problems}",
+            kind.group, kind.version, kind.kind
+        ),
+    ))
+}
+
 fn merged(server: &Server, call: &Call, live: &Value, config: &Value) -> ApiResult<Draft> {
     let kind = call.kind();
     let mut base = live.clone();
@@ -81,11 +109,7 @@ fn merged(server: &Server, call: &Call, live: &Value, config: &Value) -> ApiResu
         base = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {}});
     }
     let before = managed::take(live);
-    let mut config = config.clone();
-    if let Some(schema) = &kind.schema {
-        // What the schema drops, nobody may own.
-        schema.prune(&mut config);
-    }
+    let config = declared(call, config)?;
     let force = call.query.is_true("force");
     let writer = server.writer(call);
     let managed::Applied {

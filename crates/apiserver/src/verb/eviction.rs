@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::delete::{self, Options};
 use crate::{
-    body,
+    body, builtin_fields,
     request::Call,
     route::Answer,
     selector::LabelSelector,
@@ -26,6 +26,7 @@ pub(super) fn evict(server: &Server, call: &Call) -> ApiResult<Answer> {
             eviction["kind"]
         )));
     }
+    builtin_fields::check_eviction(call, &eviction)?;
     let named = eviction["metadata"]["name"].as_str().filter(|name| !name.is_empty());
     if let Some(name) = named.filter(|name| *name != call.name()) {
         return Err(ApiError::bad_request(format!(

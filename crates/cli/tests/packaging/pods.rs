@@ -133,7 +133,7 @@ fn user(pod: &Pod) -> User {
         (Some(0), true) => User::NodeRoot,
         (Some(0), false) => User::ContainerRoot,
         (Some(107), false) => User::Importer,
-        (None, false) => User::Image,
+        (Some(1000), false) => User::Image,
         other => panic!("{other:?} is nobody: {context}"),
     }
 }

@@ -97,6 +97,8 @@ pub(crate) struct Ended {
     pub writes: Vec<String>,
     /// What must never be, and was.
     pub violations: Vec<String>,
+    /// Writes that the API server refused because of what they said.
+    pub refused: Vec<String>,
     /// What all clients together asked of the API server.
     pub requests: apiserver::Counters,
 }
@@ -184,6 +186,7 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
         digest: digest(&rehearsal, &case.scenario.shape.objects(), plan.as_deref()),
         writes: writes(&rehearsal),
         violations: violations.lock().unwrap().clone(),
+        refused: refused(rehearsal.server.store()),
         requests: rehearsal.server.store().counters(),
         plan: plan.map(|plan| (*plan).clone()),
         store: rehearsal.server.store().clone(),
@@ -227,7 +230,7 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option
     let too_long = || {
         let plans = store.list("management.harvesterhci.io", "upgradeplans", None);
         let plans: Vec<String> = plans.iter().map(|plan| format!("{:#}", plan["status"])).collect();
-        plans.join("\n")
+        format!("{}\nrefused: {:#?}", plans.join("\n"), refused(store))
     };
     let limit = case.limit.unwrap_or(LIMIT);
     tokio::select! {
@@ -238,6 +241,17 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option
             None => Err(too_long()),
         },
     }
+}
+
+/// What was refused because no object may be so, with who wrote it.
+fn refused(store: &apiserver::Store) -> Vec<String> {
+    let writes = store.history().into_iter();
+    let refused = writes.filter(|write| [400, 422].contains(&write.code));
+    let told = refused.map(|write| {
+        let why = write.refusal.unwrap_or_default();
+        format!("{} {} {}: {why}", write.user, write.verb.name(), write.resource)
+    });
+    told.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
 fn writes(rehearsal: &Rehearsal) -> Vec<String> {

@@ -16,6 +16,9 @@ fn image(plan: &UpgradePlan, settings: &Settings) -> String {
     format!("{}:{}", image::repository(plan), image::tag(plan, &settings.own_tag))
 }
 
+/// The user of our image, who may do nothing in particular.
+const NOBODY: u32 = 1000;
+
 /// The Job that applies the cluster's manifests.
 ///
 /// # Errors
@@ -98,6 +101,15 @@ pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result
             "image": image(plan, settings),
             "command": ["upgrade-toolkit"],
             "args": ["restore-vm", "--node", node, "--upgrade", plan.name_any()],
+            // It only talks to the API server.
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": true,
+                "runAsUser": NOBODY,
+                "runAsGroup": NOBODY,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
         }],
     });
     on_node(plan, settings, job_type::RESTORE_VM, node, false, pod)

@@ -13,6 +13,7 @@ mod crash;
 mod embedded;
 mod harvester;
 mod network;
+mod pods;
 mod process;
 mod repository;
 mod upgrade;

@@ -7,7 +7,7 @@ use api::foreign::kubevirt::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Resource,
-    api::{EvictParams, Request},
+    api::{PostParams, Request},
 };
 use serde_json::{Value, json};
 
@@ -54,8 +54,17 @@ fn is_evictable(pod: &Pod) -> bool {
 async fn evict(world: &Context, pod: &Pod, node: &str) -> Result<()> {
     let key = key_of(pod);
     let what = format!("evict pod {}/{}", key.0, key.1);
+    // kube's own request says `delete_options`, which a strict API server refuses and others drop.
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": key.1, "namespace": key.0},
+    });
     let request = Request::new(Pod::url_path(&(), Some(&key.0)))
-        .evict(&key.1, &EvictParams::default())
+        .create_subresource(
+            "eviction",
+            &key.1,
+            &PostParams::default(),
+            serde_json::to_vec(&eviction)?,
+        )
         .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
     match world.client.request::<Value>(request).await {
         Ok(_) => Ok(()),
