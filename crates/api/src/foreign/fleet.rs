@@ -13,6 +13,8 @@ foreign_kind! {
 foreign_part! {
     /// How far a bundle is.
     BundleStatus {
+        /// The generation that the status speaks of.
+        observed_generation: i64,
         /// Ready and others.
         conditions: Vec<ForeignCondition>,
         /// Counts.

@@ -31,11 +31,17 @@ pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a bundle is not known to be unready. Bundles that nothing is known of do not count.
+/// Whether Fleet has seen what a bundle is to be, and does not say that it is unready. Bundles of which nothing more is
+/// known do not count.
 #[must_use]
 pub fn is_settled(bundle: &Bundle) -> bool {
     let conditions = bundle.status.conditions.as_deref().unwrap_or_default();
-    condition_is(conditions, "Ready") != Some(false)
+    is_observed(bundle) && condition_is(conditions, "Ready") != Some(false)
+}
+
+/// What Fleet says is of what the bundle is now. Right after a change it still speaks of before.
+fn is_observed(bundle: &Bundle) -> bool {
+    bundle.status.observed_generation.unwrap_or(0) >= bundle.metadata.generation.unwrap_or(0)
 }
 
 fn waiting(bundle: &Bundle) -> Waiting {
@@ -45,13 +51,44 @@ fn waiting(bundle: &Bundle) -> Waiting {
         bundle.name_any()
     );
     let conditions = bundle.status.conditions.iter().flatten();
-    let why = conditions
-        .filter(|condition| condition.type_ == "Ready")
-        .find_map(|condition| condition.message.clone())
-        .unwrap_or_default();
+    let why = if is_observed(bundle) {
+        conditions
+            .filter(|condition| condition.type_ == "Ready")
+            .find_map(|condition| condition.message.clone())
+            .unwrap_or_default()
+    } else {
+        "Fleet has not seen its last change".to_owned()
+    };
     Waiting {
         what: "Bundle",
         message: format!("{called} is not Ready: {why}"),
         object: called,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn r38_a_bundle_whose_last_change_fleet_has_not_seen_is_not_settled() {
+        let bundle = |generation: i64, observed: Option<i64>, ready: &str| -> Bundle {
+            serde_json::from_value(json!({
+                "metadata": {"name": "mcc-harvester", "namespace": "fleet-local", "generation": generation},
+                "status": {"observedGeneration": observed, "conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap()
+        };
+        assert!(!is_settled(&bundle(3, Some(2), "True")));
+        assert!(!is_settled(&bundle(1, None, "True")));
+        assert!(
+            waiting(&bundle(3, Some(2), "True"))
+                .message
+                .ends_with("has not seen its last change")
+        );
+        assert!(is_settled(&bundle(3, Some(3), "True")));
+        assert!(!is_settled(&bundle(3, Some(3), "False")));
     }
 }

@@ -58,18 +58,19 @@ pub(super) async fn configure_traefik(context: &Context, _: Pace<'_>) -> Result<
 }
 
 fn traefik() -> Value {
+    let timeout =
+        |of: &str| format!("- --entryPoints.websecure.transport.respondingTimeouts.{of}={LONGEST_CONNECTION}");
     let values = [
         "logs:",
         "  access:",
         "    enabled: true",
-        "ports:",
-        "  websecure:",
-        "    transport:",
-        "      respondingTimeouts:",
-        &format!("        readTimeout: {LONGEST_CONNECTION}"),
-        &format!("        writeTimeout: {LONGEST_CONNECTION}"),
         "service:",
-        "  type: LoadBalancer",
+        // Charts from 40 on render only what is below `spec`, and say nothing of the rest.
+        "  spec:",
+        "    type: LoadBalancer",
+        "additionalArguments:",
+        &timeout("readTimeout"),
+        &timeout("writeTimeout"),
         "",
     ]
     .join("\n");
@@ -101,13 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn traefiks_values_are_yaml() {
+    fn r13_traefiks_values_are_where_its_chart_reads_them() {
         let object = traefik();
         let values: Value = serde_saphyr::from_str(object["spec"]["valuesContent"].as_str().unwrap()).unwrap();
-        assert_eq!(values["logs"]["access"]["enabled"], true);
         assert_eq!(
-            values["ports"]["websecure"]["transport"]["respondingTimeouts"]["readTimeout"],
-            "30m"
+            values,
+            json!({
+                "logs": {"access": {"enabled": true}},
+                "service": {"spec": {"type": "LoadBalancer"}},
+                "additionalArguments": [
+                    "--entryPoints.websecure.transport.respondingTimeouts.readTimeout=30m",
+                    "--entryPoints.websecure.transport.respondingTimeouts.writeTimeout=30m",
+                ],
+            })
         );
     }
 }

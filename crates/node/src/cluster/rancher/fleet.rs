@@ -7,32 +7,28 @@ use api::{
     names,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{ConfigMap, Pod},
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
 };
 use kube::runtime::watcher;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     cluster::{context::Context, rollout},
-    error::{Error, Result},
+    error::Result,
     report::{Look, Waiting},
     step::Pace,
 };
 
-use super::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM, capi, journal};
+use super::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM, capi, fleet_config, journal};
 
 const AGENT: &str = "fleet-agent";
-const CONTROLLER: &str = "fleet-controller";
-const CLUSTERS_CRD: &str = "clusters.fleet.cattle.io";
-/// What tells Fleet of the new Rancher from that of the old.
-const NEW_FIELD: &str = "agentTLSMode";
+pub(super) const CONTROLLER: &str = "fleet-controller";
 /// Timestamps are in seconds, and two controllers write them.
 const SLACK: SignedDuration = SignedDuration::from_secs(5);
+/// How long Fleet's configuration is waited for once Helm has deployed it.
+const CONFIG_PATIENCE: Duration = Duration::from_secs(5 * 60);
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the times that Fleet writes are waited for to fit.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -110,29 +106,10 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     let Some(mut journal) = journal::unsettled(context).await? else {
         return Ok(());
     };
-    let definitions = context.global::<CustomResourceDefinition>();
-    wait_for(
-        pace,
-        &definitions,
-        CLUSTERS_CRD,
-        "FleetVersion",
-        "is not that of the new Fleet",
-        knows_new_field,
-    )
-    .await?;
+    wait_config(context, pace).await?;
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
-    let has_field = |map: &ConfigMap| config_of(map).is_ok_and(|config| !config[NEW_FIELD].is_null());
-    wait_for(
-        pace,
-        &maps,
-        CONTROLLER,
-        "FleetConfig",
-        "is not that of the new Fleet",
-        has_field,
-    )
-    .await?;
-    let map = maps.need(CONTROLLER).await?;
-    if let Some(patch) = restored(&map, &journal.server_url, &journal.server_ca)? {
+    let map = maps.get(CONTROLLER).await?;
+    if let Some(patch) = fleet_config::restored(map.as_ref(), &journal.server_url, &journal.server_ca)? {
         maps.merge(CONTROLLER, &patch).await?;
         let object = maps.called(CONTROLLER);
         let taking_in = Waiting {
@@ -161,6 +138,22 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     }
     journal.settled = true;
     journal::write(context, &journal).await
+}
+
+/// Fleet's configuration is the one that the new chart brings: only then does it stay as it is put back. Helm says so
+/// already, so that a configuration that cannot be told is worth a note and not a failure.
+async fn wait_config(context: &Context, pace: Pace<'_>) -> Result<()> {
+    let Some(fleet) = context.release()?.rancher_dependencies.get("fleet") else {
+        return Ok(());
+    };
+    let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
+    let lacks = format!("does not name the agent of Fleet {}", fleet.app);
+    let is_new = |map: &ConfigMap| fleet_config::is_of(map, &fleet.app);
+    let named = wait_for(pace, &maps, CONTROLLER, "FleetConfig", &lacks, is_new);
+    if !context.at_most(CONFIG_PATIENCE, named).await? {
+        context.note(format!("{} {lacks}", maps.called(CONTROLLER)));
+    }
+    Ok(())
 }
 
 /// Fleet has imported the cluster, as far as times tell; where they never fit, it is enough that the agent is the one we
@@ -296,84 +289,9 @@ fn imported_at(cluster: &Cluster) -> Option<Timestamp> {
     imported.other.get("lastUpdateTime")?.as_str()?.parse().ok()
 }
 
-fn knows_new_field(definition: &CustomResourceDefinition) -> bool {
-    definition.spec.versions.iter().any(|version| {
-        let schema = version
-            .schema
-            .as_ref()
-            .and_then(|schema| schema.open_api_v3_schema.as_ref());
-        let status = schema.and_then(|schema| schema.properties.as_ref()?.get("status"));
-        let fields = status.and_then(|status| status.properties.as_ref());
-        fields.is_some_and(|fields| fields.contains_key(NEW_FIELD))
-    })
-}
-
-fn config_of(map: &ConfigMap) -> Result<Value> {
-    let text = map
-        .data
-        .as_ref()
-        .and_then(|data| data.get("config"))
-        .map_or("", String::as_str);
-    let odd = |error| Error::Passing(format!("the configuration of {CONTROLLER} is not JSON: {error}"));
-    serde_json::from_str(text).map_err(odd)
-}
-
-/// The address that Fleet's agents call and the certificate they trust.
-///
-/// # Errors
-/// When the configuration is not what Fleet writes.
-pub(super) fn server_of(map: &ConfigMap) -> Result<(String, String)> {
-    let config = config_of(map)?;
-    let text = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
-    Ok((text("apiServerURL"), text("apiServerCA")))
-}
-
-/// The patch that puts address and certificate back; nothing when they are as they were, or were not set.
-///
-/// # Errors
-/// When the configuration is not what Fleet writes.
-pub(super) fn restored(map: &ConfigMap, url: &str, ca: &str) -> Result<Option<Value>> {
-    let mut config = config_of(map)?;
-    let mut changed = false;
-    for (key, value) in [("apiServerURL", url), ("apiServerCA", ca)] {
-        if !value.is_empty() && config[key] != value {
-            config[key] = json!(value);
-            changed = true;
-        }
-    }
-    Ok(changed.then(|| json!({"data": {"config": config.to_string()}})))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn map(config: &Value) -> ConfigMap {
-        ConfigMap {
-            data: Some([("config".to_owned(), config.to_string())].into()),
-            ..ConfigMap::default()
-        }
-    }
-
-    #[test]
-    fn only_what_rancher_changed_is_put_back_and_the_rest_stays() {
-        let before = json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E="});
-        assert_eq!(
-            server_of(&map(&before)).unwrap(),
-            ("https://vip".to_owned(), "Y2E=".to_owned())
-        );
-        let after = map(&json!({"apiServerURL": "", "apiServerCA": "Y2E=", NEW_FIELD: "system-store"}));
-        let patch = restored(&after, "https://vip", "Y2E=").unwrap().unwrap();
-        let config: Value = serde_json::from_str(patch["data"]["config"].as_str().unwrap()).unwrap();
-        assert_eq!(
-            config,
-            json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E=", NEW_FIELD: "system-store"})
-        );
-        assert_eq!(restored(&map(&before), "https://vip", "Y2E=").unwrap(), None);
-        assert_eq!(restored(&after, "", "").unwrap(), None);
-        assert!(restored(&map(&json!(null)), "", "").unwrap().is_none());
-        assert!(server_of(&ConfigMap::default()).is_err());
-    }
 
     #[test]
     fn the_next_generation_is_new_to_everybody() {

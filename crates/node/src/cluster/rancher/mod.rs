@@ -4,7 +4,9 @@
 //! whether by this attempt or by one before it; a Rancher that was at its version all along has nothing to settle.
 
 mod capi;
+mod features;
 mod fleet;
+mod fleet_config;
 mod journal;
 mod settle;
 mod upgrade;

@@ -78,7 +78,14 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     }
     context.global::<management::Setting>().delete(STALE_SETTING).await?;
     let upgraded = values::upgraded(&current, target, &context.nodes().await?);
+    for feature in values::features(&current, target).left_out {
+        context.note(format!(
+            "feature {feature} of Helm release {}/{RELEASE} is left out: Rancher {target} would refuse all features for it",
+            names::CATTLE_NAMESPACE
+        ));
+    }
     context.installer.prepare(pace, target, context.bundle()?).await?;
+    remove_legacy_webhooks(context).await?;
     let object = format!("Helm release {}/{RELEASE}", names::CATTLE_NAMESPACE);
     let upgrading = Waiting {
         what: "HelmRelease",
@@ -173,7 +180,7 @@ async fn begin_journal(context: &Context, target: &str) -> Result<()> {
         return Ok(());
     }
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
-    let (server_url, server_ca) = super::fleet::server_of(&maps.need(FLEET_CONTROLLER).await?)?;
+    let (server_url, server_ca) = super::fleet_config::server_of(maps.get(FLEET_CONTROLLER).await?.as_ref())?;
     let journal = journal::Journal {
         target: target.to_owned(),
         server_url,
@@ -183,7 +190,8 @@ async fn begin_journal(context: &Context, target: &str) -> Result<()> {
     journal::write(context, &journal).await
 }
 
-/// Webhooks of an older Cluster API that Rancher leaves behind on its way from Harvester v1.7.
+/// Webhooks of an older Cluster API that Rancher leaves behind on its way from Harvester v1.7: nobody answers them, so
+/// they must be gone before the new Rancher writes what they are asked about, and when an earlier try got so far too.
 async fn remove_legacy_webhooks(context: &Context) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 7) {
         return Ok(());

@@ -3,7 +3,9 @@
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
-use crate::cluster::{rollout::is_witness, version_line::is_at_least};
+use crate::cluster::rollout::is_witness;
+
+use super::features::{self, Features};
 
 /// Keys of charts before `image.*`.
 const LEGACY: [&str; 3] = ["rancherImage", "rancherImageTag", "rancherImagePullPolicy"];
@@ -49,29 +51,13 @@ pub fn upgraded(current: &Value, target: &str, nodes: &[Node]) -> Value {
     if nodes.len() == 3 && nodes.iter().any(is_witness) {
         values["replicas"] = json!(-2);
     }
-    values["features"] = json!(features(current["features"].as_str().unwrap_or_default(), target));
+    values["features"] = json!(features(current, target).text);
     values
 }
 
-/// Harvester's features, and after them those that users have set.
-fn features(current: &str, target: &str) -> String {
-    let mut ours = vec![
-        ("multi-cluster-management", "false"),
-        ("multi-cluster-management-agent", "false"),
-        ("managed-system-upgrade-controller", "false"),
-    ];
-    // Older Rancher does not know it.
-    if is_at_least(target, 2, 15) {
-        ours.push(("crt-token-ttl-rotation", "false"));
-    }
-    let theirs = current.split(',').filter_map(|feature| feature.trim().split_once('='));
-    let theirs: Vec<_> = theirs
-        .filter(|(name, _)| !ours.iter().any(|(known, _)| known == name))
-        .collect();
-    let all = ours.into_iter().chain(theirs);
-    all.map(|(name, value)| format!("{name}={value}"))
-        .collect::<Vec<_>>()
-        .join(",")
+/// The features for the new version.
+pub(super) fn features(current: &Value, target: &str) -> Features {
+    features::of(current["features"].as_str().unwrap_or_default(), target)
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub(super) fn harvester_values(tag: &str) -> Value {
 pub(super) fn cluster() -> Vec<Value> {
     let managed = json!({"harvesterhci.io/managed": "true"});
     let chart_of = |name: &str| json!({"name": name, "version": "107.0.0", "appVersion": "0.13.0"});
-    let fleet_config = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="}).to_string();
+    let fleet_config = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "agentImage": "rancher/fleet-agent:v0.13.0", "agentTLSMode": "system-store"}).to_string();
     let mut objects = vec![
         node("node-1", &managed),
         node("node-2", &managed),
@@ -235,7 +235,7 @@ pub(super) fn cluster() -> Vec<Value> {
             "Bundle",
             "fleet-local",
             "mcc-harvester",
-            json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+            json!({"status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}}),
         ),
         object(
             "kubevirt.io/v1",

@@ -38,14 +38,7 @@ async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled
 async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     let mut lab = Lab::new().await;
     lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
-    let webhooks = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-    for (kind, name) in webhooks
-        .iter()
-        .zip(["mutating-webhook-configuration", "validating-webhook-configuration"])
-    {
-        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": []});
-        super::lab::create(&lab.client, &object).await;
-    }
+    leave_webhooks(&lab).await;
     lab.attempt().await.unwrap();
     assert!(lab.calls().is_empty(), "{:?}", lab.calls());
     assert_eq!(
@@ -54,12 +47,43 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     );
     let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], Value::Null);
-    for plural in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
-        assert!(
-            lab.world().list("admissionregistration.k8s.io", plural).is_empty(),
-            "{plural}"
-        );
+    assert!(webhooks(&lab).is_empty());
+}
+
+/// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.
+async fn leave_webhooks(lab: &Lab) {
+    for (kind, name) in [
+        ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),
+        ("ValidatingWebhookConfiguration", "validating-webhook-configuration"),
+    ] {
+        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": []});
+        super::lab::create(&lab.client, &object).await;
     }
+}
+
+fn webhooks(lab: &Lab) -> Vec<Value> {
+    let plurals = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let found = plurals.map(|plural| lab.world().list("admissionregistration.k8s.io", plural));
+    found.concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r03_webhooks_of_an_older_cluster_api_are_gone_before_rancher_is_upgraded() {
+    let lab = Lab::new().await;
+    leave_webhooks(&lab).await;
+    let (context, report) = lab.context();
+    let upgraded = async {
+        while !lab.calls().iter().any(|call| call.starts_with("upgrade ")) {
+            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+        }
+        webhooks(&lab)
+    };
+    let left = tokio::select! {
+        biased;
+        left = upgraded => left,
+        done = crate::cluster::run(&context, &report) => panic!("{done:?}"),
+    };
+    assert_eq!(left, Vec::<Value>::new());
 }
 
 #[tokio::test(start_paused = true)]

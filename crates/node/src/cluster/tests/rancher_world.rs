@@ -137,22 +137,17 @@ async fn new_rancher(world: &World, version: &str) {
             release(world, namespace, name, &metadata, &json!({}), "deployed", "").await;
         }
     }
-    let definition = world.get(
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-        "",
-        "clusters.fleet.cattle.io",
-    );
-    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    if schema["properties"]["status"]["properties"]["agentTLSMode"].is_null() {
-        let mut versions = definition["spec"]["versions"].clone();
-        versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["agentTLSMode"] =
-            json!({"type": "string"});
-        world.patch(&definition, json!({"spec": {"versions": versions}})).await;
-        // New Fleet: another pod, another configuration, and the cluster imported again.
-        let map = world.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
-        let config = json!({"apiServerURL": "", "apiServerCA": "bmV3", "agentTLSMode": "system-store"}).to_string();
-        world.patch(&map, json!({"data": {"config": config}})).await;
+    // New Fleet: another configuration, another pod, and the cluster imported again.
+    let map = world.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    let agent = "rancher/fleet-agent:v0.14.0";
+    if !map["data"]["config"]
+        .as_str()
+        .is_some_and(|config| config.contains(agent))
+    {
+        let config = json!({
+            "apiServerURL": "", "apiServerCA": "bmV3", "agentImage": agent, "agentTLSMode": "system-store",
+        });
+        world.patch(&map, json!({"data": {"config": config.to_string()}})).await;
         let controller = pod("cattle-fleet-system", "fleet-controller");
         world.delete(&controller).await;
         world.create(&controller).await;

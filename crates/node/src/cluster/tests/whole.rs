@@ -67,7 +67,10 @@ async fn a_cluster_is_upgraded() {
     let config: Value = serde_json::from_str(map["data"]["config"].as_str().unwrap()).unwrap();
     assert_eq!(
         config,
-        json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "agentTLSMode": "system-store"})
+        json!({
+            "apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=",
+            "agentImage": "rancher/fleet-agent:v0.14.0", "agentTLSMode": "system-store",
+        })
     );
     let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
@@ -249,7 +252,7 @@ async fn v1_8_sources_get_their_own_steps() {
         traefik["spec"]["valuesContent"]
             .as_str()
             .unwrap()
-            .contains("readTimeout: 30m")
+            .contains("readTimeout=30m")
     );
     assert_eq!(
         lab.get("harvesterhci.io", "settings", "", "overcommit-config")["value"],
