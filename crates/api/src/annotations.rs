@@ -33,7 +33,9 @@ pub const DESCHEDULER_WAS_ENABLED: &str = "management.harvesterhci.io/deschedule
 pub const SKIP_MANIFESTS_APPLIED: &str = "management.harvesterhci.io/skip-manifests-applied";
 /// Ours, on a plan: the Rancher cluster's upgradeStrategy before we replaced it, as JSON.
 pub const SAVED_UPGRADE_STRATEGY: &str = "management.harvesterhci.io/saved-upgrade-strategy";
-/// Ours, on a plan: KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
+/// Ours, on a plan: what ManagedChart `harvester` made of KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
+pub const SAVED_CHART_METHODS: &str = "management.harvesterhci.io/saved-chart-workload-update-methods";
+/// Ours, on a plan of an older version: KubeVirt's workloadUpdateMethods before we emptied them, as JSON. Only put back.
 pub const SAVED_WORKLOAD_UPDATE_METHODS: &str = "management.harvesterhci.io/saved-workload-update-methods";
 
 /// Ours, on a machine-plan Secret: tells Rancher that the pre-drain hook is done, by repeating its token.
@@ -62,6 +64,8 @@ pub const CHART_UPGRADED_TO: &str = "upgrade.harvesterhci.io/last-upgrade-target
 pub const CHART_UPGRADED_AT: &str = "upgrade.harvesterhci.io/last-upgrade-time";
 /// Ours, on a ManagedChart: its observedGeneration before it was upgraded last. A newer one has seen the upgrade.
 pub const CHART_OBSERVED_BEFORE: &str = "management.harvesterhci.io/observed-generation-before";
+/// Ours, on a ManagedChart: the uid of the plan whose Job paused it, so that its clean-up lets it go on.
+pub const CHART_PAUSED_BY: &str = "management.harvesterhci.io/paused-by";
 /// Ours, on a ClusterRepo: what it was last read again for.
 pub const REFRESHED_FOR: &str = "management.harvesterhci.io/refreshed-for";
 /// Ours, on an Addon: the values it was upgraded with last, before the user's own were merged in.

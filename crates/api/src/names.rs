@@ -29,6 +29,13 @@ pub const DESCHEDULER_ADDON: &str = "descheduler";
 pub const KUBEVIRT: &str = "kubevirt";
 /// The ManagedChart that owns the KubeVirt object.
 pub const HARVESTER_CHART: &str = "harvester";
+/// The ManagedCharts that an upgrade pauses and brings to other versions.
+pub const MANAGED_CHARTS: [&str; 4] = [
+    HARVESTER_CHART,
+    "harvester-crd",
+    "rancher-monitoring-crd",
+    "rancher-logging-crd",
+];
 /// The lease that the managers compete for.
 pub const LEASE: &str = "3509939c.harvesterhci.io";
 /// The Service of the API server.

@@ -305,6 +305,7 @@ fn attempt(
     new["apiVersion"] = json!(kind.api_version());
     new["kind"] = json!(kind.kind);
     new["metadata"]["name"] = json!(call.name());
+    let sent = managed::sent(old, &new);
     restore_system_fields(old, &mut new);
     split_status(kind, call.subresource(), old, &mut new);
     restore_system_fields(old, &mut new);
@@ -332,8 +333,14 @@ fn attempt(
     let same = managed::same_but_managed(old, &new);
     let managers = match draft.ownership {
         Ownership::Given(managers) => managers,
-        Ownership::Track if same || !server.config.track_owners => before.clone(),
-        Ownership::Track => managed::after_update(kind, Some(old), &new, before.clone(), &server.writer(call)),
+        Ownership::Track => {
+            let known = sent.unwrap_or_else(|| before.clone());
+            if same || !server.config.track_owners {
+                known
+            } else {
+                managed::after_update(kind, Some(old), &new, known, &server.writer(call))
+            }
+        }
     };
     let unchanged = same && managed::same_owners(&before, &managers);
     let going = metadata::is_deleting(&new) && metadata::has_no_finalizers(&new) && !server.keeps_namespace(kind, &new);

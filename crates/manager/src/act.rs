@@ -3,6 +3,7 @@
 //! Every write passes the fence of the lease. Every action is safe to repeat: names are fixed, creating what exists is
 //! adopting it, and foreign objects are only ever patched.
 
+mod charts;
 mod children;
 mod rancher_cluster;
 
@@ -10,7 +11,7 @@ use std::{collections::BTreeMap, fmt::Debug};
 
 use api::{
     UpgradePlan, annotations,
-    foreign::{harvester, kubevirt, longhorn, rancher},
+    foreign::{harvester, longhorn},
     names,
 };
 use jiff::Timestamp;
@@ -30,7 +31,6 @@ use crate::{
     events::Recorder,
     lease::Leadership,
     metrics::Metrics,
-    objects,
     watched::{Watched, Written},
 };
 
@@ -319,26 +319,12 @@ impl Actor {
                 self.patch(&addons, names::DESCHEDULER_ADDON, patch, Written::Addon, written)
                     .await
             }
-            Action::SetWorkloadUpdateMethods { methods } => {
-                let kubevirts = self.in_namespace::<kubevirt::KubeVirt>(names::HARVESTER_NAMESPACE);
-                let patch = json!({"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": methods}}});
-                self.patch(&kubevirts, names::KUBEVIRT, patch, Written::KubeVirt, written)
-                    .await
+            Action::SetChartMethods { methods, resume } => {
+                self.set_chart_methods(watched, methods, *resume, written).await
             }
-            Action::IgnoreWorkloadUpdateMethods { ignore } => {
-                let Some(chart) = watched
-                    .managed_charts
-                    .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART)
-                else {
-                    return Ok(());
-                };
-                let charts = self.in_namespace::<rancher::ManagedChart>(names::FLEET_NAMESPACE);
-                let mut patch = objects::rancher::ignore_methods(&chart, *ignore);
-                // The list is replaced whole, so it must be the list that we read.
-                patch["metadata"] = json!({"resourceVersion": chart.resource_version()});
-                self.patch(&charts, names::HARVESTER_CHART, patch, Written::ManagedChart, written)
-                    .await
-            }
+            Action::ResumeChart { name } => self.resume_chart(name, written).await,
+            Action::SetWorkloadUpdateMethods { methods } => self.set_kubevirt_methods(methods, written).await,
+            Action::StopIgnoringWorkloadUpdateMethods => self.stop_ignoring_methods(watched, written).await,
         }
     }
 

@@ -51,9 +51,12 @@ fn describe(action: &Action) -> String {
         Action::EnableDescheduler { enabled } => {
             format!("turn the descheduler {}", if *enabled { "on" } else { "off" })
         }
-        Action::SetWorkloadUpdateMethods { methods } => format!("set KubeVirt's workloadUpdateMethods to {methods:?}"),
-        Action::IgnoreWorkloadUpdateMethods { ignore: true } => "let the chart ignore workloadUpdateMethods".to_owned(),
-        Action::IgnoreWorkloadUpdateMethods { ignore: false } => "let the chart keep workloadUpdateMethods".to_owned(),
+        Action::SetChartMethods { methods, .. } => format!("have the chart set workloadUpdateMethods to {methods}"),
+        Action::ResumeChart { name } => format!("resume ManagedChart {name}"),
+        Action::SetWorkloadUpdateMethods { methods } => {
+            format!("set KubeVirt's workloadUpdateMethods to [{}]", methods.join(", "))
+        }
+        Action::StopIgnoringWorkloadUpdateMethods => "let the chart keep workloadUpdateMethods".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
     NodeState, UpgradePlan, annotations,
-    foreign::{ForeignCondition, condition_is, rancher::ManagedChart},
+    foreign::{ForeignCondition, condition_is},
     labels, names,
 };
 use k8s_openapi::api::{
@@ -15,14 +15,15 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
+    chart,
     observed::{
-        ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, RepoSeen,
-        Settings, SucPlanSeen,
+        ChartSeen, ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan,
+        RepoSeen, Settings, SucPlanSeen,
     },
     shared::Shared,
 };
 
-use crate::{hindrance, memory::Memory, objects::IGNORED_POINTER, watched::Watched};
+use crate::{hindrance, memory::Memory, watched::Watched};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
@@ -88,10 +89,7 @@ pub fn observe(
                     .and_then(|strategy| strategy.workload_update_methods.clone())
                     .unwrap_or_default()
             }),
-        chart_ignores_methods: watched
-            .managed_charts
-            .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART)
-            .map(|chart| ignores_methods(&chart)),
+        charts: charts(watched),
         restore_list: watched
             .config_maps
             .get(names::HARVESTER_NAMESPACE, &names::restore_config_map(&name))
@@ -356,24 +354,13 @@ fn rancher_says(conditions: &[ForeignCondition]) -> Option<String> {
         .find(|message| !message.is_empty())
 }
 
-/// Fleet ignores changes of KubeVirt's workloadUpdateMethods.
-#[must_use]
-pub fn ignores_methods(chart: &ManagedChart) -> bool {
-    let patches = chart
-        .spec
-        .diff
-        .as_ref()
-        .and_then(|diff| diff.compare_patches.as_deref())
-        .unwrap_or_default();
-    patches.iter().any(|patch| {
-        patch.kind.as_deref() == Some("KubeVirt")
-            && patch.name.as_deref() == Some(names::KUBEVIRT)
-            && patch
-                .json_pointers
-                .iter()
-                .flatten()
-                .any(|pointer| pointer == IGNORED_POINTER)
-    })
+/// Harvester's charts that there are.
+fn charts(watched: &Watched) -> BTreeMap<String, ChartSeen> {
+    let found = names::MANAGED_CHARTS.into_iter().filter_map(|name| {
+        let chart = watched.managed_charts.get(names::FLEET_NAMESPACE, name)?;
+        Some((name.to_owned(), chart::seen(&chart)))
+    });
+    found.collect()
 }
 
 fn belongs_to<K: kube::Resource>(object: &K, plan: &str) -> bool {

@@ -206,16 +206,27 @@ pub enum Action {
         /// On.
         enabled: bool,
     },
-    /// Set KubeVirt's workloadUpdateMethods.
+    /// Set what the chart `harvester` makes of KubeVirt's workloadUpdateMethods, and give up the field on the KubeVirt
+    /// object, where earlier upgrades left their names on it.
+    SetChartMethods {
+        /// The methods; null leaves them to the chart's defaults.
+        methods: Value,
+        /// Have Fleet apply the chart, if it is paused.
+        resume: bool,
+    },
+    /// Have Fleet apply a chart that we paused.
+    ResumeChart {
+        /// Its name.
+        name: String,
+    },
+    /// Set KubeVirt's workloadUpdateMethods on the object itself and give up the field, to put back what an older version
+    /// of ours changed.
     SetWorkloadUpdateMethods {
         /// The methods.
         methods: Vec<String>,
     },
-    /// Make Fleet ignore changes of those methods, or no longer.
-    IgnoreWorkloadUpdateMethods {
-        /// Ignore.
-        ignore: bool,
-    },
+    /// Fleet no longer ignores changes of those methods, as an older version of ours had it do.
+    StopIgnoringWorkloadUpdateMethods,
 }
 
 /// Kinds of objects that we create.

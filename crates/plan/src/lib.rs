@@ -5,6 +5,7 @@
 //! non-action a reason.
 
 pub mod announce;
+pub mod chart;
 pub mod deadlines;
 pub mod decide;
 pub mod decision;

@@ -45,8 +45,8 @@ pub struct Observed {
     pub descheduler_enabled: Option<bool>,
     /// KubeVirt's workloadUpdateMethods; absent when there is no KubeVirt.
     pub workload_update_methods: Option<Vec<String>>,
-    /// Whether Fleet ignores changes of those methods; absent when there is no harvester ManagedChart.
-    pub chart_ignores_methods: Option<bool>,
+    /// Harvester's ManagedCharts, by name.
+    pub charts: BTreeMap<String, ChartSeen>,
     /// Pods of the upgrade that cannot start, or whose programs say what they wait for, by name.
     pub pods: Shared<BTreeMap<String, PodSeen>>,
     /// Volumes that are not healthy, by the claim they serve.
@@ -110,6 +110,24 @@ impl Default for Settings {
             deadlines: Deadlines::default(),
         }
     }
+}
+
+/// A ManagedChart that an upgrade changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChartSeen {
+    /// Fleet does not apply it for now.
+    pub paused: bool,
+    /// The uid of the plan whose Job paused it.
+    pub paused_by: Option<String>,
+    /// KubeVirt's workloadUpdateMethods among its values; null when it leaves them to its defaults.
+    pub methods: Value,
+    /// Fleet ignores changes of those methods.
+    pub ignores_methods: bool,
+    /// The generation that its status speaks of. It is that of Fleet's Bundle, not of the ManagedChart.
+    pub observed_generation: i64,
+    /// What keeps it from being ready, in Fleet's own words; nothing when it is.
+    pub lacks: Option<String>,
 }
 
 /// Another plan.

@@ -2,6 +2,8 @@
 //!
 //! Success, failure and deletion share these rules. Each one looks at what is, so it can be interrupted anywhere.
 
+pub(crate) mod charts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
@@ -9,7 +11,6 @@ use api::{
     labels::{component, job_type},
     names, reasons,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -31,25 +32,17 @@ pub enum Ending {
     Deletion,
 }
 
-/// What KubeVirt and Fleet were like before the cluster upgrade.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SavedMethods {
-    /// KubeVirt's workloadUpdateMethods.
-    pub methods: Vec<String>,
-    /// Fleet ignored changes of them already.
-    pub ignored: bool,
-}
-
 /// One thing to put back. Names what is not as it was yet.
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order.
-const UNDO: [Undo; 8] = [
+const UNDO: [Undo; 10] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
-    workload_update_methods,
+    charts::methods,
+    charts::methods_of_kubevirt,
+    charts::pauses,
     upgrade_strategy,
     nodes,
     children,
@@ -140,27 +133,6 @@ fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
         left.push("Addon kube-system/descheduler".to_owned());
     } else {
         forget(draft, ending, annotations::DESCHEDULER_WAS_ENABLED);
-    }
-}
-
-/// KubeVirt moves VMs on its own updates again, if it did.
-fn workload_update_methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
-    let saved = draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS);
-    let Some(saved) = saved.and_then(|text| serde_json::from_str::<SavedMethods>(text).ok()) else {
-        return;
-    };
-    let before = left.len();
-    let now = draft.seen.workload_update_methods.as_ref();
-    if now.is_some_and(|now| *now != saved.methods) {
-        draft.act(Action::SetWorkloadUpdateMethods { methods: saved.methods });
-        left.push("KubeVirt harvester-system/kubevirt".to_owned());
-    }
-    if !saved.ignored && draft.seen.chart_ignores_methods == Some(true) {
-        draft.act(Action::IgnoreWorkloadUpdateMethods { ignore: false });
-        left.push("ManagedChart fleet-local/harvester".to_owned());
-    }
-    if left.len() == before {
-        forget(draft, ending, annotations::SAVED_WORKLOAD_UPDATE_METHODS);
     }
 }
 

@@ -6,7 +6,7 @@ use api::{
     foreign::{
         capi::Machine,
         catalog::ClusterRepo,
-        fleet::Cluster as FleetCluster,
+        fleet::{Bundle, Cluster as FleetCluster},
         harvester::{Addon, VirtualMachineImage},
         kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
         longhorn::{Engine, InstanceManager, Replica, Volume},
@@ -111,6 +111,7 @@ context! {
     repos: ClusterRepo,
     machines: Machine,
     charts: ManagedChart,
+    bundles: Bundle,
     addons: Addon,
     images: VirtualMachineImage,
     kubevirts: KubeVirt,

@@ -22,6 +22,8 @@ pub struct Durations {
     pub cluster_upgrade: Duration,
     /// A chart that changes its version.
     pub chart: Duration,
+    /// A chart that changes its values only.
+    pub chart_values: Duration,
     /// An addon that is turned on or off.
     pub addon: Duration,
     /// From the order to upgrade nodes to Rancher's first step.
@@ -80,8 +82,10 @@ impl Default for Durations {
             pod_ready: seconds(3),
             job_backoff: seconds(10),
             preload: seconds(10 * 60 - 2),
-            cluster_upgrade: seconds(15 * 60 + 13),
+            // The chart's values come before it.
+            cluster_upgrade: seconds(15 * 60 + 13 - 20),
             chart: seconds(60),
+            chart_values: seconds(20),
             addon: seconds(20),
             rancher_wait: seconds(12 * 60),
             first_node: seconds(10 * 60 + 20),
@@ -121,6 +125,7 @@ impl Durations {
             preload: zero,
             cluster_upgrade: zero,
             chart: zero,
+            chart_values: zero,
             addon: zero,
             rancher_wait: zero,
             first_node: zero,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     context::{Context, label},
-    release::{OLD_KUBERNETES, image_list},
+    release::image_list,
     troubles::RepositoryTrouble,
 };
 
@@ -129,7 +129,7 @@ impl Facts {
             .strip_suffix("/image_list_all.txt")?;
         match version {
             "current" => Some(image_list(&shape.to, &release.kubernetes)),
-            version if version == shape.from => Some(image_list(version, OLD_KUBERNETES)),
+            version if version == shape.from => Some(image_list(version, &shape.installed().kubernetes)),
             _ => None,
         }
     }

@@ -43,6 +43,7 @@ pub(crate) enum Kind {
     ClusterRepo,
     Machine,
     ManagedChart,
+    Bundle,
     Addon,
     VirtualMachineImage,
     KubeVirt,

@@ -17,26 +17,76 @@ pub struct Release {
 }
 
 /// RKE2 before the upgrade.
-pub(crate) const OLD_KUBERNETES: &str = "v1.34.3+rke2r1";
+const OLD_KUBERNETES: &str = "v1.34.3+rke2r1";
 /// KubeVirt before the upgrade.
-pub(crate) const OLD_KUBEVIRT: &str = "1.6.3-150700.3.10.1";
+const OLD_KUBEVIRT: &str = "1.6.3-150700.3.10.1";
 /// The account of Jobs that system-upgrade-controller runs.
 pub(crate) const PLAN_SERVICE_ACCOUNT: &str = "system-upgrade-controller";
 /// Rancher before the upgrade.
-pub(crate) const OLD_RANCHER: &str = "v2.13.1";
+const OLD_RANCHER: &str = "v2.13.1";
 /// Chart and version of Fleet, before the upgrade and after.
-pub(crate) const OLD_FLEET: (&str, &str) = ("108.0.1+up0.14.1", "0.14.1");
+const OLD_FLEET: (&str, &str) = ("108.0.1+up0.14.1", "0.14.1");
 pub(crate) const FLEET: (&str, &str) = ("109.0.0+up0.15.0-alpha.8", "0.15.0-alpha.8");
 /// Chart and version of Rancher's webhook, before the upgrade and after.
-pub(crate) const OLD_RANCHER_WEBHOOK: (&str, &str) = ("108.0.1+up0.9.1", "0.9.1");
+const OLD_RANCHER_WEBHOOK: (&str, &str) = ("108.0.1+up0.9.1", "0.9.1");
 pub(crate) const RANCHER_WEBHOOK: (&str, &str) = ("109.0.0+up0.10.0-rc.5", "0.10.0-rc.5");
 /// Longhorn before the upgrade and after.
-pub(crate) const OLD_LONGHORN: &str = "v1.10.1";
+const OLD_LONGHORN: &str = "v1.10.1";
 pub(crate) const LONGHORN: &str = "v1.11.0";
 /// The addons of the new release that are not charts of Rancher's have this version.
 pub(crate) const ADDON: &str = "1.1.0";
+/// Their version before the upgrade.
+const OLD_ADDON: &str = "1.0.0";
+/// Chart version of logging before the upgrade.
+const OLD_LOGGING_CHART: &str = "105.2.0+up4.10.0";
 /// Chart version of monitoring before the upgrade.
-pub(crate) const OLD_MONITORING_CHART: &str = "105.1.2+up61.3.2-rancher.7";
+const OLD_MONITORING_CHART: &str = "105.1.2+up61.3.2-rancher.7";
+
+/// The parts of Harvester that run before an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Installed {
+    pub(crate) kubernetes: String,
+    pub(crate) kubevirt: String,
+    pub(crate) rancher: String,
+    pub(crate) fleet: (&'static str, &'static str),
+    pub(crate) rancher_webhook: (&'static str, &'static str),
+    pub(crate) longhorn: &'static str,
+    pub(crate) monitoring_chart: String,
+    pub(crate) logging_chart: String,
+    pub(crate) addon: &'static str,
+}
+
+impl Installed {
+    /// The parts of a release.
+    pub(crate) fn of(release: &Release) -> Self {
+        Self {
+            kubernetes: release.kubernetes.clone(),
+            kubevirt: release.kubevirt.clone(),
+            rancher: release.rancher.clone(),
+            fleet: FLEET,
+            rancher_webhook: RANCHER_WEBHOOK,
+            longhorn: LONGHORN,
+            monitoring_chart: release.monitoring_chart.clone(),
+            logging_chart: release.logging_chart.clone(),
+            addon: ADDON,
+        }
+    }
+
+    /// The parts of the release before the newest.
+    pub(crate) fn before() -> Self {
+        Self {
+            kubernetes: OLD_KUBERNETES.to_owned(),
+            kubevirt: OLD_KUBEVIRT.to_owned(),
+            rancher: OLD_RANCHER.to_owned(),
+            fleet: OLD_FLEET,
+            rancher_webhook: OLD_RANCHER_WEBHOOK,
+            longhorn: OLD_LONGHORN,
+            monitoring_chart: OLD_MONITORING_CHART.to_owned(),
+            logging_chart: OLD_LOGGING_CHART.to_owned(),
+            addon: OLD_ADDON,
+        }
+    }
+}
 
 impl Release {
     /// The release of that version.

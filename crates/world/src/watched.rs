@@ -198,6 +198,13 @@ impl<K: Object> Watched<K> {
         absent_is_none(self.send(Self::what("patch", key), request).await)
     }
 
+    /// Gives an object another spec; nothing when it is gone.
+    pub(crate) async fn replace_spec(&self, key: &Key, spec: &Value) -> Result<Option<Arc<K>>> {
+        let patch = serde_json::from_value(serde_json::json!([{"op": "add", "path": "/spec", "value": spec}]))?;
+        let request = Self::request(&key.0).patch(&key.1, &PatchParams::default(), &Patch::Json::<()>(patch));
+        absent_is_none(self.send(Self::what("replace the spec of", key), request).await)
+    }
+
     /// Changes an object's status by a merge patch; nothing when it is gone. Some kinds have no subresource for it, and
     /// their generation rises with it.
     pub(crate) async fn patch_status(&self, key: &Key, status: &Value) -> Result<Option<Arc<K>>> {

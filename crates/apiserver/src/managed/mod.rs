@@ -73,6 +73,16 @@ pub(crate) fn take(object: &Value) -> Vec<Manager> {
         .collect()
 }
 
+/// The ledger that a write brings along, when it is another one than before: whoever writes may strike out entries. One
+/// empty entry strikes out all; no entries at all mean that nothing is said of the ledger.
+pub(crate) fn sent(old: &Value, new: &Value) -> Option<Vec<Manager>> {
+    let sent = new["metadata"].get("managedFields")?;
+    if sent.as_array()?.is_empty() || old["metadata"].get("managedFields") == Some(sent) {
+        return None;
+    }
+    Some(if *sent == json!([{}]) { Vec::new() } else { take(new) })
+}
+
 /// Writes a ledger into an object.
 pub(crate) fn put(object: &mut Value, managers: &[Manager]) {
     let mut managers: Vec<&Manager> = managers.iter().filter(|manager| !manager.fields.is_empty()).collect();

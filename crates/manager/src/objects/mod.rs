@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 pub mod iso_image;
 pub mod job;
+pub mod ownership;
 pub mod rancher;
 pub mod repo;
 pub mod suc_plan;
 
-/// The path of KubeVirt's workloadUpdateMethods, for Fleet to ignore.
-pub const IGNORED_POINTER: &str = "/spec/workloadUpdateStrategy/workloadUpdateMethods";
 /// How long finished Jobs are kept: 7 days.
 pub const JOB_TTL_SECONDS: i32 = 7 * 24 * 60 * 60;
 

@@ -5,9 +5,8 @@ use api::{
     foreign::rancher::{Cluster, ComparePatch, Diff, ManagedChart},
     names,
 };
+use plan::chart::POINTER;
 use serde_json::{Value, json};
-
-use super::IGNORED_POINTER;
 
 /// Makes Rancher upgrade all nodes one by one, each gated by our hooks, starting only from the version we know. What is
 /// replaced stays on the cluster's record, since the plan may be deleted while the gate is closed.
@@ -66,9 +65,10 @@ pub fn restore_strategy(strategy: &Value, cluster: &Cluster) -> Value {
     Value::Array(patch)
 }
 
-/// The chart's comparePatches with our pointer in them, or without it. Entries of others stay as they are.
+/// The chart's comparePatches without the pointer that older versions of ours put there. Entries of others stay as they
+/// are.
 #[must_use]
-pub fn ignore_methods(chart: &ManagedChart, ignore: bool) -> Value {
+pub fn stop_ignoring_methods(chart: &ManagedChart) -> Value {
     let diff: Diff = chart.spec.diff.clone().unwrap_or_default();
     let mut patches = diff.compare_patches.unwrap_or_default();
     let is_ours = |patch: &ComparePatch| {
@@ -76,38 +76,19 @@ pub fn ignore_methods(chart: &ManagedChart, ignore: bool) -> Value {
             && patch.kind.as_deref() == Some("KubeVirt")
             && patch.name.as_deref() == Some(names::KUBEVIRT)
     };
-    if ignore {
-        match patches.iter_mut().find(|patch| is_ours(patch)) {
-            Some(patch) => {
-                let pointers = patch.json_pointers.get_or_insert_default();
-                if !pointers.iter().any(|pointer| pointer == IGNORED_POINTER) {
-                    pointers.push(IGNORED_POINTER.to_owned());
-                }
-            }
-            None => patches.push(ComparePatch {
-                api_version: Some("kubevirt.io/v1".to_owned()),
-                kind: Some("KubeVirt".to_owned()),
-                name: Some(names::KUBEVIRT.to_owned()),
-                namespace: Some(names::HARVESTER_NAMESPACE.to_owned()),
-                json_pointers: Some(vec![IGNORED_POINTER.to_owned()]),
-                ..ComparePatch::default()
-            }),
+    for patch in patches.iter_mut().filter(|patch| is_ours(patch)) {
+        if let Some(pointers) = &mut patch.json_pointers {
+            pointers.retain(|pointer| pointer != POINTER);
         }
-    } else {
-        for patch in patches.iter_mut().filter(|patch| is_ours(patch)) {
-            if let Some(pointers) = &mut patch.json_pointers {
-                pointers.retain(|pointer| pointer != IGNORED_POINTER);
-            }
-        }
-        patches.retain(|patch| {
-            !is_ours(patch)
-                || patch
-                    .json_pointers
-                    .as_ref()
-                    .is_some_and(|pointers| !pointers.is_empty())
-                || !patch.other.is_empty()
-        });
     }
+    patches.retain(|patch| {
+        !is_ours(patch)
+            || patch
+                .json_pointers
+                .as_ref()
+                .is_some_and(|pointers| !pointers.is_empty())
+            || !patch.other.is_empty()
+    });
     json!({"spec": {"diff": {"comparePatches": patches}}})
 }
 
@@ -121,8 +102,8 @@ mod tests {
         chart
     }
 
-    fn patches(chart: &ManagedChart, ignore: bool) -> Value {
-        ignore_methods(chart, ignore)["spec"]["diff"]["comparePatches"].clone()
+    fn left(patches: &Value) -> Value {
+        stop_ignoring_methods(&chart(patches))["spec"]["diff"]["comparePatches"].clone()
     }
 
     #[test]
@@ -133,22 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn our_pointer_is_added_once_and_others_stay() {
-        let others = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "jsonPointers": ["/data"]}]);
-        let once = patches(&chart(&others), true);
-        assert_eq!(once.as_array().map(Vec::len), Some(2));
-        assert_eq!(once[0], others[0]);
-        assert_eq!(patches(&chart(&once), true), once);
-        assert_eq!(patches(&chart(&once), false), others);
-    }
-
-    #[test]
-    fn an_entry_of_the_user_keeps_its_own_pointers() {
-        let theirs =
-            json!([{"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "name": "kubevirt", "jsonPointers": ["/a"]}]);
-        let both = patches(&chart(&theirs), true);
-        assert_eq!(both[0]["jsonPointers"], json!(["/a", IGNORED_POINTER]));
-        assert_eq!(patches(&chart(&both), false), theirs);
+    fn our_pointer_goes_and_others_stay() {
+        let others = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "jsonPointers": ["/data"]});
+        let ours = |pointers: &Value| json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "name": "kubevirt", "jsonPointers": pointers});
+        assert_eq!(left(&json!([others, ours(&json!([POINTER]))])), json!([others]));
+        assert_eq!(
+            left(&json!([ours(&json!(["/a", POINTER]))])),
+            json!([ours(&json!(["/a"]))])
+        );
+        assert_eq!(left(&json!([others])), json!([others]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! same version is a new generation, and the annotations that record it. Who finds the record does not patch again.
 
 use api::{
-    annotations::{CHART_OBSERVED_BEFORE, CHART_UPGRADED_AT, CHART_UPGRADED_BY, CHART_UPGRADED_TO},
+    annotations::{CHART_OBSERVED_BEFORE, CHART_PAUSED_BY, CHART_UPGRADED_AT, CHART_UPGRADED_BY, CHART_UPGRADED_TO},
     foreign::rancher::ManagedChart,
     names,
 };
@@ -42,22 +42,28 @@ pub fn targets(release: &ReleaseFile) -> [(&'static str, &str); 4] {
 /// Holds the charts, so that Fleet does not touch them while Rancher and Fleet themselves change.
 pub(super) async fn pause(context: &Context, _: Pace<'_>) -> Result<()> {
     let charts = context.namespaced::<ManagedChart>(names::FLEET_NAMESPACE);
+    let uid = context.upgrade_plan()?.uid().unwrap_or_default();
     for (name, version) in targets(context.release()?) {
         let Some(chart) = charts.get(name).await? else {
             context.note(format!("{} does not exist: not held", charts.called(name)));
             continue;
         };
-        if is_to_pause(&chart, &context.plan, version) {
-            charts.merge(name, &json!({"spec": {"paused": true}})).await?;
+        if let Some(patch) = pause_patch(&chart, (&context.plan, &uid), version) {
+            charts.merge(name, &patch).await?;
         }
     }
     Ok(())
 }
 
-/// Whether a chart is to be held: not when it is, and not when this plan has upgraded it already.
+/// The patch that holds a chart for a plan, by name and uid, and says so on the chart: the plan's clean-up lets those go on
+/// that carry its uid. Nothing when the plan has upgraded it already, or when somebody else holds it; a hold that another
+/// plan has left behind becomes ours.
 #[must_use]
-pub fn is_to_pause(chart: &ManagedChart, plan: &str, version: &str) -> bool {
-    chart.spec.paused != Some(true) && !is_recorded(chart, plan, version)
+pub fn pause_patch(chart: &ManagedChart, (plan, uid): (&str, &str), version: &str) -> Option<Value> {
+    let by = chart.annotations().get(CHART_PAUSED_BY);
+    let is_held = chart.spec.paused == Some(true) && by.is_none_or(|by| by == uid);
+    let patch = json!({"metadata": {"annotations": {CHART_PAUSED_BY: uid}}, "spec": {"paused": true}});
+    (!is_held && !is_recorded(chart, plan, version)).then_some(patch)
 }
 
 fn is_recorded(chart: &ManagedChart, plan: &str, version: &str) -> bool {
@@ -77,7 +83,7 @@ pub fn upgrade_patch(chart: &ManagedChart, plan: &str, version: &str, values: &V
     if is_recorded(chart, plan, version) {
         // Somebody may have changed it since; the generation that counts is the one of the first patch.
         let changed = chart.spec.version.as_deref() != Some(version) || chart.spec.paused == Some(true);
-        return changed.then(|| json!({ "spec": spec }));
+        return changed.then(|| json!({"metadata": {"annotations": {CHART_PAUSED_BY: null}}, "spec": spec}));
     }
     spec["timeoutSeconds"] = json!(next_timeout(chart.spec.timeout_seconds));
     let observed = chart.status.observed_generation.unwrap_or(0);
@@ -88,6 +94,7 @@ pub fn upgrade_patch(chart: &ManagedChart, plan: &str, version: &str, values: &V
             CHART_UPGRADED_TO: version,
             CHART_UPGRADED_AT: now.to_string(),
             CHART_OBSERVED_BEFORE: observed.to_string(),
+            CHART_PAUSED_BY: null,
         }},
         "spec": spec,
     }))
@@ -114,15 +121,7 @@ pub fn lacks(chart: &ManagedChart, version: &str) -> Option<String> {
     if chart.status.observed_generation.unwrap_or(0) <= before {
         return Some("Fleet has not seen its new version yet".to_owned());
     }
-    let ready = chart.status.summary.as_ref().and_then(|summary| summary.ready);
-    if ready != Some(1) || chart.status.unavailable.unwrap_or(0) != 0 {
-        let conditions = chart.status.conditions.iter().flatten();
-        let why = conditions
-            .filter(|condition| condition.type_ == "Ready")
-            .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
-        return Some(why.unwrap_or("it is not ready").to_owned());
-    }
-    None
+    plan::chart::lacks(chart)
 }
 
 /// Upgrades a chart and waits until it is ready.
@@ -222,18 +221,43 @@ mod tests {
         assert_eq!(annotations[CHART_OBSERVED_BEFORE], "4");
 
         chart.spec.version = Some("1.8.0".into());
-        chart.metadata.annotations = serde_json::from_value(annotations.clone()).unwrap();
+        let mut kept = annotations.clone();
+        assert_eq!(kept.as_object_mut().unwrap().remove(CHART_PAUSED_BY), Some(Value::Null));
+        chart.metadata.annotations = serde_json::from_value(kept).unwrap();
         assert_eq!(upgrade_patch(&chart, "up", "1.8.0", &Value::Null, now()), None);
-        assert!(!is_to_pause(&chart, "up", "1.8.0"));
+        assert_eq!(pause_patch(&chart, ("up", "1"), "1.8.0"), None);
         // Another plan, or another version, is another upgrade.
         assert!(upgrade_patch(&chart, "up2", "1.8.0", &Value::Null, now()).is_some());
-        assert!(is_to_pause(&chart, "up2", "1.8.0"));
+        assert!(pause_patch(&chart, ("up2", "2"), "1.8.0").is_some());
         // Somebody held it again: it goes on, without another generation of its own.
         chart.spec.paused = Some(true);
         assert_eq!(
             upgrade_patch(&chart, "up", "1.8.0", &Value::Null, now()),
-            Some(json!({"spec": {"version": "1.8.0", "paused": false}}))
+            Some(json!({
+                "metadata": {"annotations": {CHART_PAUSED_BY: null}},
+                "spec": {"version": "1.8.0", "paused": false},
+            }))
         );
+    }
+
+    #[rstest]
+    #[case(false, None, true)]
+    #[case(true, None, false)]
+    #[case(true, Some("1"), false)]
+    #[case(true, Some("gone"), true)]
+    #[case(false, Some("gone"), true)]
+    fn r14_a_chart_that_is_held_says_for_whom_and_one_that_somebody_holds_is_left(
+        #[case] paused: bool,
+        #[case] by: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let mut chart = chart();
+        chart.spec.paused = Some(paused);
+        if let Some(by) = by {
+            chart.annotations_mut().insert(CHART_PAUSED_BY.into(), by.into());
+        }
+        let patch = json!({"metadata": {"annotations": {CHART_PAUSED_BY: "1"}}, "spec": {"paused": true}});
+        assert_eq!(pause_patch(&chart, ("up", "1"), "1.8.0"), expected.then_some(patch));
     }
 
     #[test]

@@ -1,42 +1,56 @@
 //! ClusterUpgrade: the cluster's components are upgraded by a Job that applies their manifests.
 
 use api::{annotations, labels::component, names};
+use serde_json::json;
 
 use crate::{
     decision::{Action, Child},
     draft::{Draft, Outcome},
     observed::JobOutcome,
-    undo::{SavedMethods, changing},
+    undo::{
+        changing,
+        charts::{self, SavedValues},
+    },
 };
 
-/// KubeVirt's own update must not move all VMs at once, and Fleet must not revert that as drift.
+/// KubeVirt's own update must not move all VMs at once. Its chart says so, and Fleet has applied it before the chart is
+/// paused.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let Some(methods) = &seen.workload_update_methods else {
+    let Some(chart) = seen.charts.get(names::HARVESTER_CHART) else {
         return Outcome::Done;
     };
-    let ignored = seen.chart_ignores_methods;
-    if draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS).is_none() {
-        let saved = SavedMethods {
-            methods: methods.clone(),
-            ignored: ignored == Some(true),
+    let saved = charts::saved(draft).unwrap_or_else(|| {
+        let saved = SavedValues {
+            methods: chart.methods.clone(),
+            observed_generation: chart.observed_generation,
         };
         // Plain data with string keys always serialises.
-        draft.annotate(
-            annotations::SAVED_WORKLOAD_UPDATE_METHODS,
-            serde_json::to_string(&saved).ok(),
-        );
+        draft.annotate(annotations::SAVED_CHART_METHODS, serde_json::to_string(&saved).ok());
+        saved
+    });
+    let none = json!([]);
+    if chart.methods == none && saved.methods == none {
+        return Outcome::Done;
     }
-    let mut outcome = Outcome::Done;
-    if ignored == Some(false) {
-        draft.act(Action::IgnoreWorkloadUpdateMethods { ignore: true });
-        outcome = changing(draft, "ManagedChart fleet-local/harvester");
+    let object = charts::called(names::HARVESTER_CHART);
+    if chart.methods != none || chart.paused {
+        draft.act(Action::SetChartMethods {
+            methods: none,
+            resume: true,
+        });
+        return changing(draft, &object);
     }
-    if !methods.is_empty() {
-        draft.act(Action::SetWorkloadUpdateMethods { methods: Vec::new() });
-        outcome = changing(draft, "KubeVirt harvester-system/kubevirt");
-    }
-    outcome
+    let follows = seen.workload_update_methods.as_ref().is_none_or(Vec::is_empty);
+    let lacks = match chart.lacks.as_deref() {
+        _ if chart.observed_generation <= saved.observed_generation => "Fleet has not seen the change yet",
+        Some(lacks) => lacks,
+        None if !follows => "KubeVirt harvester-system/kubevirt does not follow it yet",
+        None => return Outcome::Done,
+    };
+    let message = format!("{object} is to keep KubeVirt from moving VMs, and is not applied: {lacks}");
+    draft.wait("ManagedChart", Some(object), message, seen.settings.deadlines.setting);
+    Outcome::Wait
 }
 
 /// Runs the Job.

@@ -9,6 +9,7 @@
 )]
 
 mod arbitrary;
+mod charts;
 mod cluster_upgrade;
 mod conditions;
 mod eligibility;
@@ -21,10 +22,12 @@ mod said;
 mod walk;
 mod weaknesses;
 
+use std::collections::BTreeMap;
+
 use api::{NodeState, Phase, reasons};
 use model::Model;
 use outside::Step;
-use plan::node::ordinal;
+use plan::{node::ordinal, observed::ChartSeen};
 use proptest::prelude::*;
 
 /// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
@@ -104,7 +107,9 @@ proptest! {
         prop_assert_eq!(after.replenishment_interval, before.replenishment_interval);
         prop_assert_eq!(after.descheduler_enabled, before.descheduler_enabled);
         prop_assert_eq!(after.workload_update_methods, before.workload_update_methods);
-        prop_assert_eq!(after.chart_ignores_methods, before.chart_ignores_methods);
+        let methods = |charts: &BTreeMap<String, ChartSeen>| charts.values().map(|chart| chart.methods.clone()).collect::<Vec<_>>();
+        prop_assert_eq!(methods(&after.charts), methods(&before.charts));
+        prop_assert!(after.charts.values().all(|chart| !chart.paused));
         prop_assert_eq!(after.cluster.clone().unwrap().upgrade_strategy, before.cluster.unwrap().upgrade_strategy);
         prop_assert_eq!(after.cluster.unwrap().provision_generation, 1);
         prop_assert!(after.nodes.values().all(|n| n.pending_os_image.is_none() && n.boot_id_before_upgrade.is_none()));

@@ -13,7 +13,8 @@ use plan::{
     Action, Child, Decision, Need, Observed, decide,
     decision::ChildKind,
     observed::{
-        ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings, SucPlanSeen,
+        ChartSeen, ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings,
+        SucPlanSeen,
     },
     shared::Shared,
 };
@@ -27,6 +28,15 @@ pub(crate) struct Model {
     pub seen: Observed,
     pub now: Timestamp,
     pub(crate) needs: Vec<Need>,
+}
+
+/// Harvester's charts, applied and ready.
+fn charts() -> BTreeMap<String, ChartSeen> {
+    let seen = ChartSeen {
+        observed_generation: 7,
+        ..ChartSeen::default()
+    };
+    names::MANAGED_CHARTS.map(|name| (name.to_owned(), seen.clone())).into()
 }
 
 impl Model {
@@ -78,7 +88,7 @@ impl Model {
             replenishment_interval: Some("600".into()),
             descheduler_enabled: Some(true),
             workload_update_methods: Some(vec!["LiveMigrate".into()]),
-            chart_ignores_methods: Some(false),
+            charts: charts(),
             pods: Shared::default(),
             unhealthy_volumes: Shared::default(),
             vms_by_node: Shared::default(),
@@ -198,8 +208,29 @@ impl Model {
             }
             Action::SetReplenishmentInterval { value } => seen.replenishment_interval = Some(value),
             Action::EnableDescheduler { enabled } => seen.descheduler_enabled = Some(enabled),
+            Action::SetChartMethods { methods, resume } => {
+                let Some(chart) = seen.charts.get_mut(names::HARVESTER_CHART) else {
+                    return;
+                };
+                chart.methods = methods.clone();
+                chart.paused &= !resume;
+                // Fleet follows at once.
+                chart.observed_generation += 1;
+                let default = vec!["LiveMigrate".to_owned()];
+                seen.workload_update_methods = Some(serde_json::from_value(methods).unwrap_or(default));
+            }
+            Action::ResumeChart { name } => {
+                if let Some(chart) = seen.charts.get_mut(&name) {
+                    chart.paused = false;
+                    chart.paused_by = None;
+                }
+            }
             Action::SetWorkloadUpdateMethods { methods } => seen.workload_update_methods = Some(methods),
-            Action::IgnoreWorkloadUpdateMethods { ignore } => seen.chart_ignores_methods = Some(ignore),
+            Action::StopIgnoringWorkloadUpdateMethods => {
+                if let Some(chart) = seen.charts.get_mut(names::HARVESTER_CHART) {
+                    chart.ignores_methods = false;
+                }
+            }
         }
     }
 

@@ -207,15 +207,20 @@ fn w14_a_failed_preload_job_fails_the_plan_also_when_its_condition_says_so_no_mo
 
 #[test]
 fn w16_kubevirts_methods_are_put_back_to_what_they_were_and_only_if_we_changed_them() {
+    let evict = |model: &mut Model| {
+        model.seen.workload_update_methods = Some(vec!["Evict".into()]);
+        let chart = model.seen.charts.get_mut(names::HARVESTER_CHART).unwrap();
+        chart.methods = serde_json::json!(["Evict"]);
+    };
     let mut model = Model::new(3);
-    model.seen.workload_update_methods = Some(vec!["Evict".into()]);
+    evict(&mut model);
     until(&mut model, at(Phase::NodeUpgrading));
     assert_eq!(model.seen.workload_update_methods, Some(vec![]));
     until(&mut model, ended);
     assert_eq!(model.seen.workload_update_methods, Some(vec!["Evict".into()]));
 
     let mut failed = Model::new(3);
-    failed.seen.workload_update_methods = Some(vec!["Evict".into()]);
+    evict(&mut failed);
     until(&mut failed, |model| {
         model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
     });

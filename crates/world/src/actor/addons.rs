@@ -6,12 +6,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    context::{Context, after, annotation},
+    context::{Context, after},
     error::Result,
     inbox::{Inbox, Key, Kind},
 };
-
-use super::fleet::APPLIED;
 
 /// Status of an addon that runs.
 pub(crate) const DEPLOYED: &str = "AddonDeploySuccessful";
@@ -23,40 +21,50 @@ pub(crate) const DISABLED: &str = "AddonDisabled";
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.addons.subscribe(&inbox);
-    // When an addon began to move. A controller that starts anew gives it the full time again.
-    let mut since = BTreeMap::new();
+    let mut known = BTreeMap::new();
     loop {
         let (kind, key) = inbox.next().await;
-        let outcome = sync(&world, &inbox, &mut since, &key).await;
+        let outcome = sync(&world, &inbox, &mut known, &key).await;
         inbox.settle("addons", (kind, key), outcome);
     }
 }
 
-async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestamp>, key: &Key) -> Result<()> {
+/// What is known of an addon. A controller that starts anew takes one that runs for one of its version, and gives one that
+/// moves the full time again.
+#[derive(Default)]
+struct Known {
+    /// The version that runs.
+    applied: Option<String>,
+    /// When it began to move.
+    since: Option<Timestamp>,
+}
+
+async fn sync(world: &Context, inbox: &Inbox, known: &mut BTreeMap<Key, Known>, key: &Key) -> Result<()> {
     let Some(addon) = world
         .addons
         .at(key)
         .filter(|addon| addon.metadata.deletion_timestamp.is_none())
     else {
-        since.remove(key);
+        known.remove(key);
         return Ok(());
     };
     let status = addon.status.status.as_deref().unwrap_or_default();
-    let applied = annotation(&addon.metadata, APPLIED);
-    let moved = addon.spec.version.as_deref() != applied;
+    let known = known.entry(key.clone()).or_insert_with(|| Known {
+        applied: (status == DEPLOYED).then(|| addon.spec.version.clone()).flatten(),
+        since: None,
+    });
+    let moved = addon.spec.version != known.applied;
     let (on_the_way, wanted) = match addon.spec.enabled {
         Some(true) if moved && [DEPLOYED, UPDATING].contains(&status) => (UPDATING, DEPLOYED),
         Some(true) => ("AddonEnabling", DEPLOYED),
         _ => ("AddonDisabling", DISABLED),
     };
     if status == wanted && !(moved && wanted == DEPLOYED) {
-        since.remove(key);
+        known.since = None;
         return Ok(());
     }
-    let due = after(
-        *since.entry(key.clone()).or_insert_with(|| world.clock.now()),
-        world.durations.addon,
-    );
+    let now = world.clock.now();
+    let due = after(*known.since.get_or_insert(now), world.durations.addon);
     if world.clock.now() < due {
         inbox.later(Kind::Addon, key.clone(), due);
         if status != on_the_way {
@@ -64,9 +72,8 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         }
         return Ok(());
     }
-    since.remove(key);
-    let memory = json!({"metadata": {"annotations": {APPLIED: addon.spec.version}}});
-    world.addons.patch(key, &memory).await?;
+    known.since = None;
+    known.applied = addon.spec.version.clone();
     world
         .addons
         .patch_status(key, &json!({"status": wanted}))

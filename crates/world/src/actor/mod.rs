@@ -12,6 +12,7 @@ pub(crate) mod endpoints;
 pub(crate) mod evacuation;
 pub(crate) mod fleet;
 pub(crate) mod garbage_collector;
+pub(crate) mod harvester_chart;
 pub(crate) mod instance_managers;
 pub(crate) mod jobs;
 pub(crate) mod kubelet;

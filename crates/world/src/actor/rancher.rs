@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{foreign::management::Setting, names};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::ConfigMap},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -30,8 +27,6 @@ use crate::{
     inbox::{Inbox, Key, Kind},
     release,
 };
-
-const FLEET_CLUSTERS: &str = "clusters.fleet.cattle.io";
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
@@ -71,7 +66,7 @@ async fn come_up(world: &Context, inbox: &Inbox, since: &mut BTreeMap<String, Ti
         return Ok(());
     };
     let runs = rollout::look(RANCHER, Some(deployment.as_ref())) == Look::Done;
-    let Some(version) = tag(&deployment).filter(|tag| runs && *tag != release::OLD_RANCHER) else {
+    let Some(version) = tag(&deployment).filter(|tag| runs && *tag != world.shape.installed().rancher) else {
         return Ok(());
     };
     let settings: Api<Setting> = Api::all(world.client.clone());
@@ -95,7 +90,6 @@ async fn bring(world: &Context) -> Result<()> {
     for name in RANCHER_REPOS {
         world.repos.create(&management::repo(name, None)).await?;
     }
-    define(world).await?;
     configure_fleet(world).await?;
     for (namespace, name, repository, version) in [
         (FLEET_SYSTEM, FLEET_CONTROLLER, "fleet", release::FLEET.1),
@@ -141,22 +135,6 @@ pub(crate) async fn set_image(world: &Context, namespace: &str, name: &str, imag
     world.deployments.patch(&key, &patch).await.map(drop)
 }
 
-/// Fleet's own kinds know more than before.
-async fn define(world: &Context) -> Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
-    let found = definitions.get(FLEET_CLUSTERS).await;
-    let found = found.map_err(|error| Error::api("read Fleet's definitions", error))?;
-    let mut versions = serde_json::to_value(&found.spec.versions)?;
-    let schema = &mut versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"];
-    if !schema["properties"]["agentTLSMode"].is_null() {
-        return Ok(());
-    }
-    schema["type"] = json!("object");
-    schema["x-kubernetes-preserve-unknown-fields"] = json!(true);
-    schema["properties"]["agentTLSMode"] = json!({"type": "string"});
-    patch(&definitions, FLEET_CLUSTERS, &json!({"spec": {"versions": versions}})).await
-}
-
 /// A new Fleet forgets the address that its agents are to call.
 async fn configure_fleet(world: &Context) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), FLEET_SYSTEM);
@@ -166,11 +144,12 @@ async fn configure_fleet(world: &Context) -> Result<()> {
         .and_then(|map| map.data?.get("config").cloned())
         .unwrap_or_default();
     let mut config: Value = serde_json::from_str(&text).unwrap_or_default();
-    if !config["agentTLSMode"].is_null() {
+    let agent = management::fleet_agent_image(release::FLEET.1);
+    if config["agentImage"] == agent {
         return Ok(());
     }
+    config["agentImage"] = json!(agent);
     config["apiServerURL"] = json!("");
-    config["agentTLSMode"] = json!("system-store");
     let data = json!({"data": {"config": config.to_string()}});
     patch(&maps, FLEET_CONTROLLER, &data).await
 }

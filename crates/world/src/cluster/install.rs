@@ -9,7 +9,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
+use crate::{
+    actor::harvester_chart::FIELD_MANAGER,
+    error::{Error, Result},
+};
 
 /// How often a request to a kind that was only just defined is tried again.
 const ATTEMPTS: u32 = 50;
@@ -134,7 +137,11 @@ pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Va
         } else {
             format!("/{root}/{version}/{plural}")
         };
-        post(client, &path, object).await?;
+        if kind == "KubeVirt" {
+            apply(client, &path, object).await?;
+        } else {
+            post(client, &path, object).await?;
+        }
         if address.has_status && object.get("status").is_some() {
             let patch = json!({"status": object["status"]});
             let what = format!("set the status of {kind} {namespace}/{name}");
@@ -148,6 +155,20 @@ pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Va
         }
     }
     Ok(())
+}
+
+/// Applies an object under the name of Fleet's agent, which owns it as its chart has it from the first day on.
+async fn apply(client: &Client, path: &str, object: &Value) -> Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let what = format!("apply {} {name}", object["kind"]);
+    let mut object = object.clone();
+    object["status"] = Value::Null;
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let request = Request::new(path)
+        .patch(name, &params, &Patch::Apply(&object))
+        .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
+    let applied = client.request::<Value>(request).await;
+    applied.map(drop).map_err(|error| Error::api(what, error))
 }
 
 /// Namespaces that objects are in, sorted.

@@ -5,10 +5,7 @@ use api::names;
 use node::cluster::rancher::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM};
 use serde_json::{Value, json};
 
-use crate::{
-    helm,
-    release::{OLD_FLEET, OLD_LONGHORN, OLD_RANCHER, OLD_RANCHER_WEBHOOK},
-};
+use crate::{helm, release::Installed};
 
 use super::{Shape, nodes::INSTALLED};
 
@@ -26,13 +23,14 @@ const HARVESTER_REPO: &str = "harvester-charts";
 pub(super) const NAMESPACES: [&str; 2] = [FLEET_SYSTEM, FLEET_AGENT_SYSTEM];
 
 pub(super) fn objects(shape: &Shape) -> Vec<Value> {
-    let mut objects = deployments(shape);
-    objects.extend(releases(shape));
-    objects.extend(settings());
+    let installed = shape.installed();
+    let mut objects = deployments(shape, &installed);
+    objects.extend(releases(shape, &installed));
+    objects.extend(settings(&installed));
     objects.extend(clusters());
     objects.extend(RANCHER_REPOS.map(|name| repo(name, Some(INSTALLED))));
     objects.push(repo(HARVESTER_REPO, Some(INSTALLED)));
-    objects.extend(longhorn(shape));
+    objects.extend(longhorn(shape, installed.longhorn));
     objects
 }
 
@@ -62,24 +60,29 @@ fn deployment(namespace: &str, name: &str, container: &str, image: &str) -> Valu
 
 /// What Fleet deploys in each cluster, and anew when it is asked to.
 pub(crate) fn fleet_agent(version: &str) -> Value {
-    let image = format!("rancher/fleet-agent:v{version}");
+    let image = fleet_agent_image(version);
     deployment(FLEET_AGENT_SYSTEM, FLEET_AGENT, FLEET_AGENT, &image)
 }
 
-fn deployments(shape: &Shape) -> Vec<Value> {
+/// The image of that agent, as Fleet's configuration names it.
+pub(crate) fn fleet_agent_image(version: &str) -> String {
+    format!("rancher/fleet-agent:v{version}")
+}
+
+fn deployments(shape: &Shape, installed: &Installed) -> Vec<Value> {
     let image = |repository: &str, tag: &str| format!("rancher/{repository}:{tag}");
     vec![
         deployment(
             names::CATTLE_NAMESPACE,
             RANCHER,
             RANCHER,
-            &image("rancher", OLD_RANCHER),
+            &image("rancher", &installed.rancher),
         ),
         deployment(
             names::CATTLE_NAMESPACE,
             RANCHER_WEBHOOK,
             RANCHER_WEBHOOK,
-            &image("rancher-webhook", &format!("v{}", OLD_RANCHER_WEBHOOK.1)),
+            &image("rancher-webhook", &format!("v{}", installed.rancher_webhook.1)),
         ),
         deployment(
             names::CATTLE_NAMESPACE,
@@ -91,42 +94,50 @@ fn deployments(shape: &Shape) -> Vec<Value> {
             FLEET_SYSTEM,
             FLEET_CONTROLLER,
             FLEET_CONTROLLER,
-            &image("fleet", &format!("v{}", OLD_FLEET.1)),
+            &image("fleet", &format!("v{}", installed.fleet.1)),
         ),
-        fleet_agent(OLD_FLEET.1),
+        fleet_agent(installed.fleet.1),
         object(
             "v1",
             "ConfigMap",
             (FLEET_SYSTEM, FLEET_CONTROLLER),
             json!({"data": {"config": json!({
                 "apiServerURL": "https://192.168.0.131", "apiServerCA": "LS0tLS1CRUdJTg==",
+                "agentImage": fleet_agent_image(installed.fleet.1), "agentTLSMode": "system-store",
             }).to_string()}}),
         ),
     ]
 }
 
 /// What Helm knows.
-fn releases(shape: &Shape) -> Vec<Value> {
+fn releases(shape: &Shape, parts: &Installed) -> Vec<Value> {
     let installed = |namespace: &str, name: &str, versions: (&str, &str), values: Value| {
         helm::installed(namespace, name, (name, versions.0, versions.1), values, INSTALLED)
     };
-    let rancher = json!({"hostname": "rancher.local", "rancherImageTag": OLD_RANCHER, "replicas": -1});
+    let Installed {
+        rancher: version,
+        fleet,
+        rancher_webhook,
+        longhorn,
+        ..
+    } = parts;
+    let rancher = json!({"hostname": "rancher.local", "rancherImageTag": version, "replicas": -1});
     let chart = shape.from.trim_start_matches('v');
     vec![
         installed(
             names::CATTLE_NAMESPACE,
             RANCHER,
-            (OLD_RANCHER.trim_start_matches('v'), OLD_RANCHER),
+            (version.trim_start_matches('v'), version),
             rancher,
         ),
-        installed(names::CATTLE_NAMESPACE, RANCHER_WEBHOOK, OLD_RANCHER_WEBHOOK, json!({})),
-        installed(FLEET_SYSTEM, "fleet", OLD_FLEET, json!({})),
-        installed(FLEET_SYSTEM, "fleet-crd", OLD_FLEET, json!({})),
+        installed(names::CATTLE_NAMESPACE, RANCHER_WEBHOOK, *rancher_webhook, json!({})),
+        installed(FLEET_SYSTEM, "fleet", *fleet, json!({})),
+        installed(FLEET_SYSTEM, "fleet-crd", *fleet, json!({})),
         installed(
             names::HARVESTER_NAMESPACE,
             names::HARVESTER_CHART,
             (chart, &shape.from),
-            harvester_values(OLD_LONGHORN),
+            harvester_values(longhorn),
         ),
     ]
 }
@@ -137,13 +148,13 @@ pub(crate) fn harvester_values(longhorn: &str) -> Value {
     json!({"longhorn": {"image": {"longhorn": {"manager": manager}}}})
 }
 
-fn settings() -> Vec<Value> {
+fn settings(installed: &Installed) -> Vec<Value> {
     let of_rancher = |name: &str, value: &str| {
         let rest = json!({"default": "", "value": value});
         object("management.cattle.io/v3", "Setting", ("", name), rest)
     };
     vec![
-        of_rancher(names::SERVER_VERSION_SETTING, OLD_RANCHER),
+        of_rancher(names::SERVER_VERSION_SETTING, &installed.rancher),
         of_rancher("chart-default-branch", "release-v2.13"),
         object(
             "harvesterhci.io/v1beta1",
@@ -210,14 +221,14 @@ pub(crate) fn instance_manager_image(longhorn: &str) -> String {
 }
 
 /// Longhorn's manager on all nodes that carry data, and what it says of them.
-fn longhorn(shape: &Shape) -> Vec<Value> {
+fn longhorn(shape: &Shape, version: &str) -> Vec<Value> {
     let of_longhorn = |name: &str, kind: &str, rest: Value| {
         object("longhorn.io/v1beta2", kind, (names::LONGHORN_NAMESPACE, name), rest)
     };
     let spec = json!({
         "selector": {"matchLabels": {"app": LONGHORN_MANAGER}},
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
-        "template": template(LONGHORN_MANAGER, LONGHORN_MANAGER, &manager_image(OLD_LONGHORN)),
+        "template": template(LONGHORN_MANAGER, LONGHORN_MANAGER, &manager_image(version)),
     });
     let mut objects = vec![
         object(
@@ -229,7 +240,7 @@ fn longhorn(shape: &Shape) -> Vec<Value> {
         of_longhorn(
             INSTANCE_MANAGER_IMAGE,
             "Setting",
-            json!({"value": instance_manager_image(OLD_LONGHORN)}),
+            json!({"value": instance_manager_image(version)}),
         ),
     ];
     objects.extend(

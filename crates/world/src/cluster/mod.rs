@@ -10,9 +10,10 @@ pub(crate) mod vms;
 
 pub use install::{Definitions, install, install_by};
 
+use node::cluster::version_line::is_at_least;
 use serde_json::Value;
 
-use crate::Release;
+use crate::{Release, release::Installed};
 
 /// What a generated cluster is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,21 @@ impl Shape {
     #[must_use]
     pub fn release(&self) -> Release {
         Release::of(&self.to)
+    }
+
+    /// What runs before the upgrade: the parts of the release itself where the cluster is upgraded to what it is.
+    pub(crate) fn installed(&self) -> Installed {
+        if self.from == self.to {
+            Installed::of(&self.release())
+        } else {
+            Installed::before()
+        }
+    }
+
+    /// Fleet has its charts applied by the server: those that a Harvester from v1.8 on was installed with. Others are
+    /// merged by the client for good.
+    pub(crate) fn is_applied_by_server(&self) -> bool {
+        is_at_least(&self.from, 1, 8)
     }
 
     /// Names of all nodes.

@@ -3,7 +3,7 @@
 use api::{annotations, labels, names};
 use serde_json::{Map, Value, json};
 
-use crate::{actor::rancher_planner::REACHED, context::digest, release::OLD_KUBERNETES};
+use crate::{actor::rancher_planner::REACHED, context::digest};
 
 use super::Shape;
 
@@ -39,7 +39,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
             "metadata": {
                 "name": format!("{machine}-machine-plan"), "namespace": names::FLEET_NAMESPACE,
                 "labels": {labels::MACHINE_NAME: machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER},
-                "annotations": {REACHED: format!("0/{OLD_KUBERNETES}")},
+                "annotations": {REACHED: format!("0/{}", shape.installed().kubernetes)},
             },
             // Rancher's, and nobody's business: it has the token that nodes join with. Hexadecimal is valid base64.
             "data": {"plan": names::digest(&format!("{machine}/{}", shape.seed))},
@@ -49,6 +49,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
 }
 
 fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
+    let kubernetes = shape.installed().kubernetes;
     let mut labels = Map::new();
     let mut label = |key: &str, value: &str| labels.insert(key.to_owned(), json!(value));
     label("kubernetes.io/hostname", name);
@@ -113,7 +114,7 @@ fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
                 "architecture": "amd64", "operatingSystem": "linux",
                 "osImage": format!("Harvester {}", shape.from),
                 "kernelVersion": "6.4.0-150700.53.22-default", "containerRuntimeVersion": "containerd://2.1.5-k3s1",
-                "kubeletVersion": OLD_KUBERNETES, "kubeProxyVersion": OLD_KUBERNETES,
+                "kubeletVersion": kubernetes, "kubeProxyVersion": kubernetes,
                 "bootID": boot, "machineID": digest(&format!("{}/{name}/machine", shape.seed), 32),
                 "systemUUID": digest(&format!("{}/{name}/system", shape.seed), 32),
             },

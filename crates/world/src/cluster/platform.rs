@@ -1,15 +1,15 @@
 //! What a Harvester cluster has besides nodes and VMs: the Rancher cluster, charts, addons, settings, the Version to
 //! upgrade to, KubeVirt, the API server's endpoints.
 
-use api::{annotations, labels, names};
+use api::{annotations, foreign::rancher::ManagedChart, labels, names};
 use serde_json::{Value, json};
 
 use crate::{
     actor::{
         addons::{DEPLOYED, DISABLED},
-        fleet::{self, APPLIED},
+        fleet,
     },
-    release::{OLD_KUBERNETES, OLD_KUBEVIRT, OLD_MONITORING_CHART},
+    release::Installed,
 };
 
 use super::{
@@ -22,9 +22,6 @@ const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c1158
 
 /// Where the charts of addons are.
 pub(crate) const ADDON_REPO: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";
-
-/// The addons' version before the upgrade.
-const OLD_ADDON: &str = "1.0.0";
 
 /// A namespace for VMs besides `default`.
 pub(super) const DEV_NAMESPACE: &str = "dev";
@@ -46,13 +43,19 @@ pub(super) fn namespaces() -> Vec<Value> {
 }
 
 pub(super) fn objects(shape: &Shape) -> Vec<Value> {
-    let mut objects = vec![cluster(), kubevirt(), version(shape), endpoints(shape)];
+    let installed = shape.installed();
+    let mut objects = vec![
+        cluster(&installed),
+        kubevirt(&installed),
+        version(shape),
+        endpoints(shape),
+    ];
     let old_chart = shape.from.trim_start_matches('v');
     for (name, version) in [
         (names::HARVESTER_CHART, old_chart),
         ("harvester-crd", old_chart),
-        ("rancher-monitoring-crd", OLD_MONITORING_CHART),
-        ("rancher-logging-crd", "105.2.0+up4.10.0"),
+        ("rancher-monitoring-crd", &installed.monitoring_chart),
+        ("rancher-logging-crd", &installed.logging_chart),
     ] {
         objects.extend(chart(name, version));
     }
@@ -64,7 +67,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
         (names::HARVESTER_NAMESPACE, "vm-import-controller", false),
         (names::HARVESTER_NAMESPACE, "harvester-seeder", false),
     ] {
-        objects.push(addon(namespace, name, enabled));
+        objects.push(addon(namespace, name, enabled, &installed));
     }
     for (name, value) in [
         (names::SERVER_VERSION_SETTING, shape.from.as_str()),
@@ -90,14 +93,14 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
     objects
 }
 
-fn cluster() -> Value {
+fn cluster(installed: &Installed) -> Value {
     let condition = |type_: &str| json!({"type": type_, "status": "True", "lastUpdateTime": INSTALLED, "lastTransitionTime": INSTALLED});
     json!({
         "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
         "metadata": {"name": names::LOCAL_CLUSTER, "namespace": names::FLEET_NAMESPACE,
             "labels": {"rke.cattle.io/init-node-machine-id": "1", "provider.cattle.io": "harvester"}},
         "spec": {
-            "kubernetesVersion": OLD_KUBERNETES,
+            "kubernetesVersion": installed.kubernetes,
             "localClusterAuthEndpoint": {},
             // Things that an upgrade must keep.
             "rkeConfig": {
@@ -115,15 +118,24 @@ fn cluster() -> Value {
     })
 }
 
-fn kubevirt() -> Value {
+fn kubevirt(installed: &Installed) -> Value {
+    let mut object = kubevirt_manifest(None);
+    object["status"] = json!({
+        "phase": "Deployed", "observedKubeVirtVersion": installed.kubevirt,
+        "conditions": [{"type": "Available", "status": "True"}],
+    });
+    object
+}
+
+/// The KubeVirt object as its chart has it, with other workloadUpdateMethods than its own.
+pub(crate) fn kubevirt_manifest(methods: Option<&Value>) -> Value {
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
         "metadata": {"name": names::KUBEVIRT, "namespace": names::HARVESTER_NAMESPACE},
         "spec": {
             "configuration": {"network": {"defaultNetworkInterface": "bridge"}},
-            "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
+            "workloadUpdateStrategy": {"workloadUpdateMethods": methods.cloned().unwrap_or(json!(["LiveMigrate"]))},
         },
-        "status": {"phase": "Deployed", "observedKubeVirtVersion": OLD_KUBEVIRT, "conditions": [{"type": "Available", "status": "True"}]},
     })
 }
 
@@ -153,32 +165,30 @@ fn endpoints(shape: &Shape) -> Value {
 }
 
 fn chart(name: &str, version: &str) -> [Value; 2] {
-    [
-        json!({
-            "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
-            "metadata": {"name": name, "namespace": names::FLEET_NAMESPACE, "annotations": {APPLIED: version}},
-            "spec": {
-                "chart": name, "version": version, "repoName": "harvester-charts", "releaseName": name,
-                "defaultNamespace": names::HARVESTER_NAMESPACE, "timeoutSeconds": 600,
-                "targets": [{"clusterName": "local"}],
-            },
-            "status": fleet::status(Some(1), true, INSTALLED),
-        }),
-        json!({
-            "apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
-            "metadata": {"name": format!("mcc-{name}"), "namespace": names::FLEET_NAMESPACE},
-            "spec": {},
-            "status": {"summary": {"desiredReady": 1, "ready": 1}, "conditions": [{"type": "Ready", "status": "True"}]},
-        }),
-    ]
+    let chart = json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+        "metadata": {"name": name, "namespace": names::FLEET_NAMESPACE},
+        "spec": {
+            "chart": name, "version": version, "repoName": "harvester-charts", "releaseName": name,
+            "defaultNamespace": names::HARVESTER_NAMESPACE, "timeoutSeconds": 600,
+            "targets": [{"clusterName": "local"}],
+        },
+        "status": fleet::at_rest(INSTALLED),
+    });
+    // Values in memory are always what they were made of.
+    let typed = serde_json::from_value(chart.clone()).unwrap_or_else(|_| ManagedChart::named(name));
+    let key = (names::FLEET_NAMESPACE.to_owned(), format!("mcc-{name}"));
+    let mut bundle = fleet::bundle(&key, &fleet::bundle_spec(&typed));
+    bundle["status"] = fleet::at_rest(INSTALLED);
+    [chart, bundle]
 }
 
-fn addon(namespace: &str, name: &str, enabled: bool) -> Value {
+fn addon(namespace: &str, name: &str, enabled: bool, installed: &Installed) -> Value {
     json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
-        "metadata": {"name": name, "namespace": namespace, "annotations": {APPLIED: OLD_ADDON}},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "enabled": enabled, "chart": name, "version": OLD_ADDON, "valuesContent": "",
+            "enabled": enabled, "chart": name, "version": installed.addon, "valuesContent": "",
             "repo": ADDON_REPO,
         },
         "status": {"status": if enabled { DEPLOYED } else { DISABLED }},

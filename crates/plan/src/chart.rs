@@ -1,0 +1,142 @@
+//! Harvester's ManagedCharts, as far as an upgrade changes them. Pure.
+//!
+//! What KubeVirt does with VMs when it is updated itself is a value of the chart `harvester`. Fleet applies its charts
+//! with a field manager of its own and gives up on the whole chart where somebody else owns a field that it sets, so that
+//! nobody but the chart may change the KubeVirt object.
+
+use api::{annotations, foreign::rancher::ManagedChart, names};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::observed::ChartSeen;
+
+/// Where the chart `harvester` has KubeVirt's workloadUpdateMethods among its values.
+pub const METHODS: [&str; 4] = ["kubevirt", "spec", "workloadUpdateStrategy", "workloadUpdateMethods"];
+/// Where the KubeVirt object has them.
+pub const POINTER: &str = "/spec/workloadUpdateStrategy/workloadUpdateMethods";
+
+/// A chart as decisions see it.
+#[must_use]
+pub fn seen(chart: &ManagedChart) -> ChartSeen {
+    ChartSeen {
+        paused: chart.spec.paused == Some(true),
+        paused_by: chart.annotations().get(annotations::CHART_PAUSED_BY).cloned(),
+        methods: methods(chart),
+        ignores_methods: ignores_methods(chart),
+        observed_generation: chart.status.observed_generation.unwrap_or(0),
+        lacks: lacks(chart),
+    }
+}
+
+/// What keeps a chart from being ready, in Fleet's own words; nothing when it is.
+#[must_use]
+pub fn lacks(chart: &ManagedChart) -> Option<String> {
+    let ready = chart.status.summary.as_ref().and_then(|summary| summary.ready);
+    if ready == Some(1) && chart.status.unavailable.unwrap_or(0) == 0 {
+        return None;
+    }
+    let conditions = chart.status.conditions.iter().flatten();
+    let why = conditions
+        .filter(|condition| condition.type_ == "Ready")
+        .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
+    Some(why.unwrap_or("it is not ready").to_owned())
+}
+
+/// KubeVirt's workloadUpdateMethods among a chart's values; null when it leaves them to its defaults.
+fn methods(chart: &ManagedChart) -> Value {
+    value_at(chart, METHODS.len()).cloned().unwrap_or_default()
+}
+
+/// What a chart's values have at the first so many keys of [`METHODS`].
+fn value_at(chart: &ManagedChart, depth: usize) -> Option<&Value> {
+    let values = chart.spec.values.as_ref()?;
+    METHODS[..depth].iter().try_fold(values, |value, key| value.get(key))
+}
+
+/// Fleet ignores changes of KubeVirt's workloadUpdateMethods, as earlier versions of this toolkit had it do.
+fn ignores_methods(chart: &ManagedChart) -> bool {
+    let diff = chart.spec.diff.as_ref();
+    let patches = diff
+        .and_then(|diff| diff.compare_patches.as_deref())
+        .unwrap_or_default();
+    patches.iter().any(|patch| {
+        patch.kind.as_deref() == Some("KubeVirt")
+            && patch.name.as_deref() == Some(names::KUBEVIRT)
+            && patch.json_pointers.iter().flatten().any(|pointer| pointer == POINTER)
+    })
+}
+
+/// The patch that makes KubeVirt's methods be so among a chart's values; null removes them, with the maps that would be
+/// left empty.
+#[must_use]
+pub fn methods_patch(chart: &ManagedChart, methods: &Value) -> Value {
+    let mut depth = METHODS.len();
+    if methods.is_null() {
+        let is_alone = |depth: usize| {
+            let parent = value_at(chart, depth).and_then(Value::as_object);
+            parent.is_none_or(|map| map.len() <= 1)
+        };
+        while depth > 1 && is_alone(depth - 1) {
+            depth -= 1;
+        }
+    }
+    let patch = METHODS[..depth].iter().rev();
+    let values = patch.fold(methods.clone(), |value, key| json!({ *key: value }));
+    json!({"spec": {"values": values}})
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn chart(values: &Value) -> ManagedChart {
+        let mut chart = ManagedChart::named(names::HARVESTER_CHART);
+        chart.spec.values = Some(values.clone());
+        chart
+    }
+
+    #[rstest]
+    #[case(json!({}), json!(null))]
+    #[case(json!({"kubevirt": {"spec": {}}}), json!(null))]
+    #[case(json!({"kubevirt": "odd"}), json!(null))]
+    #[case(json!({"kubevirt": {"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": []}}}}), json!([]))]
+    #[case(json!({"kubevirt": {"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": ["Evict"]}}}}), json!(["Evict"]))]
+    fn methods_are_read_where_the_chart_has_them(#[case] values: Value, #[case] expected: Value) {
+        assert_eq!(methods(&chart(&values)), expected);
+        assert_eq!(methods(&ManagedChart::named("harvester")), Value::Null);
+    }
+
+    #[test]
+    fn methods_that_were_absent_are_absent_again_and_what_stands_beside_them_stays() {
+        let ours = json!({"workloadUpdateStrategy": {"workloadUpdateMethods": []}});
+        let alone = chart(&json!({"kubevirt": {"spec": ours}, "longhorn": {}}));
+        assert_eq!(
+            methods_patch(&alone, &Value::Null),
+            json!({"spec": {"values": {"kubevirt": null}}})
+        );
+        let mut beside = json!({"kubevirt": {"spec": ours}});
+        beside["kubevirt"]["spec"]["monitorAccount"] = json!("m");
+        assert_eq!(
+            methods_patch(&chart(&beside), &Value::Null),
+            json!({"spec": {"values": {"kubevirt": {"spec": {"workloadUpdateStrategy": null}}}}})
+        );
+        assert_eq!(
+            methods_patch(&alone, &json!(["Evict"])),
+            json!({"spec": {"values": {"kubevirt": {"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": ["Evict"]}}}}}})
+        );
+    }
+
+    #[test]
+    fn a_chart_is_ready_when_fleet_says_so() {
+        let mut chart = chart(&json!({}));
+        assert_eq!(lacks(&chart).unwrap(), "it is not ready");
+        chart.status.summary = serde_json::from_value(json!({"ready": 1})).unwrap();
+        assert_eq!(lacks(&chart), None);
+        chart.status.unavailable = Some(1);
+        let condition = json!([{"type": "Ready", "status": "False", "message": "ErrApplied(1)"}]);
+        chart.status.conditions = serde_json::from_value(condition).unwrap();
+        assert_eq!(lacks(&chart).unwrap(), "ErrApplied(1)");
+    }
+}

@@ -1,0 +1,159 @@
+//! Harvester's charts: KubeVirt's methods by their values, and whether Fleet applies them.
+
+use api::{Phase, annotations, names};
+use plan::{
+    Action,
+    observed::{ChartSeen, JobOutcome},
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::{
+    model::Model,
+    walk::{at, ended, until},
+};
+
+fn harvester(model: &mut Model) -> &mut ChartSeen {
+    model.seen.charts.get_mut(names::HARVESTER_CHART).unwrap()
+}
+
+fn annotation<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
+    model.seen.plan.annotation(key)
+}
+
+fn fail_cluster_job(model: &mut Model) {
+    until(model, |model| model.seen.jobs.contains_key(&names::cluster_job("up")));
+    let job = model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap();
+    job.outcome = JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".into(),
+        message: String::new(),
+    };
+}
+
+#[rstest]
+#[case(Value::Null)]
+#[case(json!(["LiveMigrate"]))]
+#[case(json!(["Evict"]))]
+#[case(json!([]))]
+fn r02_kubevirts_methods_are_a_value_of_the_chart_and_are_put_back_as_they_were(#[case] before: Value) {
+    for fails in [false, true] {
+        let mut model = Model::new(3);
+        harvester(&mut model).methods = before.clone();
+        until(&mut model, |model| {
+            model.seen.jobs.contains_key(&names::cluster_job("up"))
+        });
+        assert_eq!(harvester(&mut model).methods, json!([]));
+        if fails {
+            fail_cluster_job(&mut model);
+        }
+        until(&mut model, ended);
+        assert_eq!(harvester(&mut model).methods, before);
+        let record = annotation(&model, annotations::SAVED_CHART_METHODS);
+        assert_eq!(record.is_some(), !fails, "another try finds what is there then");
+    }
+}
+
+#[test]
+fn r02_the_job_begins_when_fleet_has_applied_the_chart_and_kubevirt_follows() {
+    let mut model = Model::new(3);
+    until(&mut model, at(Phase::ImagePreloaded));
+    // Until the change is made.
+    while harvester(&mut model).methods != json!([]) {
+        let decision = model.decide();
+        model.apply(&decision);
+    }
+    let waits = |model: &Model| {
+        let decision = model.decide();
+        assert_eq!(decision.actions, [], "{:?}", decision.actions);
+        assert_eq!(decision.status.current_phase.as_deref(), Some("ImagePreloaded"));
+        let wait = decision.status.waiting_for.first().cloned().unwrap();
+        assert_eq!(wait.object.as_deref(), Some("ManagedChart fleet-local/harvester"));
+        wait.message.unwrap()
+    };
+    let after = harvester(&mut model).observed_generation;
+    harvester(&mut model).observed_generation = after - 1;
+    assert!(waits(&model).contains("Fleet has not seen the change"));
+    harvester(&mut model).observed_generation = after;
+    let conflict =
+        "ErrApplied(1) [Cluster fleet-local/local: Apply failed with 1 conflict: conflict with \"somebody\"]";
+    harvester(&mut model).lacks = Some(conflict.into());
+    assert!(waits(&model).contains(conflict));
+    harvester(&mut model).lacks = None;
+    model.seen.workload_update_methods = Some(vec!["LiveMigrate".into()]);
+    assert!(waits(&model).contains("does not follow"));
+    model.seen.workload_update_methods = Some(vec![]);
+    until(&mut model, at(Phase::ClusterUpgrading));
+}
+
+#[test]
+fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
+    let mut model = Model::new(3);
+    harvester(&mut model).paused = true;
+    until(&mut model, at(Phase::ClusterUpgrading));
+    assert!(!harvester(&mut model).paused);
+}
+
+#[test]
+fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
+    let mut model = Model::new(3);
+    until(&mut model, at(Phase::ClusterUpgrading));
+    let record = json!({"methods": ["LiveMigrate"], "ignored": false}).to_string();
+    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    annotations.insert(annotations::SAVED_WORKLOAD_UPDATE_METHODS.into(), record);
+    annotations.remove(annotations::SAVED_CHART_METHODS);
+    *harvester(&mut model) = ChartSeen {
+        ignores_methods: true,
+        ..ChartSeen::default()
+    };
+    model.seen.workload_update_methods = Some(vec![]);
+    fail_cluster_job(&mut model);
+    until(&mut model, ended);
+    assert_eq!(model.seen.workload_update_methods, Some(vec!["LiveMigrate".into()]));
+    assert!(!harvester(&mut model).ignores_methods);
+    assert_eq!(annotation(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
+}
+
+/// A plan whose Job has paused two charts; a third was paused by somebody else, and one by a plan that is gone.
+fn paused() -> Model {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&names::cluster_job("up"))
+    });
+    let by = [Some("uid"), Some("uid"), None, Some("another uid")];
+    for (chart, by) in model.seen.charts.values_mut().zip(by) {
+        chart.paused = true;
+        chart.paused_by = by.map(str::to_owned);
+    }
+    model
+}
+
+fn pauses(model: &Model) -> Vec<bool> {
+    model.seen.charts.values().map(|chart| chart.paused).collect()
+}
+
+#[test]
+fn r14_charts_that_the_plan_paused_go_on_after_a_failure_and_others_stay() {
+    let mut model = paused();
+    fail_cluster_job(&mut model);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    assert_eq!(pauses(&model), [false, false, true, true]);
+}
+
+#[test]
+fn r14_charts_go_on_when_the_plan_is_deleted_and_its_job_is_gone() {
+    let mut model = paused();
+    model.seen.plan.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now));
+    let decision = model.decide();
+    let early = |action: &&Action| matches!(action, Action::ResumeChart { .. } | Action::SetChartMethods { .. });
+    assert_eq!(decision.actions.iter().find(early), None, "the Job is still at it");
+    model.apply(&decision);
+    assert!(decision.finalizer);
+    while model.decide().finalizer {
+        let decision = model.decide();
+        assert_ne!(decision.actions, []);
+        model.apply(&decision);
+    }
+    assert_eq!(pauses(&model), [false, false, true, true]);
+    assert_eq!(harvester(&mut model).methods, Value::Null);
+}
