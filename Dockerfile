@@ -40,10 +40,16 @@ RUN --mount=type=cache,target=/cargo/registry \
 # Manifests of the addons that a release brings, which the upgrade of the cluster compares with those that run.
 FROM ${GOLANG_IMAGE} AS addons
 ARG ADDONS_BRANCH=v1.8
+# Releases that are upgraded from: what their addons had by default is not the user's.
+ARG ADDONS_BRANCHES_BEFORE="v1.7"
 ARG SOURCE_DATE_EPOCH=0
-RUN git clone --depth 1 --branch "${ADDONS_BRANCH}" https://github.com/harvester/addons.git /src && \
-    mkdir /addons && \
-    cd /src && go run . -generateAddons -path /addons && \
+RUN generate() { \
+        git clone --depth 1 --branch "$1" https://github.com/harvester/addons.git "/src/$1" && \
+        mkdir -p "$2" && \
+        cd "/src/$1" && go run . -generateAddons -path "$2"; \
+    } && \
+    generate "${ADDONS_BRANCH}" /addons && \
+    for branch in ${ADDONS_BRANCHES_BEFORE}; do generate "$branch" "/addons/$branch" || exit 1; done && \
     find /addons -exec touch --date="@${SOURCE_DATE_EPOCH}" {} +
 
 # Definitions of CDI: the Harvester chart brings CDI's operator, but Helm leaves definitions that exist as they are. The

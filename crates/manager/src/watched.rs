@@ -129,11 +129,7 @@ impl Watched {
                     .clone()
                     .run(fleet_local(c), named(names::LOCAL_CLUSTER), |_| (), bell()),
             ),
-            Box::pin(
-                self.managed_charts
-                    .clone()
-                    .run(fleet_local(c), named(names::HARVESTER_CHART), |_| (), bell()),
-            ),
+            Box::pin(self.managed_charts.clone().run(fleet_local(c), all(), |_| (), bell())),
             Box::pin(self.longhorn_settings.clone().run(
                 Api::namespaced(c.clone(), names::LONGHORN_NAMESPACE),
                 named(names::REPLENISHMENT_SETTING),

@@ -198,3 +198,29 @@ pub(crate) fn same_but_managed(old: &Value, new: &Value) -> bool {
                 (_, _, other) => other == Some(value),
             })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_comes_along_is_taken_and_an_empty_entry_strikes_out_all() {
+        let entry = |manager: &str| {
+            json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:a": {}}},
+            })
+        };
+        let object = |ledger: Value| json!({"metadata": {"managedFields": ledger}});
+        let old = object(json!([entry("one"), entry("two")]));
+        assert_eq!(sent(&old, &old), None);
+        assert_eq!(sent(&old, &json!({"metadata": {}})), None);
+        assert_eq!(sent(&old, &object(json!([]))), None);
+        assert_eq!(sent(&old, &object(json!([{}]))), Some(Vec::new()));
+        let names = sent(&old, &object(json!([entry("two")]))).unwrap();
+        assert_eq!(
+            names.iter().map(|manager| manager.name.as_str()).collect::<Vec<_>>(),
+            ["two"]
+        );
+    }
+}

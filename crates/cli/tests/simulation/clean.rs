@@ -22,6 +22,10 @@ fn a_clean_upgrade_puts_everything_back_and_leaves_nothing_behind() {
         digest["kubevirt"]["workloadUpdateStrategy"]["workloadUpdateMethods"],
         json!(["LiveMigrate"])
     );
+    for (name, chart) in digest["charts"].as_object().unwrap() {
+        let untouched = json!({"paused": false, "pausedBy": null, "diff": null, "kubevirt": null});
+        assert_eq!(*chart, untouched, "{name}");
+    }
     for kind in ["jobs", "plans", "deployments", "services", "images", "finalizers"] {
         assert_eq!(digest[kind], json!([]), "{kind} are left");
     }

@@ -12,6 +12,7 @@
 
 mod adoption;
 mod budget;
+mod charts;
 mod clean;
 mod components;
 mod failure;

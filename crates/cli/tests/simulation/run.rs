@@ -339,7 +339,7 @@ fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> V
         "longhorn": one("longhorn.io", "settings", "longhorn-system", "replica-replenishment-wait-interval")["value"],
         "descheduler": one("harvesterhci.io", "addons", "kube-system", "descheduler")["spec"]["enabled"],
         "kubevirt": one("kubevirt.io", "kubevirts", "harvester-system", "kubevirt")["spec"],
-        "chart": one("management.cattle.io", "managedcharts", "fleet-local", "harvester")["spec"]["diff"],
+        "charts": charts(rehearsal),
         "jobs": names("batch", "jobs"),
         "plans": names("upgrade.cattle.io", "plans"),
         "deployments": left_of("Deployment", names("apps", "deployments")),
@@ -348,6 +348,23 @@ fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> V
         "vms": vms,
         "events": events,
     })
+}
+
+/// What an upgrade changes on Harvester's charts on its way.
+fn charts(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
+    let store = rehearsal.server.store();
+    let of = |name: &str| {
+        let chart = store.get("management.cattle.io", "managedcharts", "fleet-local", name);
+        let chart = chart.map(|chart| (*chart).clone()).unwrap_or_default();
+        let paused_by = &chart["metadata"]["annotations"][annotations::CHART_PAUSED_BY];
+        json!({
+            "paused": chart["spec"]["paused"] == true, "pausedBy": paused_by, "diff": chart["spec"]["diff"],
+            "kubevirt": chart["spec"]["values"]["kubevirt"],
+        })
+    };
+    api::names::MANAGED_CHARTS
+        .map(|name| (name.to_owned(), of(name)))
+        .into()
 }
 
 /// A status without its times.

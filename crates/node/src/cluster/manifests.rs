@@ -28,6 +28,13 @@ pub trait Manifests: Send + Sync {
     /// # Errors
     /// It is there and of no use.
     fn addon(&self, name: &str) -> Result<AddonManifest>;
+    /// The manifest that an addon has in an older line of releases (`v1.7`), where it is known.
+    ///
+    /// # Errors
+    /// It is there and of no use.
+    fn addon_before(&self, _line: &str, _name: &str) -> Result<Option<Value>> {
+        Ok(None)
+    }
 }
 
 /// The manifest of an addon, or why there is none.
@@ -39,7 +46,8 @@ pub enum AddonManifest {
     Absent(String),
 }
 
-/// Manifests in two folders, one for CDI and one with `<name>.yaml` for each addon.
+/// Manifests in two folders, one for CDI and one with `<name>.yaml` for each addon, and with folders like that for older
+/// lines of releases (`v1.7/<name>.yaml`).
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// The folder of the addons' manifests.
@@ -59,11 +67,19 @@ impl Manifests for Folders {
             let why = format!("its manifest {} does not exist", file.display());
             return Ok(AddonManifest::Absent(why));
         }
-        let is_it = |object: &Value| object["kind"] == "Addon" && object["metadata"]["name"] == name;
-        let found = documents(&file)?.into_iter().find(is_it);
         let absent = || AddonManifest::Absent(format!("{} does not hold it", file.display()));
-        Ok(found.map_or_else(absent, AddonManifest::Found))
+        Ok(addon_in(&file, name)?.map_or_else(absent, AddonManifest::Found))
     }
+
+    fn addon_before(&self, line: &str, name: &str) -> Result<Option<Value>> {
+        let file = self.addons.join(line).join(format!("{name}.yaml"));
+        if file.exists() { addon_in(&file, name) } else { Ok(None) }
+    }
+}
+
+fn addon_in(file: &Path, name: &str) -> Result<Option<Value>> {
+    let is_it = |object: &Value| object["kind"] == "Addon" && object["metadata"]["name"] == name;
+    Ok(documents(file)?.into_iter().find(is_it))
 }
 
 /// CDI's definitions. The Harvester chart brings the object that asks for CDI and the operator that answers, but Helm

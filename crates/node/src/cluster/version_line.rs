@@ -13,6 +13,12 @@ pub fn is_at_least(version: &str, major: u64, minor: u64) -> bool {
     line(version).is_none_or(|line| line >= (major, minor))
 }
 
+/// The line of a version by its name: `v1.8`.
+#[must_use]
+pub fn line_name(version: &str) -> Option<String> {
+    line(version).map(|(major, minor)| format!("v{major}.{minor}"))
+}
+
 fn line(version: &str) -> Option<(u64, u64)> {
     let numbers = version.strip_prefix('v').unwrap_or(version);
     if let Ok(version) = semver::Version::parse(numbers) {

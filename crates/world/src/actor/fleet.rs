@@ -219,7 +219,7 @@ async fn apply(
         inbox.later(Kind::Bundle, key.clone(), due);
         return Ok(State::WaitApplied);
     }
-    if world.troubles().stuck_charts.contains(chart) {
+    if !same_version && world.troubles().stuck_charts.contains(chart) {
         inbox.later(Kind::Bundle, key.clone(), after(world.clock.now(), STUCK_PAUSE));
         return Ok(State::WaitApplied);
     }

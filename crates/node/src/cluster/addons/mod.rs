@@ -6,7 +6,7 @@ mod values;
 mod write;
 
 use plan::{Change, logging_values, monitoring_values};
-use values::{Yaml, merged};
+use values::{Merged, Yaml, merged};
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::{
     step::Pace,
 };
 
-use super::{context::Context, manifests::AddonManifest};
+use super::{context::Context, manifests::AddonManifest, version_line::line_name};
 
 const CRD: &str = "addons.harvesterhci.io";
 /// Namespace and name of the monitoring addon.
@@ -66,6 +66,19 @@ fn manifest(context: &Context, name: &str) -> Result<Option<Value>> {
     }
 }
 
+/// The defaults that an addon has now: those on record, else those of the release that runs, where they came along.
+/// Without any, everything counts as the user's.
+fn defaults_before(context: &Context, current: &Addon, name: &str) -> Result<Option<String>> {
+    if let Some(recorded) = current.annotations().get(ADDON_DEFAULTS) {
+        return Ok(Some(recorded.clone()));
+    }
+    let Some(line) = line_name(context.previous_version()?) else {
+        return Ok(None);
+    };
+    let before = context.manifests.addon_before(&line, name)?;
+    Ok(before.and_then(|before| before["spec"]["valuesContent"].as_str().map(str::to_owned)))
+}
+
 /// Installs an addon, or brings it to the version and values of its manifest.
 pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
     let Some(manifest) = manifest(context, name)? else {
@@ -77,14 +90,21 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, 
     };
     let version = manifest["spec"]["version"].as_str().unwrap_or_default();
     let defaults = manifest["spec"]["valuesContent"].as_str().unwrap_or_default();
-    let base = current.annotations().get(ADDON_DEFAULTS).map(String::as_str);
+    let base = defaults_before(context, &current, name)?;
     let present = current.spec.values_content.as_deref().unwrap_or_default();
-    let change = match merged(base, present, defaults) {
-        Ok(values) => Change {
-            version,
-            values: values.filter(|values| values != present),
-            defaults: Some(defaults),
-        },
+    let change = match merged(base.as_deref(), present, defaults) {
+        Ok(Merged { text, reshaped }) => {
+            for path in reshaped {
+                context.note(format!(
+                    "{path} of addon {namespace}/{name} is the release's: what was set there has another shape"
+                ));
+            }
+            Change {
+                version,
+                values: text.filter(|values| values != present),
+                defaults: Some(defaults),
+            }
+        }
         Err(error) => {
             // Values that cannot be read are the user's: the version moves, they stay.
             context.note(format!(

@@ -54,33 +54,77 @@ impl Yaml {
     }
 }
 
-/// The users' values under a new release's defaults, as text; nothing when they stay as they are.
+/// The users' values under a new release's defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Merged {
+    /// Their text; nothing when they stay as they are.
+    pub(super) text: Option<String>,
+    /// Where users have one value and the release has named ones, or the other way round: theirs would mean nothing to the
+    /// new software, and the release's are taken.
+    pub(super) reshaped: Vec<String>,
+}
+
+/// Merges the users' values and a new release's defaults.
 ///
 /// What identifies software (images, tags, versions) comes from the release. Of the rest, what users have set stays;
 /// with the defaults of before at hand, what was a default then follows the new ones.
 ///
 /// # Errors
 /// When one of the texts cannot be read.
-pub(super) fn merged(base: Option<&str>, present: &str, defaults: &str) -> Result<Option<String>, YamlError> {
+pub(super) fn merged(base: Option<&str>, present: &str, defaults: &str) -> Result<Merged, YamlError> {
     let base = base.map(Yaml::parse).transpose()?.map(|yaml| yaml.value);
     let defaults = Yaml::parse(defaults)?.value;
     let mut yaml = Yaml::parse(present)?;
-    yaml.value = merge(base.as_ref(), &yaml.value, &defaults, false);
-    Ok(yaml.text())
+    let mut reshaped = Vec::new();
+    yaml.value = merge(
+        base.as_ref(),
+        &yaml.value,
+        &defaults,
+        &mut Place::default(),
+        &mut reshaped,
+    );
+    let text = yaml.text();
+    Ok(Merged { text, reshaped })
 }
 
-fn merge(base: Option<&Value>, present: &Value, defaults: &Value, is_software: bool) -> Value {
+/// Where among the values a merge is.
+#[derive(Default)]
+struct Place {
+    path: Vec<String>,
+    /// Within something that says which software runs.
+    is_software: bool,
+}
+
+fn merge(
+    base: Option<&Value>,
+    present: &Value,
+    defaults: &Value,
+    place: &mut Place,
+    reshaped: &mut Vec<String>,
+) -> Value {
     let (Value::Object(mine), Value::Object(new)) = (present, defaults) else {
         let was_default = base == Some(present);
-        return if is_software || was_default { defaults } else { present }.clone();
+        let is_unset = present.is_null() || defaults.is_null();
+        if place.is_software || was_default {
+            return defaults.clone();
+        }
+        if !is_unset && present.is_object() != defaults.is_object() {
+            reshaped.push(place.path.join("."));
+            return defaults.clone();
+        }
+        return present.clone();
     };
     let mut result = mine.clone();
     for (key, default) in new {
         let before = base.and_then(|base| base.get(key));
         match mine.get(key) {
             Some(value) => {
-                let software = is_software || names_software(key);
-                result.insert(key.clone(), merge(before, value, default, software));
+                let outer = place.is_software;
+                place.is_software |= names_software(key);
+                place.path.push(key.clone());
+                result.insert(key.clone(), merge(before, value, default, place, reshaped));
+                place.path.pop();
+                place.is_software = outer;
             }
             // A default that users have removed stays removed.
             None if before.is_some() => {}
@@ -109,6 +153,10 @@ mod tests {
     const DEFAULTS: &str =
         "image:\n  repository: rancher/harvester-seeder\n  tag: v1.8.0\nloglevel: info\nfullnameOverride: seeder\n";
 
+    fn text(base: Option<&str>, present: &str, defaults: &str) -> Option<String> {
+        merged(base, present, defaults).unwrap().text
+    }
+
     fn value(text: &str) -> Value {
         Yaml::parse(text).unwrap().value
     }
@@ -117,33 +165,29 @@ mod tests {
     fn fragility_19_unknown_keys_comments_and_layout_stay() {
         let present = "# our own\nimage:\n    repository: rancher/harvester-seeder\n    tag: v1.7.1   # pinned\n\
             fullnameOverride: seeder\nloglevel: debug\ntolerations:\n- key: \"a: b\"\n  operator: Exists\n";
-        let text = merged(None, present, DEFAULTS).unwrap().unwrap();
+        let text = text(None, present, DEFAULTS).unwrap();
         assert_eq!(text, present.replace("v1.7.1", "v1.8.0"));
     }
 
     #[test]
     fn values_that_need_no_change_are_not_written() {
         let present = "loglevel: debug # mine\n";
-        assert_eq!(merged(None, present, "loglevel: info\n").unwrap(), None);
-        assert_eq!(merged(None, DEFAULTS, DEFAULTS).unwrap(), None);
-        assert_eq!(merged(None, "", "").unwrap(), None);
+        assert_eq!(text(None, present, "loglevel: info\n"), None);
+        assert_eq!(text(None, DEFAULTS, DEFAULTS), None);
+        assert_eq!(text(None, "", ""), None);
     }
 
     #[test]
     fn with_the_defaults_of_before_only_what_users_changed_stays() {
         let base = "loglevel: warn\nworkers: 2\nold: 1\n";
         let present = "loglevel: warn\nworkers: 5\nold: 1\nmine: yes\n";
-        let text = merged(Some(base), present, "loglevel: info\nworkers: 3\nnew: 1\n")
-            .unwrap()
-            .unwrap();
+        let text = text(Some(base), present, "loglevel: info\nworkers: 3\nnew: 1\n").unwrap();
         assert_eq!(
             value(&text),
             json!({"loglevel": "info", "workers": 5, "new": 1, "mine": value("a: yes")["a"]})
         );
         // What users removed stays removed.
-        let text = merged(Some(base), "workers: 2\n", "loglevel: info\nworkers: 3\n")
-            .unwrap()
-            .unwrap();
+        let text = super::tests::text(Some(base), "workers: 2\n", "loglevel: info\nworkers: 3\n").unwrap();
         assert_eq!(value(&text), json!({"workers": 3}));
     }
 
@@ -151,7 +195,7 @@ mod tests {
     fn the_location_of_a_driver_is_the_users() {
         let defaults = "image:\n  tag: v2\ndriverLocation: https://placeholder/driver.run\n";
         let present = "image:\n  tag: v1\ndriverLocation: http://my.site/$value&driver.run\n";
-        let text = merged(None, present, defaults).unwrap().unwrap();
+        let text = text(None, present, defaults).unwrap();
         assert_eq!(text, present.replace("v1", "v2"));
     }
 
@@ -159,6 +203,19 @@ mod tests {
     fn what_is_no_yaml_is_refused_and_so_stays() {
         assert!(merged(None, "{{ template }}", DEFAULTS).is_err());
         assert!(merged(None, "- a\n", DEFAULTS).is_err());
-        assert!(merged(None, "# nothing\n", DEFAULTS).unwrap().is_some());
+        assert!(text(None, "# nothing\n", DEFAULTS).is_some());
+    }
+
+    #[test]
+    fn r35_one_value_that_becomes_named_ones_is_the_releases_and_is_told() {
+        let defaults = "resources:\n  limits:\n    cpu: 1\nport: 80\nnodeSelector: null\nlabels: {}\n";
+        let present = "resources: small\nport:\n  http: 8080\nnodeSelector:\n  a: b\nlabels: null\n";
+        let mut merged = merged(None, present, defaults).unwrap();
+        merged.reshaped.sort();
+        assert_eq!(merged.reshaped, ["port", "resources"]);
+        assert_eq!(
+            value(&merged.text.unwrap()),
+            json!({"resources": {"limits": {"cpu": 1}}, "port": 80, "nodeSelector": {"a": "b"}, "labels": null})
+        );
     }
 }

@@ -182,6 +182,20 @@ async fn addons_follow_and_users_keep_their_values() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r35_a_default_of_the_release_that_runs_is_not_taken_for_the_users() {
+    let lab = Lab::new().await;
+    let before = lab.addons().join("v1.7");
+    std::fs::create_dir(&before).unwrap();
+    let manifest = "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: descheduler\nspec:\n  \
+        valuesContent: |\n    loglevel: debug\n";
+    std::fs::write(before.join("descheduler.yaml"), manifest).unwrap();
+    lab.attempt().await.unwrap();
+    let descheduler = addon(&lab, "kube-system", "descheduler");
+    let values = descheduler["spec"]["valuesContent"].as_str().unwrap();
+    assert!(values.starts_with("loglevel: info"), "{values}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
     let mut objects = objects::cluster();
     objects.retain(|object| object["kind"] != "Addon");
