@@ -15,6 +15,7 @@ use release::{bundle, release_file};
 use serde_json::{Value, json};
 
 use crate::{
+    cluster::bundles,
     error::{Error, Result},
     host::rke2_config,
     node_run::{NodeRun, Release},
@@ -193,18 +194,13 @@ pub async fn wait_for_fleet(client: &Client, pace: Pace<'_>) -> Result<()> {
 }
 
 fn unready(bundle: &FleetBundle) -> Option<Waiting> {
-    let conditions = bundle.status.conditions.iter().flatten();
-    let mut unready = conditions.filter(|condition| condition.type_ == "Ready");
-    let condition = unready.find(|condition| condition.status.as_deref() == Some("False"))?;
+    let lacks = bundles::lacks(bundle)?;
     let name = bundle.metadata.name.as_deref().unwrap_or_default();
     let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
     Some(Waiting {
         what: "FleetBundle",
         object: format!("Bundle {namespace}/{name}"),
-        message: format!(
-            "bundle {name} is not ready: {}",
-            condition.message.as_deref().unwrap_or("no reason given")
-        ),
+        message: format!("bundle {name} is not ready: {lacks}"),
     })
 }
 

@@ -16,7 +16,7 @@ use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use node::{
     cluster,
@@ -297,10 +297,15 @@ fn a_vm_that_does_not_start_again_is_shown_and_then_its_job_fails_with_its_name(
 fn has_a_bundle_out_of_step(rehearsal: &Rehearsal) {
     let bundles: Api<Bundle> = Api::namespaced(rehearsal.server.client(), names::FLEET_NAMESPACE);
     tokio::spawn(async move {
-        let unready = json!([{"type": "Ready", "status": "False", "message": "Modified(1)"}]);
-        let patch = Patch::Merge(json!({"status": {"conditions": unready}}));
+        let name = "fleet-agent-local";
         bundles
-            .patch_status("mcc-harvester", &PatchParams::default(), &patch)
+            .create(&PostParams::default(), &Bundle::named(name))
+            .await
+            .unwrap();
+        let unready = json!([{"type": "Ready", "status": "False", "message": "Modified(1)"}]);
+        let patch = Patch::Merge(json!({"status": {"observedGeneration": 1, "conditions": unready}}));
+        bundles
+            .patch_status(name, &PatchParams::default(), &patch)
             .await
             .unwrap();
     });
@@ -313,8 +318,8 @@ fn fleet_is_waited_for_a_while_by_the_name_of_its_bundle_and_then_gone_on_withou
         ..Case::single_node()
     };
     let told = follow(&case, 12 * HOUR);
-    let (_, wait) = told.first("FleetBundle", "bundle mcc-harvester is not ready: Modified(1)");
-    assert_eq!(wait.object.unwrap(), "Bundle fleet-local/mcc-harvester");
+    let (_, wait) = told.first("FleetBundle", "bundle fleet-agent-local is not ready: Modified(1)");
+    assert_eq!(wait.object.unwrap(), "Bundle fleet-local/fleet-agent-local");
     let (_, last) = told.statuses.last().unwrap();
     assert_eq!(last["status"]["currentPhase"], "Succeeded");
 }

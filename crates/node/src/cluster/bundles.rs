@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::foreign::{condition_is, fleet::Bundle};
+use api::foreign::fleet::Bundle;
 use kube::{ResourceExt, runtime::watcher};
 
 use crate::{
@@ -19,8 +19,7 @@ pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     let bundles = Objects::<Bundle>::new(kube::Api::all(context.client.clone()), "");
     let mut left = Vec::new();
     let settled = bundles.watch(pace, watcher::Config::default(), None, |bundles| {
-        let unsettled = bundles.iter().filter(|bundle| !is_settled(bundle));
-        left = unsettled.map(|bundle| waiting(bundle)).collect();
+        left = bundles.iter().filter_map(|bundle| waiting(bundle)).collect();
         Look::of(left.clone())
     });
     if !context.at_most(PATIENCE, settled).await? {
@@ -31,39 +30,32 @@ pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether Fleet has seen what a bundle is to be, and does not say that it is unready. Bundles of which nothing more is
-/// known do not count.
+/// What keeps a bundle from being settled: Fleet has not seen what it is now, or says that it is unready. A bundle of which
+/// nothing more is known is settled.
 #[must_use]
-pub fn is_settled(bundle: &Bundle) -> bool {
-    let conditions = bundle.status.conditions.as_deref().unwrap_or_default();
-    is_observed(bundle) && condition_is(conditions, "Ready") != Some(false)
+pub fn lacks(bundle: &Bundle) -> Option<&str> {
+    // Right after a change Fleet still speaks of before.
+    if bundle.status.observed_generation.unwrap_or(0) < bundle.metadata.generation.unwrap_or(0) {
+        return Some("Fleet has not seen its last change");
+    }
+    let conditions = bundle.status.conditions.iter().flatten();
+    let mut unready = conditions.filter(|condition| condition.type_ == "Ready");
+    let condition = unready.find(|condition| condition.status.as_deref() == Some("False"))?;
+    Some(condition.message.as_deref().unwrap_or("no reason given"))
 }
 
-/// What Fleet says is of what the bundle is now. Right after a change it still speaks of before.
-fn is_observed(bundle: &Bundle) -> bool {
-    bundle.status.observed_generation.unwrap_or(0) >= bundle.metadata.generation.unwrap_or(0)
-}
-
-fn waiting(bundle: &Bundle) -> Waiting {
+fn waiting(bundle: &Bundle) -> Option<Waiting> {
+    let lacks = lacks(bundle)?;
     let called = format!(
         "Bundle {}/{}",
         bundle.namespace().unwrap_or_default(),
         bundle.name_any()
     );
-    let conditions = bundle.status.conditions.iter().flatten();
-    let why = if is_observed(bundle) {
-        conditions
-            .filter(|condition| condition.type_ == "Ready")
-            .find_map(|condition| condition.message.clone())
-            .unwrap_or_default()
-    } else {
-        "Fleet has not seen its last change".to_owned()
-    };
-    Waiting {
+    Some(Waiting {
         what: "Bundle",
-        message: format!("{called} is not Ready: {why}"),
+        message: format!("{called} is not Ready: {lacks}"),
         object: called,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -81,14 +73,10 @@ mod tests {
             }))
             .unwrap()
         };
-        assert!(!is_settled(&bundle(3, Some(2), "True")));
-        assert!(!is_settled(&bundle(1, None, "True")));
-        assert!(
-            waiting(&bundle(3, Some(2), "True"))
-                .message
-                .ends_with("has not seen its last change")
-        );
-        assert!(is_settled(&bundle(3, Some(3), "True")));
-        assert!(!is_settled(&bundle(3, Some(3), "False")));
+        let unseen = Some("Fleet has not seen its last change");
+        assert_eq!(lacks(&bundle(3, Some(2), "True")), unseen);
+        assert_eq!(lacks(&bundle(1, None, "True")), unseen);
+        assert_eq!(lacks(&bundle(3, Some(3), "True")), None);
+        assert_eq!(lacks(&bundle(3, Some(3), "False")), Some("no reason given"));
     }
 }

@@ -152,7 +152,9 @@ pub(crate) fn at_rest(since: &str) -> Value {
 
 /// Fleet's agent makes the cluster be what a bundle says.
 async fn deploy(world: &Context, inbox: &Inbox, known: &mut Known, key: &Key) -> Result<()> {
-    let Some(bundle) = world.bundles.at(key) else {
+    // Other bundles are as they are.
+    let bundle = world.bundles.at(key).filter(|_| key.1.starts_with(PREFIX));
+    let Some(bundle) = bundle else {
         *known = Known::default();
         return Ok(());
     };
