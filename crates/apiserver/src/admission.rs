@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,8 +15,9 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// An in-process admission target: `AdmissionReview` in, `AdmissionReview` out.
-pub type WebhookHandler = Arc<dyn Fn(Value) -> Value + Send + Sync>;
+/// An in-process admission target: `AdmissionReview` in, `AdmissionReview` out. It may take its time, and may read the cluster
+/// meanwhile: other requests go on.
+pub type WebhookHandler = Arc<dyn Fn(Value) -> BoxFuture<'static, Value> + Send + Sync>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -42,7 +44,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// Lets mutating webhooks change the object. True when one did.
-pub(crate) fn mutate(
+pub(crate) async fn mutate(
     server: &Server,
     call: &Call,
     request: &Request<'_>,
@@ -50,11 +52,11 @@ pub(crate) fn mutate(
     warnings: &mut Vec<String>,
 ) -> ApiResult<bool> {
     let mut changed = false;
-    for hook in hooks(server, call, "mutatingwebhookconfigurations") {
+    for hook in hooks(server, call, request.operation, "mutatingwebhookconfigurations") {
         if !concerns(server, &hook, call, request, Some(object)) {
             continue;
         }
-        let Some(response) = ask(server, &hook, call, request, Some(object), warnings)? else {
+        let Some(response) = ask(server, &hook, call, request, Some(object), warnings).await? else {
             continue;
         };
         let Some(encoded) = response["patch"].as_str() else {
@@ -68,22 +70,23 @@ pub(crate) fn mutate(
 }
 
 /// Lets validating webhooks refuse.
-pub(crate) fn validate(
+pub(crate) async fn validate(
     server: &Server,
     call: &Call,
     request: &Request<'_>,
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> ApiResult<()> {
-    for hook in hooks(server, call, "validatingwebhookconfigurations") {
+    for hook in hooks(server, call, request.operation, "validatingwebhookconfigurations") {
         if concerns(server, &hook, call, request, object) {
-            ask(server, &hook, call, request, object, warnings)?;
+            ask(server, &hook, call, request, object, warnings).await?;
         }
     }
     Ok(())
 }
 
-fn hooks(server: &Server, call: &Call, plural: &str) -> Vec<Value> {
+/// The webhooks whose rules cover a request. Most requests concern none: nothing is copied for those.
+fn hooks(server: &Server, call: &Call, operation: Operation, plural: &str) -> Vec<Value> {
     // Webhook configurations themselves are never sent to webhooks: a broken one must stay fixable.
     if call.kind().group == "admissionregistration.k8s.io" {
         return Vec::new();
@@ -95,7 +98,9 @@ fn hooks(server: &Server, call: &Call, plural: &str) -> Vec<Value> {
     };
     let configurations = partition.objects.values();
     configurations
-        .flat_map(|object| object["webhooks"].as_array().cloned().unwrap_or_default())
+        .flat_map(|object| object["webhooks"].as_array().into_iter().flatten())
+        .filter(|hook| covers(hook, call, operation))
+        .cloned()
         .collect()
 }
 
@@ -136,15 +141,13 @@ fn rule_covers(rule: &Value, call: &Call, operation: Operation) -> bool {
         && rule["resources"].as_array().into_iter().flatten().filter_map(Value::as_str).any(resource_covers)
 }
 
+fn covers(hook: &Value, call: &Call, operation: Operation) -> bool {
+    let mut rules = hook["rules"].as_array().into_iter().flatten();
+    rules.any(|rule| rule_covers(rule, call, operation))
+}
+
+/// Whether a webhook that covers a request selects its object and namespace.
 fn concerns(server: &Server, hook: &Value, call: &Call, request: &Request<'_>, object: Option<&Value>) -> bool {
-    let covered = hook["rules"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|rule| rule_covers(rule, call, request.operation));
-    if !covered {
-        return false;
-    }
     let selected = |selector: &Value, labels: &Value| match LabelSelector::from_object(selector) {
         Some(selector) => selector.matches(labels),
         None => true,
@@ -212,7 +215,7 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
 }
 
 /// Asks one webhook. None when it is down and may be ignored.
-fn ask(
+async fn ask(
     server: &Server,
     hook: &Value,
     call: &Call,
@@ -232,7 +235,7 @@ fn ask(
             "failed calling webhook \"{name}\": failed to call webhook: Post \"{target}\": connection refused"
         )));
     };
-    let response = handler(review(server, call, request, object))["response"].clone();
+    let response = handler(review(server, call, request, object)).await["response"].take();
     for warning in response["warnings"]
         .as_array()
         .into_iter()

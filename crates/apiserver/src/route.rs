@@ -101,7 +101,7 @@ impl ApiServer {
         let outcome = match &fault {
             Fault::Reject(code) => Err(injected(*code)),
             Fault::ConflictBefore => Err(ApiError::modified(call.kind(), call.name())),
-            Fault::None | Fault::LoseReply | Fault::CrashAfter(_) => verb::write(server, who, call),
+            Fault::None | Fault::LoseReply | Fault::CrashAfter(_) => verb::write(server, who, call).await,
         };
         record(server, call, &outcome);
         let mut response = match outcome {

@@ -80,7 +80,7 @@ fn check(kind: &Kind, old: Option<&Value>, object: &Value) -> ApiResult<()> {
 }
 
 /// Keeps a new object.
-pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Written> {
+pub(crate) async fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Written> {
     let kind = call.kind();
     let Draft {
         mut object, ownership, ..
@@ -128,12 +128,12 @@ pub(crate) fn create(server: &Server, call: &Call, draft: Draft) -> ApiResult<Wr
         old: None,
         options: Value::Null,
     };
-    if admission::mutate(server, call, &request, &mut object, &mut warnings)? {
+    if admission::mutate(server, call, &request, &mut object, &mut warnings).await? {
         body::tidy(kind, &mut object)?;
         shape(kind, &mut object);
     }
     check(kind, None, &object)?;
-    admission::validate(server, call, &request, Some(&object), &mut warnings)?;
+    admission::validate(server, call, &request, Some(&object), &mut warnings).await?;
     let managers = match ownership {
         Ownership::Given(managers) => managers,
         Ownership::Track if !server.config.track_owners => Vec::new(),
@@ -270,10 +270,10 @@ fn is_new_generation(kind: &Kind, old: &Value, new: &Value) -> bool {
 
 /// Changes an existing object. `change` gets the object as the request's version shows it; it may be asked again when
 /// another write came in between.
-pub(crate) fn update(
+pub(crate) async fn update(
     server: &Server,
     call: &Call,
-    mut change: impl FnMut(&Value) -> ApiResult<Draft>,
+    mut change: impl FnMut(&Value) -> ApiResult<Draft> + Send,
 ) -> ApiResult<Written> {
     let kind = call.kind();
     for _ in 0..ATTEMPTS {
@@ -282,7 +282,7 @@ pub(crate) fn update(
         };
         let old = kind.present(&stored);
         let draft = change(&old)?;
-        if let Some(written) = attempt(server, call, &stored, &old, draft)? {
+        if let Some(written) = attempt(server, call, &stored, &old, draft).await? {
             return Ok(written);
         }
     }
@@ -290,7 +290,7 @@ pub(crate) fn update(
 }
 
 /// One try; none when another write was faster.
-fn attempt(
+async fn attempt(
     server: &Server,
     call: &Call,
     stored: &Arc<Value>,
@@ -318,14 +318,14 @@ fn attempt(
         old: Some(old),
         options: Value::Null,
     };
-    if admission::mutate(server, call, &request, &mut new, &mut warnings)? {
+    if admission::mutate(server, call, &request, &mut new, &mut warnings).await? {
         body::tidy(kind, &mut new)?;
         restore_system_fields(old, &mut new);
         shape(kind, &mut new);
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
     }
     check(kind, Some(old), &new)?;
-    admission::validate(server, call, &request, Some(&new), &mut warnings)?;
+    admission::validate(server, call, &request, Some(&new), &mut warnings).await?;
     if (kind.generation || kind.is_custom()) && is_new_generation(kind, old, &new) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
     }

@@ -7,8 +7,9 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use apiserver::{ApiServer, Identity};
+use apiserver::{ApiServer, Identity, WebhookHandler};
 use base64::Engine as _;
+use futures::FutureExt as _;
 use http_body_util::BodyExt;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -66,9 +67,14 @@ fn service() -> Value {
     json!({"service": {"namespace": "ns", "name": "hook", "path": "/check"}})
 }
 
-fn answer(allowed: bool, status: &Value) -> impl Fn(Value) -> Value + use<> {
+/// A target that answers at once.
+fn at_once(answer: impl Fn(Value) -> Value + Send + Sync + 'static) -> WebhookHandler {
+    Arc::new(move |review| std::future::ready(answer(review)).boxed())
+}
+
+fn answer(allowed: bool, status: &Value) -> WebhookHandler {
     let status = status.clone();
-    move |review| json!({"response": {"uid": review["request"]["uid"], "allowed": allowed, "status": status}})
+    at_once(move |review| json!({"response": {"uid": review["request"]["uid"], "allowed": allowed, "status": status}}))
 }
 
 #[tokio::test]
@@ -81,7 +87,7 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
     })).await;
     server.set_webhook_handler(
         "ns/hook/check",
-        Arc::new(move |review| {
+        at_once(move |review| {
             log.lock().unwrap().push(review["request"].clone());
             let allowed = review["request"]["object"]["data"]["bad"].is_null();
             json!({"response": {"allowed": allowed, "status": {"message": "bad is bad"}}})
@@ -130,10 +136,7 @@ async fn a_refusal_brings_its_own_code() {
     .await;
     server.set_webhook_handler(
         "https://hook.test/x",
-        Arc::new(answer(
-            false,
-            &json!({"code": 400, "reason": "BadRequest", "message": "no"}),
-        )),
+        answer(false, &json!({"code": 400, "reason": "BadRequest", "message": "no"})),
     );
     let (status, refusal, _) = ask(&server, "POST", MAPS, &map("a")).await;
     assert_eq!((status, refusal["reason"].as_str()), (400, Some("BadRequest")));
@@ -150,7 +153,7 @@ async fn a_mutating_webhook_changes_and_warns() {
         }),
     )
     .await;
-    server.set_webhook_handler("ns/hook/check", Arc::new(|_| {
+    server.set_webhook_handler("ns/hook/check", at_once(|_| {
         let patch = json!([{"op": "add", "path": "/data", "value": {"by": "hook"}}]).to_string();
         let patch = base64::engine::general_purpose::STANDARD.encode(patch);
         json!({"response": {"allowed": true, "patchType": "JSONPatch", "patch": patch, "warnings": ["mind the gap"]}})
@@ -201,7 +204,7 @@ async fn rules_and_selectors_say_who_is_asked(#[case] mut webhook: Value, #[case
     webhook["name"] = json!("v.test.io");
     webhook["clientConfig"] = service();
     configure(&server, "ValidatingWebhookConfiguration", &webhook).await;
-    server.set_webhook_handler("ns/hook/check", Arc::new(answer(false, &json!({"message": "no"}))));
+    server.set_webhook_handler("ns/hook/check", answer(false, &json!({"message": "no"})));
     let mut object = map("a");
     object["metadata"]["labels"] = json!({"a": "b"});
     assert_eq!(ask(&server, "POST", MAPS, &object).await.0 == 403, asked);
@@ -218,8 +221,39 @@ async fn a_handler_taken_down_is_a_webhook_down() {
         }),
     )
     .await;
-    server.set_webhook_handler("ns/hook/check", Arc::new(answer(true, &Value::Null)));
+    server.set_webhook_handler("ns/hook/check", answer(true, &Value::Null));
     assert_eq!(ask(&server, "POST", MAPS, &map("a")).await.0, 201);
     server.remove_webhook_handler("ns/hook/check");
     assert_eq!(ask(&server, "POST", MAPS, &map("b")).await.0, 500);
+}
+
+#[tokio::test]
+async fn a_webhook_may_read_the_cluster_before_it_answers() {
+    let server = support::server();
+    configure(
+        &server,
+        "ValidatingWebhookConfiguration",
+        &json!({
+            "name": "v.test.io", "clientConfig": service(), "rules": rule(&["CREATE", "DELETE"], &["configmaps"]),
+        }),
+    )
+    .await;
+    let reader = server.clone();
+    server.set_webhook_handler(
+        "ns/hook/check",
+        Arc::new(move |review| {
+            let reader = reader.clone();
+            async move {
+                let (status, found, _) = ask(&reader, "GET", MAPS, &Value::Null).await;
+                let others = found["items"].as_array().map_or(0, Vec::len);
+                let creates = review["request"]["operation"] == "CREATE";
+                json!({"response": {"allowed": status == 200 && (creates == (others == 0)), "status": {"message": "one"}}})
+            }
+            .boxed()
+        }),
+    );
+    assert_eq!(ask(&server, "POST", MAPS, &map("a")).await.0, 201);
+    assert_eq!(ask(&server, "POST", MAPS, &map("b")).await.0, 403);
+    assert_eq!(ask(&server, "DELETE", &format!("{MAPS}/a"), &Value::Null).await.0, 200);
+    assert_eq!(ask(&server, "POST", MAPS, &map("b")).await.0, 201);
 }

@@ -109,7 +109,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
         .spawn()
         .unwrap();
     let mut running = Running(child);
-    let plan = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+    let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
     let ended = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed);
     let ended = rehearsal
         .follow(&plan.name_any(), Some(Duration::from_secs(180)), ended)

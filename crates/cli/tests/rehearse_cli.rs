@@ -233,7 +233,7 @@ fn a_held_node_waits_until_the_administrator_lets_it_go() {
 }
 
 #[test]
-fn vms_that_were_shut_down_start_again_only_when_asked() {
+fn vms_that_were_shut_down_start_again() {
     let vms = |story: &str| {
         story
             .lines()
@@ -242,16 +242,29 @@ fn vms_that_were_shut_down_start_again_only_when_asked() {
             .trim()
             .to_owned()
     };
-    let without = story_of(&["--vms", "12"]);
-    let with = story_of(&["--vms", "12", "--restore-vm"]);
+    let with = story_of(&["--vms", "12"]);
+    assert_eq!(with, story_of(&["--vms", "12", "--restore-vm"]), "it is the default");
     let number = |line: &str, word: &str| -> usize {
         let part = line.split(", ").find(|part| part.ends_with(word)).unwrap();
         part.split(' ').next().unwrap().parse().unwrap()
     };
-    assert_eq!(number(&vms(&without), "restored"), 0);
     let (shut_down, restored) = (number(&vms(&with), "shut down"), number(&vms(&with), "restored"));
     assert!(shut_down > 0 && restored == shut_down, "{}", vms(&with));
-    assert!(with.contains("RestoreVMCompleted") && !without.contains("RestoreVMCompleted"));
+    assert!(with.contains("RestoreVMCompleted"), "{with}");
+}
+
+#[test]
+fn r31_a_rehearsal_is_refused_in_the_words_of_the_webhook() {
+    let output = rehearse(&["--restore-vm=false"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let expected = "Error: failed to create the UpgradePlan: admission webhook \"vupgradeplan-v1beta1.kb.io\" denied the \
+                    request: UpgradePlan.management.harvesterhci.io \"";
+    assert!(said.starts_with(expected), "{said}");
+    let expected = "is invalid: spec: Forbidden: there are non-live migratable VMs that need to be shut off before \
+                    initiating the upgrade";
+    assert!(said.contains(expected) && said.contains("default/db-2"), "{said}");
+    assert_eq!(text(&output.stdout), "", "nothing was begun");
 }
 
 #[test]

@@ -19,6 +19,7 @@ metadata:
   generateName: mine-
 spec:
   version: v1.8.0
+  restoreVM: true
 ";
 
 /// Creates a plan of one's own; returns its name.
@@ -137,6 +138,70 @@ fn a_plan_that_breaks_the_rules_is_refused_and_nothing_is_changed() {
     assert!(text.contains("spec.version is immutable after creation"), "{text}");
     let version = served.kubectl(&["get", "up", &name, "-o", "jsonpath={.spec.version}"]);
     assert_eq!(version, "v1.8.0");
+}
+
+#[test]
+fn r31_an_administrator_sees_the_refusals_of_a_real_cluster() {
+    let served = Served::start(&["--speed", "600", "--no-plan"]);
+    let refused = |arguments: &[&str], input: &str| {
+        let (succeeded, text) = served.kubectl_with(arguments, input);
+        assert!(!succeeded, "{text}");
+        assert!(
+            text.contains("admission webhook \"vupgradeplan-v1beta1.kb.io\" denied the request: "),
+            "{text}"
+        );
+        text
+    };
+    let unknown = refused(&["create", "-f", "-"], &PLAN.replace("v1.8.0", "v9.9.9"));
+    assert!(unknown.contains("spec.version: Not found: \"v9.9.9\""), "{unknown}");
+    let immovable = refused(&["create", "-f", "-"], &PLAN.replace("  restoreVM: true\n", ""));
+    assert!(
+        immovable.contains("non-live migratable VMs that need to be shut off") && immovable.contains("default/db-2"),
+        "{immovable}"
+    );
+    let unnamed = refused(
+        &["create", "-f", "-"],
+        &format!("{PLAN}  nodeUpgradeOption: {{pauseNodes: [node-9]}}\n"),
+    );
+    assert!(
+        unnamed.contains("spec.nodeUpgradeOption.pauseNodes[0]: Not found: \"node-9\""),
+        "{unnamed}"
+    );
+    assert_eq!(served.kubectl(&["get", "up", "-o", "name"]), "");
+
+    let name = create(&served, PLAN);
+    served.kubectl_lines(&["get", "up", "-w"], |lines| {
+        lines.find("it progresses", |line| line.contains("True").then_some(()));
+    });
+    let second = refused(&["create", "-f", "-"], PLAN);
+    assert!(
+        second.contains(&format!("another upgrade \"{name}\" is in progress")),
+        "{second}"
+    );
+    let early = refused(&["delete", "up", &name], "");
+    assert!(
+        early.contains(
+            "cannot delete a progressing UpgradePlan without the management.harvesterhci.io/allow-deletion annotation"
+        ),
+        "{early}"
+    );
+    served.kubectl_lines(&["get", "up", "-w"], |lines| {
+        lines.find("nodes are upgraded", |line| {
+            line.contains("NodeUpgrading").then_some(())
+        });
+    });
+    served.kubectl(&[
+        "annotate",
+        "up",
+        &name,
+        "management.harvesterhci.io/allow-deletion=true",
+    ]);
+    let late = refused(&["delete", "up", &name], "");
+    assert!(
+        late.contains("cannot delete UpgradePlan while nodes are being upgraded"),
+        "{late}"
+    );
+    served.wait_until_ended(&name);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
     write::{self, Draft, Ownership, Written},
 };
 
-pub(super) fn apply(server: &Server, call: &Call) -> ApiResult<Written> {
+pub(super) async fn apply(server: &Server, call: &Call) -> ApiResult<Written> {
     let kind = call.kind();
     if call.query.get("fieldManager").is_none() {
         let message =
@@ -56,9 +56,9 @@ pub(super) fn apply(server: &Server, call: &Call) -> ApiResult<Written> {
             return Err(ApiError::not_found(kind, call.name()));
         }
         let applied = merged(server, call, &Value::Null, &config)?;
-        return write::create(server, call, applied);
+        return write::create(server, call, applied).await;
     }
-    write::update(server, call, |old| merged(server, call, old, &config))
+    write::update(server, call, |old| merged(server, call, old, &config)).await
 }
 
 /// An apply to the main resource says nothing of the status, and the other way round.

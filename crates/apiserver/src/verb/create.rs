@@ -8,7 +8,7 @@ use crate::{
     write::{self, Draft, Ownership, Written},
 };
 
-pub(super) fn create(server: &Server, call: &Call) -> ApiResult<Written> {
+pub(super) async fn create(server: &Server, call: &Call) -> ApiResult<Written> {
     let object = body::object(call)?;
     write::create(
         server,
@@ -19,4 +19,5 @@ pub(super) fn create(server: &Server, call: &Call) -> ApiResult<Written> {
             replaces: false,
         },
     )
+    .await
 }

@@ -88,7 +88,7 @@ pub(super) enum Deleted {
     Waiting(Arc<Value>, bool),
 }
 
-pub(super) fn delete(server: &Server, call: &Call) -> ApiResult<Answer> {
+pub(super) async fn delete(server: &Server, call: &Call) -> ApiResult<Answer> {
     let options = Options::of(call)?;
     let kind = call.kind();
     Ok(
@@ -98,7 +98,9 @@ pub(super) fn delete(server: &Server, call: &Call) -> ApiResult<Answer> {
             kind,
             &(call.namespace().to_owned(), call.name().to_owned()),
             &options,
-        )? {
+        )
+        .await?
+        {
             Deleted::Waiting(object, changed) => Answer::Object {
                 code: 200,
                 object,
@@ -158,7 +160,13 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> ApiRes
 }
 
 /// Deletes one object, or marks it as being deleted.
-pub(super) fn remove(server: &Server, call: &Call, kind: &Kind, key: &Key, options: &Options) -> ApiResult<Deleted> {
+pub(super) async fn remove(
+    server: &Server,
+    call: &Call,
+    kind: &Kind,
+    key: &Key,
+    options: &Options,
+) -> ApiResult<Deleted> {
     loop {
         let Some(stored) = server.store.read(&kind.resource, &key.0, &key.1) else {
             return Err(ApiError::not_found(kind, &key.1));
@@ -170,7 +178,7 @@ pub(super) fn remove(server: &Server, call: &Call, kind: &Kind, key: &Key, optio
             old: Some(&shown),
             options: options.raw.clone(),
         };
-        admission::validate(server, call, &request, None, &mut Vec::new())?;
+        admission::validate(server, call, &request, None, &mut Vec::new()).await?;
         let mut object = (*stored).clone();
         mark(server, kind, &mut object, options);
         let stays = !metadata::has_no_finalizers(&object) || is_filled_namespace(server, kind, &object);
@@ -194,7 +202,7 @@ pub(super) fn remove(server: &Server, call: &Call, kind: &Kind, key: &Key, optio
                 continue;
             };
             if kind.kind == "Namespace" && kind.group.is_empty() {
-                return Ok(empty_namespace(server, call, kind, key, &kept));
+                return Ok(empty_namespace(server, call, kind, key, &kept).await);
             }
             return Ok(Deleted::Waiting(kind.present(&kept), true));
         }
@@ -243,14 +251,15 @@ fn is_filled_namespace(server: &Server, kind: &Kind, object: &Value) -> bool {
 }
 
 /// Everything in the namespace goes first; what has finalizers keeps the namespace waiting.
-fn empty_namespace(server: &Server, call: &Call, kind: &Kind, key: &Key, kept: &Arc<Value>) -> Deleted {
+async fn empty_namespace(server: &Server, call: &Call, kind: &Kind, key: &Key, kept: &Arc<Value>) -> Deleted {
     for (resource, object) in server.contents(&key.1) {
         let Some(content_kind) = server.registry().of_resource(&resource) else {
             continue;
         };
         let content_key = crate::store::key_of(&object);
         // Whatever refuses to go now keeps the namespace, as it does on a real cluster.
-        let _ = remove(server, call, &content_kind, &content_key, &Options::default());
+        let options = Options::default();
+        let _ = Box::pin(remove(server, call, &content_kind, &content_key, &options)).await;
     }
     let waiting = Deleted::Waiting(kind.present(kept), true);
     if !metadata::has_no_finalizers(kept) || !server.contents(&key.1).is_empty() {

@@ -15,7 +15,7 @@ use crate::{
     store::key_of,
 };
 
-pub(super) fn delete_collection(server: &Server, _who: &Identity, call: &Call) -> ApiResult<Answer> {
+pub(super) async fn delete_collection(server: &Server, _who: &Identity, call: &Call) -> ApiResult<Answer> {
     let kind = call.kind();
     // Objects of all namespaces at once, or all namespaces, are too easily lost.
     if (kind.namespaced && call.target.namespace.is_none()) || kind.kind == "Namespace" {
@@ -29,7 +29,7 @@ pub(super) fn delete_collection(server: &Server, _who: &Identity, call: &Call) -
         .list(&kind.resource.group, &kind.resource.plural, namespace);
     let mut items: Vec<Arc<Value>> = Vec::new();
     for object in selected.iter().filter(|object| selection.matches(object)) {
-        match delete::remove(server, call, kind, &key_of(object), &options) {
+        match delete::remove(server, call, kind, &key_of(object), &options).await {
             Ok(Deleted::Gone(object) | Deleted::Waiting(object, _)) => items.push(object),
             // Somebody else was faster: it is gone, which is what was asked for.
             Err(error) if error.code == 404 => {}

@@ -18,7 +18,7 @@ fn success(code: u16, changed: bool) -> Answer {
     Answer::Value { code, value, changed }
 }
 
-pub(super) fn evict(server: &Server, call: &Call) -> ApiResult<Answer> {
+pub(super) async fn evict(server: &Server, call: &Call) -> ApiResult<Answer> {
     let eviction = body::parse(call)?;
     if eviction["kind"].as_str().is_some_and(|kind| kind != "Eviction") {
         return Err(ApiError::bad_request(format!(
@@ -45,7 +45,7 @@ pub(super) fn evict(server: &Server, call: &Call) -> ApiResult<Answer> {
         spend_budgets(server, call, &pod)?;
     }
     let key = (call.namespace().to_owned(), call.name().to_owned());
-    delete::remove(server, call, call.kind(), &key, &options)?;
+    delete::remove(server, call, call.kind(), &key, &options).await?;
     Ok(success(201, true))
 }
 
@@ -97,7 +97,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// What a scheduler does: the pod gets its node.
-pub(super) fn bind(server: &Server, call: &Call) -> ApiResult<Answer> {
+pub(super) async fn bind(server: &Server, call: &Call) -> ApiResult<Answer> {
     let binding = body::parse(call)?;
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     if node.is_empty() {
@@ -119,6 +119,7 @@ pub(super) fn bind(server: &Server, call: &Call) -> ApiResult<Answer> {
             ownership: Ownership::Track,
             replaces: false,
         })
-    })?;
+    })
+    .await?;
     Ok(success(201, true))
 }

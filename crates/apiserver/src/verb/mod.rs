@@ -30,19 +30,19 @@ use crate::{
 };
 
 /// Carries out a write.
-pub(crate) fn write(server: &Server, who: &Identity, call: &Call) -> ApiResult<Answer> {
+pub(crate) async fn write(server: &Server, who: &Identity, call: &Call) -> ApiResult<Answer> {
     let kind = call.kind();
     let written = match (call.verb, call.subresource()) {
-        (Verb::Create, None) if call.target.name.is_none() => create::create(server, call)?,
-        (Verb::Create, Some("eviction")) if kind.kind == "Pod" => return eviction::evict(server, call),
-        (Verb::Create, Some("binding")) if kind.kind == "Pod" => return eviction::bind(server, call),
+        (Verb::Create, None) if call.target.name.is_none() => create::create(server, call).await?,
+        (Verb::Create, Some("eviction")) if kind.kind == "Pod" => return eviction::evict(server, call).await,
+        (Verb::Create, Some("binding")) if kind.kind == "Pod" => return eviction::bind(server, call).await,
         (Verb::Create, Some("token")) if kind.kind == "ServiceAccount" => return token::issue(server, call),
-        (Verb::Update | Verb::Patch, Some("scale")) if kind.scale.is_some() => return scale::write(server, call),
-        (Verb::Update, Some("finalize")) if kind.kind == "Namespace" => update::update(server, call)?,
-        (Verb::Update, sub) if sub.is_none() || is_status(call) => update::update(server, call)?,
-        (Verb::Patch, sub) if sub.is_none() || is_status(call) => patch::patch(server, call)?,
-        (Verb::Delete, None) => return delete::delete(server, call),
-        (Verb::DeleteCollection, None) => return delete_collection::delete_collection(server, who, call),
+        (Verb::Update | Verb::Patch, Some("scale")) if kind.scale.is_some() => return scale::write(server, call).await,
+        (Verb::Update, Some("finalize")) if kind.kind == "Namespace" => update::update(server, call).await?,
+        (Verb::Update, sub) if sub.is_none() || is_status(call) => update::update(server, call).await?,
+        (Verb::Patch, sub) if sub.is_none() || is_status(call) => patch::patch(server, call).await?,
+        (Verb::Delete, None) => return delete::delete(server, call).await,
+        (Verb::DeleteCollection, None) => return delete_collection::delete_collection(server, who, call).await,
         (_, None) => return Err(ApiError::method_not_allowed()),
         (_, Some(_)) => return Err(ApiError::no_such_path()),
     };

@@ -17,12 +17,12 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-pub(super) fn patch(server: &Server, call: &Call) -> ApiResult<Written> {
+pub(super) async fn patch(server: &Server, call: &Call) -> ApiResult<Written> {
     let apply_patch: fn(&Value, &Value) -> ApiResult<Value> = match media(call) {
         JSON => apply_json_patch,
         MERGE => apply_merge_patch,
         STRATEGIC if !call.kind().is_custom() => apply_strategic_patch,
-        APPLY => return apply::apply(server, call),
+        APPLY => return apply::apply(server, call).await,
         _ if call.kind().is_custom() => return Err(ApiError::unsupported_media_type(&[JSON, MERGE, APPLY])),
         _ => return Err(ApiError::unsupported_media_type(&[JSON, MERGE, STRATEGIC, APPLY])),
     };
@@ -42,6 +42,7 @@ pub(super) fn patch(server: &Server, call: &Call) -> ApiResult<Written> {
             replaces: false,
         })
     })
+    .await
 }
 
 pub(super) fn media(call: &Call) -> &str {

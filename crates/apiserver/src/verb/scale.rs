@@ -68,7 +68,7 @@ pub(super) fn read(kind: &Kind, object: &Value) -> ApiResult<Answer> {
     })
 }
 
-pub(super) fn write(server: &Server, call: &Call) -> ApiResult<Answer> {
+pub(super) async fn write(server: &Server, call: &Call) -> ApiResult<Answer> {
     let kind = Arc::clone(call.kind());
     let is_patch = call.verb == crate::history::Verb::Patch;
     let sent = if is_patch {
@@ -119,7 +119,8 @@ pub(super) fn write(server: &Server, call: &Call) -> ApiResult<Answer> {
             ownership: Ownership::Track,
             replaces: false,
         })
-    })?;
+    })
+    .await?;
     Ok(Answer::Value {
         code: 200,
         value: scale_of(&kind, &written.object),

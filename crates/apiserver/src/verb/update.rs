@@ -8,7 +8,7 @@ use crate::{
     write::{self, Draft, Ownership, Written},
 };
 
-pub(super) fn update(server: &Server, call: &Call) -> ApiResult<Written> {
+pub(super) async fn update(server: &Server, call: &Call) -> ApiResult<Written> {
     let object = body::object(call)?;
     if object["metadata"].get("name").is_none() {
         return Err(ApiError::bad_request("name must be provided"));
@@ -30,7 +30,8 @@ pub(super) fn update(server: &Server, call: &Call) -> ApiResult<Written> {
                 ownership: Ownership::Track,
                 replaces: false,
             },
-        );
+        )
+        .await;
     }
     write::update(server, call, |_| {
         Ok(Draft {
@@ -39,4 +40,5 @@ pub(super) fn update(server: &Server, call: &Call) -> ApiResult<Written> {
             replaces: true,
         })
     })
+    .await
 }

@@ -37,7 +37,7 @@ const LEASE_SPEED: f64 = 60.0;
     after_help = "Exit code: 0 the upgrade succeeded, 1 it failed or did not end, 2 wrong usage.\n\n\
     Examples:\n  \
     upgrade-toolkit rehearse                                    three nodes, at once\n  \
-    upgrade-toolkit rehearse --nodes 5 --vms 20 --restore-vm    more of everything\n  \
+    upgrade-toolkit rehearse --nodes 5 --vms 20                 more of everything\n  \
     upgrade-toolkit rehearse --steps                            with every step of every program\n  \
     upgrade-toolkit rehearse --nodes 1 -o yaml                  a single node; prints the final UpgradePlan\n  \
     upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl"
@@ -64,8 +64,9 @@ pub(super) struct Args {
     /// Seed of everything that is left to chance; the same seed gives the same rehearsal
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Start the VMs again that were shut down for the upgrade
-    #[arg(long)]
+    /// Start the VMs again that were shut down for the upgrade; with =false admission refuses VMs that cannot move
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true)]
     restore_vm: bool,
     /// Hold this node before its upgrade, and let it go after half an hour; may be given several times
     #[arg(long, value_name = "NODE")]

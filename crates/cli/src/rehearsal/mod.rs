@@ -9,11 +9,10 @@ use std::{
 };
 
 use anyhow::Context;
-use api::{NodeUpgradeOption, UpgradePlan, UpgradePlanSpec, names};
+use api::names;
 use apiserver::{ApiServer, Identity};
 use clock::Clock;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
@@ -24,21 +23,23 @@ use manager::{
     lease::LeaseTiming,
     run::{Config, run},
 };
-use serde::Deserialize;
-use serde_json::Value;
 use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
 use world::{Definitions, Durations, Facts, Shape, StepTold, Troubles, World};
 
+mod admission;
 mod bars;
 pub mod follow;
 pub mod kubeconfig;
 pub mod outside;
+mod plans;
 pub mod summary;
 
 pub use bars::Bars;
+
+use admission::Admission;
 
 /// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
@@ -78,6 +79,7 @@ pub struct Rehearsal {
     plan_writes: Arc<AtomicU64>,
     plan_changes: watch::Receiver<u64>,
     step_listeners: StepListeners,
+    _admission: Admission,
 }
 
 /// Who hears of the steps of programs.
@@ -116,18 +118,6 @@ fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
         tell.send_replace(change.resource_version);
     });
     (count, changes)
-}
-
-/// A stored plan, without the managedFields that nobody here reads and that are larger than all the rest.
-fn plan_of(stored: &Value) -> Option<UpgradePlan> {
-    let metadata = stored["metadata"].as_object()?.iter();
-    let metadata = metadata.filter(|(field, _)| *field != "managedFields");
-    let metadata: Value = metadata.map(|(field, value)| (field.clone(), value.clone())).collect();
-    Some(UpgradePlan {
-        metadata: serde_json::from_value(metadata).ok()?,
-        spec: UpgradePlanSpec::deserialize(&stored["spec"]).ok()?,
-        status: Option::deserialize(&stored["status"]).ok()?,
-    })
 }
 
 /// The moment at which rehearsals begin.
@@ -190,6 +180,7 @@ impl Rehearsal {
         install_roles(&client, PREFIX, SERVICE_ACCOUNT)
             .await
             .context("failed to install the manager's roles")?;
+        let admission = Admission::install(&server, &clock).await?;
         let world_client = server.client_as(Identity {
             user: "system:world".to_owned(),
             groups: vec!["system:masters".to_owned()],
@@ -219,6 +210,7 @@ impl Rehearsal {
             plan_writes,
             plan_changes,
             step_listeners,
+            _admission: admission,
         })
     }
 
@@ -281,85 +273,6 @@ impl Rehearsal {
                 clock.sleep(RESTART_PAUSE).await;
             }
         })
-    }
-
-    /// The plan that a user would create for this cluster.
-    #[must_use]
-    pub fn plan(&self, restore_vm: bool, pause: &[String]) -> UpgradePlan {
-        let image = self.shape.image.clone();
-        UpgradePlan {
-            metadata: ObjectMeta {
-                generate_name: Some("hvst-upgrade-".to_owned()),
-                ..ObjectMeta::default()
-            },
-            spec: UpgradePlanSpec {
-                version: image.is_none().then(|| self.shape.to.clone()),
-                image,
-                restore_vm: restore_vm.then_some(true),
-                node_upgrade_option: (!pause.is_empty()).then(|| NodeUpgradeOption {
-                    pause_nodes: Some(pause.to_vec()),
-                }),
-                ..UpgradePlanSpec::default()
-            },
-            status: None,
-        }
-    }
-
-    /// Creates a plan as a user would; returns it as the API server stored it.
-    ///
-    /// # Errors
-    /// The API server refused it.
-    pub async fn create(&self, plan: &UpgradePlan) -> anyhow::Result<UpgradePlan> {
-        let plans: Api<UpgradePlan> = Api::all(self.server.client());
-        plans
-            .create(&PostParams::default(), plan)
-            .await
-            .context("failed to create the UpgradePlan")
-    }
-
-    /// The plan as it is now.
-    ///
-    /// # Errors
-    /// It is gone.
-    pub async fn read(&self, name: &str) -> anyhow::Result<UpgradePlan> {
-        let plans: Api<UpgradePlan> = Api::all(self.server.client());
-        plans
-            .get(name)
-            .await
-            .with_context(|| format!("failed to read UpgradePlan {name}"))
-    }
-
-    /// Shows every change of a plan to `look` until that says it has seen enough; `None` when that takes longer than
-    /// `limit`, and for ever without one.
-    pub async fn follow(
-        &self,
-        name: &str,
-        limit: Option<Duration>,
-        mut look: impl FnMut(&UpgradePlan) -> bool,
-    ) -> Option<Arc<UpgradePlan>> {
-        let mut changes = self.plan_changes.clone();
-        let found = async {
-            loop {
-                changes.mark_unchanged();
-                let store = self.server.store();
-                let plan = store.get("management.harvesterhci.io", "upgradeplans", "", name);
-                if let Some(plan) = plan.and_then(|stored| plan_of(&stored)).filter(|plan| look(plan)) {
-                    return Some(Arc::new(plan));
-                }
-                changes.changed().await.ok()?;
-            }
-        };
-        let too_long = async {
-            match limit {
-                Some(limit) => self.clock.sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            plan = found => plan,
-            () = too_long => None,
-        }
     }
 
     /// All objects of a kind, for people and tests to look at.

@@ -88,7 +88,7 @@ where
             .await
             .unwrap();
         let _manager = rehearsal.start_manager("manager-1");
-        let plan = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
         let name = plan.name_any();
         let importing = |plan: &UpgradePlan| plan.phase() == Some(Phase::ISODownloading);
         rehearsal.follow(&name, None, importing).await.unwrap();

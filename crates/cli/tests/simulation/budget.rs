@@ -44,7 +44,7 @@ fn at_rest_nothing_is_written_but_the_lease() {
         let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock).await.unwrap();
         let _manager = rehearsal.start_manager("manager-1");
         let plan = rehearsal
-            .create(&rehearsal.plan(false, &["node-1".to_owned()]))
+            .create_unchecked(rehearsal.plan(false, &["node-1".to_owned()]))
             .await
             .unwrap();
         rehearsal

@@ -29,7 +29,6 @@ use manager::{
     },
     watched::Watched,
     webhook::{
-        configurations,
         configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
         facts::Facts,
     },
@@ -150,9 +149,6 @@ fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Resu
         };
         let rehearsal = Rehearsal::start(scenario, clock.clone()).await.unwrap();
         let namespace = names::HARVESTER_NAMESPACE;
-        for configuration in configurations(PREFIX, namespace, None) {
-            create(&rehearsal, configuration).await;
-        }
         if let Some((role, rule)) = without {
             take_away(&rehearsal, role, *rule).await;
         }
@@ -196,7 +192,7 @@ fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
             take_away(&rehearsal, role, *rule).await;
         }
         let _manager = rehearsal.start_manager("manager-1");
-        let plan = rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
         let explained = |plan: &UpgradePlan| {
             let progressing = plan.condition(reasons::PROGRESSING);
             progressing.is_some_and(|condition| condition.message.contains("is kept by PodDisruptionBudget"))

@@ -152,10 +152,14 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     let mut manager = rehearsal.start_manager(perturbation::FIRST);
     let overlapping = matches!(case.perturbed, Some((_, Perturbation::Overlap)));
     let standby = overlapping.then(|| rehearsal.start_manager("manager-standby"));
-    let plan = rehearsal
-        .create(&rehearsal.plan(case.restore_vm, &case.pause))
-        .await
-        .unwrap();
+    let plan = rehearsal.plan(case.restore_vm, &case.pause);
+    // Without `restoreVM` the webhook refuses VMs that cannot move.
+    let plan = if case.restore_vm {
+        rehearsal.create(&plan).await
+    } else {
+        rehearsal.create_unchecked(plan).await
+    };
+    let plan = plan.unwrap();
     let name = plan.name_any();
     let end = end_of(&rehearsal, &name, case);
     let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));

@@ -69,7 +69,10 @@ pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
             arrange(&rehearsal);
         }
         let _manager = rehearsal.start_manager("manager-1");
-        let plan = rehearsal.create(&rehearsal.plan(false, &case.pause)).await.unwrap();
+        let plan = rehearsal
+            .create_unchecked(rehearsal.plan(false, &case.pause))
+            .await
+            .unwrap();
         let name = plan.name_any();
         let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
         let retried = case.user.contains(&User::MendsAndRetries);

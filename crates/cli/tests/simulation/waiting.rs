@@ -29,7 +29,7 @@ pub(crate) fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<Str
         let _manager = rehearsal.start_manager("manager-1");
         let pause: Vec<String> = pause.iter().map(|name| (*name).to_owned()).collect();
         let plan = rehearsal
-            .create(&rehearsal.plan(case.restore_vm, &pause))
+            .create_unchecked(rehearsal.plan(case.restore_vm, &pause))
             .await
             .unwrap();
         let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();

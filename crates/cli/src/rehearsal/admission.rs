@@ -1,0 +1,108 @@
+//! Admission in a rehearsal: the webhooks of the manager, asked by the embedded API without a socket.
+//!
+//! Configurations, handlers and what they read of the cluster are those of a real one, and they read with the rights of the
+//! manager. Only the way there differs: no Service, no certificate. They do not depend on a manager that runs, as those of
+//! an installation with several replicas.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use api::names;
+use apiserver::{ApiServer, Identity, WebhookHandler};
+use clock::Clock;
+use futures::FutureExt;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
+};
+use manager::{
+    watched::Watched,
+    webhook::{
+        configurations,
+        configurations::{MUTATING_PATH, SERVICE, VALIDATING_PATH},
+        facts::Facts,
+        server,
+    },
+};
+use serde_json::Value;
+
+use super::{PREFIX, SERVICE_ACCOUNT};
+
+/// The webhooks of a cluster. They are down once this is dropped: their handlers hold clients of the server that holds them.
+pub(super) struct Admission {
+    server: ApiServer,
+}
+
+impl Admission {
+    /// Puts the webhooks up and has the API server ask them.
+    ///
+    /// # Errors
+    /// The API server refused their configurations.
+    pub(super) async fn install(server: &ApiServer, clock: &Clock) -> anyhow::Result<Self> {
+        let account = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
+        // Caches that nobody fills: everything is listed when it is asked for, as before a manager's caches are filled.
+        let facts = Facts::new(server.client_as(account), Watched::default(), clock.clone());
+        let validate: WebhookHandler = Arc::new(move |review| {
+            let facts = facts.clone();
+            async move { value(&server::validate(&facts, review.to_string().as_bytes()).await) }.boxed()
+        });
+        let mutate: WebhookHandler =
+            Arc::new(|review| async move { value(&server::mutate(review.to_string().as_bytes())) }.boxed());
+        server.set_webhook_handler(&address(VALIDATING_PATH), validate);
+        server.set_webhook_handler(&address(MUTATING_PATH), mutate);
+        let up = Self { server: server.clone() };
+        let client = server.client();
+        for (api, object) in objects(&client)? {
+            api.create(&PostParams::default(), &object)
+                .await
+                .context("failed to install the webhook configurations")?;
+        }
+        Ok(up)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        for path in [VALIDATING_PATH, MUTATING_PATH] {
+            self.server.remove_webhook_handler(&address(path));
+        }
+    }
+}
+
+/// Takes the webhook configurations away, as an administrator can: from now on nothing is refused.
+///
+/// # Errors
+/// The API server refused.
+pub(super) async fn take_away(client: &Client) -> anyhow::Result<()> {
+    for (api, object) in objects(client)? {
+        let name = object.metadata.name.unwrap_or_default();
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error).with_context(|| format!("failed to delete {name}")),
+        }
+    }
+    Ok(())
+}
+
+/// The configurations that ship, each with the way to its kind.
+fn objects(client: &Client) -> anyhow::Result<Vec<(Api<DynamicObject>, DynamicObject)>> {
+    let shipped = configurations(PREFIX, names::HARVESTER_NAMESPACE, None).into_iter();
+    let with_api = shipped.map(|object| {
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let kind = GroupVersionKind::try_from(&object.types.clone().unwrap_or_default())?;
+        Ok((Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)), object))
+    });
+    with_api.collect()
+}
+
+/// Where the API server finds a webhook of the Service.
+fn address(path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    format!("{}/{PREFIX}{SERVICE}/{path}", names::HARVESTER_NAMESPACE)
+}
+
+/// An answer as it goes over the wire.
+fn value(answer: &manager::webhook::review::Answer) -> Value {
+    serde_json::to_value(answer).unwrap_or_default()
+}
