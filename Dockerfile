@@ -1,18 +1,31 @@
 # syntax=docker/dockerfile:1
 # The image of the toolkit: the manager, and everything that its Jobs run.
 #
-#   docker build .                                                        for this machine
-#   docker buildx build --platform linux/amd64,linux/arm64 .              for both
-#   docker build --build-arg WITH_NGINX=false .                           without nginx
-#   docker build --build-arg CDI_VERSION=… --build-arg CDI_SHA256=… .     with the definitions of another CDI
+#   docker build $(package/release-args v1.8.2) .                                             for this machine
+#   docker buildx build $(package/release-args v1.8.2) --platform linux/amd64,linux/arm64 .   for both
+#   docker build $(package/release-args v1.8.2) --build-arg WITH_NGINX=false .                without nginx
+#   docker build $(package/release-args v1.8.2) --build-arg CDI_SHA256=… .                    with CDI's file pinned
 #
-# `make docker-build` passes version and time of the commit, so that the same commit gives the same image. To pin images
-# for a release, give them by digest: --build-arg BASE_IMAGE=NAME@sha256:…
+# Base system, addons and CDI have no defaults: they are those of the release of Harvester that the image is for, and
+# package/release-check holds them to it. `make docker-build` passes them, and version and time of the commit, so that the
+# same commit gives the same image. To pin images for a release, give them by digest: --build-arg BASE_IMAGE=NAME@sha256:…
 
 ARG RUST_IMAGE=registry.suse.com/bci/rust:1.95
 ARG GOLANG_IMAGE=registry.suse.com/bci/golang:1.25
-ARG BASE_OS_IMAGE=registry.opensuse.org/isv/rancher/harvester/os/v1.8/main/baseos:v1.8
 ARG BASE_IMAGE=registry.suse.com/bci/bci-base:16.0
+ARG HARVESTER_VERSION
+ARG BASE_OS_IMAGE
+ARG ADDONS_BRANCH
+ARG CDI_VERSION
+
+# Nothing is built for a release with what belongs to another one: everything below copies from here.
+FROM ${BASE_IMAGE} AS release
+ARG HARVESTER_VERSION
+ARG BASE_OS_IMAGE
+ARG ADDONS_BRANCH
+ARG CDI_VERSION
+RUN --mount=type=bind,source=package,target=/package /package/release-check && \
+    echo "${HARVESTER_VERSION}" >/harvester-version
 
 FROM ${RUST_IMAGE} AS builder
 ARG VERSION=dev
@@ -39,10 +52,11 @@ RUN --mount=type=cache,target=/cargo/registry \
 
 # Manifests of the addons that a release brings, which the upgrade of the cluster compares with those that run.
 FROM ${GOLANG_IMAGE} AS addons
-ARG ADDONS_BRANCH=v1.8
+ARG ADDONS_BRANCH
 # Releases that are upgraded from: what their addons had by default is not the user's.
 ARG ADDONS_BRANCHES_BEFORE="v1.7"
 ARG SOURCE_DATE_EPOCH=0
+COPY --from=release /harvester-version /harvester-version
 RUN generate() { \
         git clone --depth 1 --branch "$1" https://github.com/harvester/addons.git "/src/$1" && \
         mkdir -p "$2" && \
@@ -55,7 +69,7 @@ RUN generate() { \
 # Definitions of CDI: the Harvester chart brings CDI's operator, but Helm leaves definitions that exist as they are. The
 # version is that of the chart in the release. The rest of the file would be a second operator.
 FROM ${BASE_IMAGE} AS cdi
-ARG CDI_VERSION=v1.62.0
+ARG CDI_VERSION
 # SHA-256 of the file; give it for a release. Without it, what came is only printed.
 ARG CDI_SHA256=
 ARG SOURCE_DATE_EPOCH=0
@@ -71,7 +85,9 @@ FROM ${BASE_OS_IMAGE} AS baseos
 FROM ${BASE_IMAGE}
 ARG WITH_NGINX=true
 # nginx is for plans that ask for it; the toolkit serves the repository itself.
-RUN packages="coreutils util-linux" && \
+# e2fsprogs and rsync are for the node: its own ones run with the libraries of this image where its C library is too old for
+# elemental, and find only here what they are linked with.
+RUN packages="coreutils util-linux e2fsprogs rsync" && \
     if [ "${WITH_NGINX}" = true ]; then packages="${packages} nginx"; fi && \
     zypper --non-interactive install --no-recommends ${packages} && \
     { zypper --non-interactive remove container-suseconnect || true; } && \
@@ -83,6 +99,7 @@ RUN packages="coreutils util-linux" && \
 COPY --from=baseos /usr/bin/elemental /usr/local/bin/elemental
 COPY --from=addons /addons/ /usr/local/share/addons/
 COPY --from=cdi /cdi/ /usr/local/share/extra_manifests/cdi/
+COPY --from=release /harvester-version /usr/local/share/harvester-version
 COPY --from=builder /rootfs/ /
 RUN --mount=type=bind,source=package,target=/package /package/check
 

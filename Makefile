@@ -26,7 +26,10 @@ IMAGE_NAME = $(patsubst %:$(IMAGE_TAG),%,$(IMG))
 IMAGE_ARGS = --build-arg SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) \
 	--build-arg VERSION=$(shell git describe --tags --always) --build-arg GIT_COMMIT=$(shell git rev-parse HEAD) \
 	--build-arg GIT_TREE_STATE=$(if $(shell git status --porcelain),dirty,clean) \
-	$(foreach name,CDI_VERSION CDI_SHA256,$(if $($(name)),--build-arg $(name)=$($(name))))
+	$(foreach name,CDI_SHA256 WITH_NGINX,$(if $($(name)),--build-arg $(name)=$($(name))))
+# The release of Harvester that the image is for, as in package/releases.
+HARVESTER_VERSION ?=
+RELEASE_ARGS = release_args="$$(package/release-args "$(HARVESTER_VERSION)" "$$(git describe --tags --exact-match 2>/dev/null)")"
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
 # Tests that drive the embedded API with the Python client run this interpreter.
@@ -135,16 +138,16 @@ helm-deploy: ## Install or upgrade the chart of this tree with the image IMG
 		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG))
 
 .PHONY: docker-build
-docker-build: ## Build the image for this machine, tagged IMG
-	$(CONTAINER_TOOL) build $(IMAGE_ARGS) --tag $(OUR_IMAGE) .
+docker-build: ## Build the image for this machine and HARVESTER_VERSION, tagged IMG
+	$(RELEASE_ARGS) && $(CONTAINER_TOOL) build $(IMAGE_ARGS) $$release_args --tag $(OUR_IMAGE) .
 
 .PHONY: docker-push
 docker-push: ## Push the image IMG
 	$(CONTAINER_TOOL) push $(OUR_IMAGE)
 
 .PHONY: docker-buildx
-docker-buildx: ## Build the image for all PLATFORMS and push it
-	$(CONTAINER_TOOL) buildx build $(IMAGE_ARGS) --platform $(PLATFORMS) --tag $(OUR_IMAGE) \
+docker-buildx: ## Build the image for all PLATFORMS and HARVESTER_VERSION, and push it
+	$(RELEASE_ARGS) && $(CONTAINER_TOOL) buildx build $(IMAGE_ARGS) $$release_args --platform $(PLATFORMS) --tag $(OUR_IMAGE) \
 		--output type=image,push=true,rewrite-timestamp=true .
 
 .PHONY: man
