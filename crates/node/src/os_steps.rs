@@ -107,13 +107,20 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         );
         return Ok(());
     }
+    let release = run.release()?;
+    let os = &release.file.os;
+    let promise = release.bundle.files.get(os_image::IMAGE_IN_REPOSITORY).cloned();
+    let promise = promise.unwrap_or_default();
+    if os_image::is_fetched(&run.root, &run.plan, os, &promise)? {
+        tracing::info!(os, "the image of the operating system is on this node, whole");
+        return Ok(());
+    }
     let to = run.root.resolve(os_image::IMAGE)?;
     run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await?;
-    let promises = &run.release()?.bundle.files;
-    let promise = promises.get(os_image::IMAGE_IN_REPOSITORY).cloned().unwrap_or_default();
-    let looked = tokio::task::spawn_blocking(move || os_image::flaw(&to, &promise)).await;
+    let promised = promise.clone();
+    let looked = tokio::task::spawn_blocking(move || os_image::flaw(&to, &promised)).await;
     match looked.map_err(|error| Error::Lasting(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
-        None => Ok(()),
+        None => os_image::note_fetched(&run.root, &run.plan, os, &promise),
         Some(flaw) => {
             // The next try of the Job fetches it anew.
             remove_image(run).await?;

@@ -96,6 +96,60 @@ pub fn note_installed(root: &HostRoot, plan: &str, os: &str) -> Result<()> {
     root.write(&receipt_path(), &content, 0o600).map(drop)
 }
 
+/// What is left beside the image of a system once it is on the node, whole and checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct FetchedImage {
+    plan: String,
+    os: String,
+    boot: String,
+    bytes: u64,
+    sha256: Option<String>,
+}
+
+/// Beside the image, with the beginning of what a download keeps there: it goes with those.
+fn fetched_path() -> String {
+    format!("{UPGRADE_DIR}/.{IMAGE_IN_REPOSITORY}.checked")
+}
+
+/// What would be noted about the image on the node now; nothing where there is none, or not the one that is promised.
+fn image_there(root: &HostRoot, plan: &str, os: &str, promise: &Promise) -> Result<Option<FetchedImage>> {
+    let found = std::fs::symlink_metadata(root.resolve(IMAGE)?);
+    let Some(bytes) = found.ok().filter(|found| found.is_file()).map(|found| found.len()) else {
+        return Ok(None);
+    };
+    Ok(promise.size.is_none_or(|size| size == bytes).then_some(FetchedImage {
+        plan: plan.to_owned(),
+        os: os.to_owned(),
+        boot: boot(root)?,
+        bytes,
+        sha256: promise.sha256.as_ref().map(|sum| sum.as_str().to_owned()),
+    }))
+}
+
+/// Whether the image of a system is on the node already, for this plan and since this boot. Then nobody need be asked for it:
+/// on a cluster of one node the repository is down by the time it is needed.
+///
+/// # Errors
+/// When the node cannot be read.
+pub fn is_fetched(root: &HostRoot, plan: &str, os: &str, promise: &Promise) -> Result<bool> {
+    let noted = root
+        .read(&fetched_path())?
+        .and_then(|content| serde_json::from_slice::<FetchedImage>(&content).ok());
+    Ok(noted.is_some() && noted == image_there(root, plan, os, promise)?)
+}
+
+/// Notes that the image is on the node, whole and checked.
+///
+/// # Errors
+/// When that cannot be written.
+pub fn note_fetched(root: &HostRoot, plan: &str, os: &str, promise: &Promise) -> Result<()> {
+    let Some(there) = image_there(root, plan, os, promise)? else {
+        return Ok(());
+    };
+    let content = serde_json::to_vec(&there).unwrap_or_default();
+    root.write(&fetched_path(), &content, 0o600).map(drop)
+}
+
 /// Whether a file is an image of a system, and all of it: what it says about itself, and what is promised.
 ///
 /// # Errors

@@ -365,6 +365,12 @@ impl Repository for FakeRepository {
     fn save<'a>(&'a self, path: &'a str, to: &'a Path, _: Pace<'a>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             assert_eq!(path, "rootfs.squashfs");
+            // Also who has the file already asks whether it is the right one.
+            if *self.broken.lock().unwrap() {
+                return Err(Error::Passing(format!(
+                    "failed to fetch {path}: 503 Service Unavailable"
+                )));
+            }
             if !to.exists() {
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
                 fs::write(to, self.image.lock().unwrap().as_deref().unwrap_or(&squashfs())).unwrap();

@@ -71,6 +71,22 @@ async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r20_the_image_that_is_on_the_node_is_installed_while_the_repository_is_down() {
+    let cluster = alone().await;
+    let (ended, ()) = cluster
+        .run_while(steps, async {
+            // RKE2 restarts, and takes the repository's only pod with it.
+            let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
+            cluster.eventually("the new version of the Rancher cluster", told).await;
+            *cluster.node.repository.broken.lock().unwrap() = true;
+            cluster.kubelet_becomes(RKE2).await;
+        })
+        .await;
+    ended.unwrap();
+    assert_eq!(*cluster.node.repository.saved.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fleet_that_does_not_settle_holds_nothing_up() {
     let cluster = alone().await;
     let bundle = json!({"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
