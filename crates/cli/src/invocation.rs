@@ -16,7 +16,13 @@ const NAMES: &[(&str, &[&str])] = &[
 ];
 
 /// Commands that take flags as Go's `flag` does: with one dash or two.
-const GO_COMMANDS: &[&str] = &["vm-live-migrate-detector", "restore-vm", "version-guard", "version"];
+const GO_COMMANDS: &[&str] = &[
+    "manager",
+    "vm-live-migrate-detector",
+    "restore-vm",
+    "version-guard",
+    "version",
+];
 
 /// The arguments as if the binary had been called by its own name, with flags of two dashes.
 #[must_use]
@@ -62,6 +68,10 @@ mod tests {
 
     #[rstest]
     #[case("upgrade-toolkit manager --leader-elect", "manager --leader-elect")]
+    #[case(
+        "upgrade-toolkit manager -leader-elect -zap-log-level=debug",
+        "manager --leader-elect --zap-log-level=debug"
+    )]
     #[case("/usr/local/bin/upgrade_node.sh pre-drain", "node pre-drain")]
     #[case("upgrade_node.sh", "node")]
     #[case("upgrade_manifests.sh", "cluster-upgrade")]

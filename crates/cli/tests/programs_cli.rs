@@ -85,6 +85,38 @@ fn exit_codes_are_those_that_callers_know() {
 }
 
 #[test]
+fn r30_the_manager_takes_the_flags_of_the_go_manager_and_says_which_do_nothing() {
+    let known = [
+        "manager",
+        "-leader-elect=true",
+        "--leader-elect",
+        "-metrics-bind-address=0",
+        "--metrics-secure=T",
+        "--health-probe-bind-address=0",
+        "-webhook-cert-name=tls.crt",
+        "-enable-http2",
+        "--zap-devel=false",
+        "-zap-encoder=console",
+        "--zap-log-level",
+        "info",
+        "-zap-stacktrace-level=error",
+        "--zap-time-encoding=rfc3339",
+    ];
+    let output = toolkit(&known);
+    let said = text(&output.stderr);
+    // It gets as far as any manager does that has no cluster.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("failed to find a cluster"), "{said}");
+    for flag in ["enable-http2", "zap-devel", "zap-stacktrace-level", "zap-time-encoding"] {
+        let warning = format!("flag --{flag} of the Go manager does nothing here");
+        assert!(said.contains(&warning), "{warning} is not in {said}");
+    }
+    assert!(!said.contains("{\"timestamp\""), "the log is for people: {said}");
+    let unknown = toolkit(&["manager", "-zap-nonsense"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
 fn the_names_of_the_old_scripts_are_names_of_this_binary() {
     let directory = tempfile::tempdir().unwrap();
     let link = |name: &str| {

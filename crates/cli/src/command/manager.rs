@@ -30,15 +30,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    go_flags::GoFlags,
     listen::{listen, listen_blocking},
     named_duration,
+    program::go_bool,
 };
 
 /// How the manager runs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+// As Go does: the last of several wins, and a truth value may be given.
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     upgrade-toolkit manager --leader-elect\n  \
-    KUBECONFIG=~/.kube/config upgrade-toolkit manager --health-probe-bind-address 127.0.0.1:8081")]
+    KUBECONFIG=~/.kube/config upgrade-toolkit manager --health-probe-bind-address 127.0.0.1:8081"
+)]
 pub(super) struct Args {
     /// Address of /healthz and /readyz; 0 turns them off
     #[arg(long, default_value = ":8081")]
@@ -48,7 +54,7 @@ pub(super) struct Args {
     metrics_bind_address: String,
     /// Serve metrics over HTTPS, to whom the cluster lets read them; otherwise plain, to everybody
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
-          require_equals = true)]
+          require_equals = true, value_parser = go_bool)]
     metrics_secure: bool,
     /// Directory with the certificate of the metrics; without it the manager makes its own
     #[arg(long)]
@@ -60,7 +66,8 @@ pub(super) struct Args {
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
     /// Compete for the lease, so that of several managers one works
-    #[arg(long)]
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
+          require_equals = true, value_parser = go_bool)]
     leader_elect: bool,
     /// Namespace of the lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "harvester-system")]
@@ -116,10 +123,15 @@ pub(super) struct Args {
     /// Format of the log: json or console
     #[arg(long, default_value = "json", value_parser = ["json", "console"])]
     log_format: String,
+    #[command(flatten)]
+    go: GoFlags,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    start_log(&args.log_format);
+    start_log_at(args.go.log_format(&args.log_format), args.go.log_level());
+    for warning in args.go.warnings() {
+        tracing::warn!("{warning}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 mod cluster_upgrade;
 mod completion;
 mod detector;
+mod go_flags;
 mod listen;
 mod man;
 mod manager;
