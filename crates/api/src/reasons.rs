@@ -9,6 +9,8 @@ pub const DEGRADED: &str = "Degraded";
 
 /// Available=True: the plan may run.
 pub const EXECUTABLE: &str = "Executable";
+/// Available=False and Progressing=False: another manager left the plan without starting it, and nobody asked for it. Ours.
+pub const NOT_STARTED: &str = "NotStarted";
 /// Available=False: the plan ended.
 pub const EXECUTED: &str = "Executed";
 /// Available=False: an older plan runs; also the event that says so.

@@ -220,6 +220,9 @@ pub struct PhaseTransition {
     /// When it was entered.
     #[schemars(with = "DateTime")]
     pub phase_transition_timestamp: Time,
+    /// Why the upgrade failed, where the phase is Failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// What the ISO says about the new release.

@@ -128,11 +128,7 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
             name: other.name_any(),
             uid: other.uid().unwrap_or_default(),
             created: other.creation_timestamp().map(|time| time.0),
-            active: !other.phase().is_some_and(api::Phase::is_terminal)
-                || other
-                    .finalizers()
-                    .iter()
-                    .any(|finalizer| finalizer == annotations::FINALIZER),
+            active: plan::decide::is_active(&other),
             saved_upgrade_strategy: other.annotation(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
         })
         .collect()

@@ -3,7 +3,7 @@
 //! Because only what is on record is announced, an event never speaks of a change that was lost, and a manager that
 //! died between a write and its events catches up when it is back.
 
-use api::{Phase, UpgradePlan, reasons};
+use api::{Phase, PhaseTransition, UpgradePlan, reasons};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{decision::PlanEvent, pipeline};
@@ -13,17 +13,38 @@ const FRESH: SignedDuration = SignedDuration::from_mins(10);
 /// How many changes back to look. Each change is seen before the next one, so two are enough.
 const LOOK_BACK: usize = 2;
 
+/// How often a plan had failed when its history was this.
+#[must_use]
+pub fn attempt(history: &[PhaseTransition]) -> usize {
+    history.iter().filter(|change| is_failure(change)).count()
+}
+
+/// How often a plan had failed before the try that its history ends with, whether that one failed or not.
+#[must_use]
+pub fn running_attempt(history: &[PhaseTransition]) -> usize {
+    match history.split_last() {
+        Some((last, before)) if is_failure(last) => attempt(before),
+        _ => attempt(history),
+    }
+}
+
+fn is_failure(change: &PhaseTransition) -> bool {
+    change.phase == Phase::Failed.as_str()
+}
+
 /// The events of the newest phase changes, each with its moment.
 #[must_use]
 pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
     let Some(status) = &plan.status else { return Vec::new() };
     let history = &status.phase_transition_timestamps;
-    let recent = &history[history.len().saturating_sub(LOOK_BACK)..];
+    let recent = history.iter().enumerate().skip(history.len().saturating_sub(LOOK_BACK));
     recent
-        .iter()
-        .map(|change| (change.phase_transition_timestamp.0, change.phase.as_str()))
-        .filter(|(at, _)| is_fresh(*at, now))
-        .filter_map(|(at, phase)| Some((at, phase_event(plan, phase.parse().ok()?)?)))
+        .map(|(at, change)| (change.phase_transition_timestamp.0, &history[..at], change))
+        .filter(|(moment, ..)| is_fresh(*moment, now))
+        .filter_map(|(moment, before, change)| {
+            let event = phase_event(plan, before, change)?;
+            Some((moment, event.in_attempt(attempt(before))))
+        })
         .collect()
 }
 
@@ -53,34 +74,45 @@ pub struct FailedRestore {
 /// The events of the newest of these failures, each with its moment. For plans that have ended: nothing waits for the VMs of
 /// the last nodes, and nothing is decided about such a plan any more.
 #[must_use]
-pub fn late_restore_events(failed: &[FailedRestore], now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+pub fn late_restore_events(
+    plan: &UpgradePlan,
+    failed: &[FailedRestore],
+    now: Timestamp,
+) -> Vec<(Timestamp, PlanEvent)> {
+    let status = plan.status.as_ref();
+    let attempt = status.map_or(0, |status| running_attempt(&status.phase_transition_timestamps));
     let newest = failed.iter().filter(|failed| is_fresh(failed.at, now));
-    newest
-        .map(|failed| (failed.at, restore_failed(&failed.job, &failed.node, &failed.why)))
-        .collect()
+    let event = |failed: &FailedRestore| restore_failed(&failed.job, &failed.node, &failed.why).in_attempt(attempt);
+    newest.map(|failed| (failed.at, event(failed))).collect()
 }
 
 fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) < FRESH
 }
 
-fn phase_event(plan: &UpgradePlan, phase: Phase) -> Option<PlanEvent> {
+/// What a change of the phase is told as; `before` is the history up to it.
+fn phase_event(plan: &UpgradePlan, before: &[PhaseTransition], change: &PhaseTransition) -> Option<PlanEvent> {
+    let phase: Phase = change.phase.parse().ok()?;
     match phase {
-        Phase::Initializing | Phase::Initialized => None,
         Phase::Succeeded => Some(PlanEvent::normal(
             reasons::UPGRADE_SUCCEEDED,
             "Upgrade completed successfully",
         )),
         Phase::Failed => {
-            let why = plan
-                .condition(reasons::PROGRESSING)
-                .map(|condition| condition.message.as_str());
-            let text = match why.filter(|why| !why.is_empty()) {
+            let text = match why_failed(plan, change) {
                 Some(why) => format!("Upgrade failed: {why}"),
                 None => "Upgrade failed".to_owned(),
             };
             Some(PlanEvent::warning(reasons::UPGRADE_FAILED, text))
         }
+        // Another try: what the phases before it completed is kept, and not completed again.
+        phase if before.last().is_some_and(is_failure) => {
+            let (entry, next) = pipeline::find(phase)?;
+            let resumed = next.filter(|_| phase == entry.completed).unwrap_or(entry);
+            let text = format!("Trying again from phase {}", resumed.name);
+            Some(PlanEvent::normal(reasons::PHASE_TRANSITION, text))
+        }
+        Phase::Initializing | Phase::Initialized => None,
         phase => {
             let (entry, _) = pipeline::find(phase)?;
             Some(if phase == entry.active {
@@ -90,4 +122,18 @@ fn phase_event(plan: &UpgradePlan, phase: Phase) -> Option<PlanEvent> {
             })
         }
     }
+}
+
+/// Why the upgrade failed then. Histories of managers that did not note it leave the condition, which says it of the last
+/// failure.
+fn why_failed<'a>(plan: &'a UpgradePlan, change: &'a PhaseTransition) -> Option<&'a str> {
+    let condition = || {
+        plan.condition(reasons::PROGRESSING)
+            .map(|condition| condition.message.as_str())
+    };
+    change
+        .message
+        .as_deref()
+        .or_else(condition)
+        .filter(|why| !why.is_empty())
 }

@@ -46,6 +46,9 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
         draft.set_finalizer(false);
         return draft.still_ended();
     }
+    if waits_for_a_wish(&seen.plan) {
+        return left_by_another(draft);
+    }
     if let Some(older) = older_active_plan(seen) {
         return blocked(draft, phase, older);
     }
@@ -79,7 +82,7 @@ fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
         }
         Outcome::Done | Outcome::Wait => draft.finish(EXECUTABLE, true, None),
         Outcome::Fail(message) => {
-            draft.enter(Phase::Failed);
+            draft.fail(&message);
             draft.finish(EXECUTABLE, true, Some(message))
         }
     }
@@ -117,16 +120,34 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
 pub fn is_settled(plan: &UpgradePlan) -> bool {
     let retried = plan.annotation(annotations::RETRY) != plan.annotation(annotations::RETRIED);
     let tried_again = retried && plan.annotation(annotations::RETRY).is_some() && plan.phase() == Some(Phase::Failed);
-    let finalizers = plan.metadata.finalizers.iter().flatten();
-    let released = finalizers
-        .into_iter()
-        .all(|finalizer| finalizer != annotations::FINALIZER);
     // A wish that was taken back leaves its wait behind.
     let waits = plan
         .status
         .as_ref()
         .is_some_and(|status| !status.waiting_for.is_empty());
-    has_ended(plan.status.as_ref(), plan.phase()) && released && !tried_again && !waits
+    has_ended(plan.status.as_ref(), plan.phase()) && !is_held(plan) && !tried_again && !waits
+}
+
+/// The plan may still change the cluster: it has not ended, or what it changed is not put back.
+#[must_use]
+pub fn is_active(plan: &UpgradePlan) -> bool {
+    let over = plan.phase().is_some_and(Phase::is_terminal) || waits_for_a_wish(plan);
+    !over || is_held(plan)
+}
+
+/// The plan carries our finalizer.
+fn is_held(plan: &UpgradePlan) -> bool {
+    let mut finalizers = plan.metadata.finalizers.iter().flatten();
+    finalizers.any(|finalizer| finalizer == annotations::FINALIZER)
+}
+
+/// Another manager has looked at the plan and not started it, and nobody has asked for it since. We never leave a plan without
+/// a phase, so who did was another one; it may be years ago, and nobody starts an upgrade by installing an operator.
+#[must_use]
+pub fn waits_for_a_wish(plan: &UpgradePlan) -> bool {
+    let Some(status) = &plan.status else { return false };
+    let begun = status.current_phase.as_deref().is_some_and(|phase| !phase.is_empty());
+    !begun && !status.conditions.is_empty() && !retry::is_asked_for(plan)
 }
 
 /// The plan has ended and everything we changed is put back.
@@ -167,6 +188,18 @@ fn postponed(mut draft: Draft<'_>, other: &str) -> Decision {
     let message = format!("another try of this plan begins when the upgrade {other:?} has ended");
     draft.wait("OtherUpgrade", Some(format!("UpgradePlan {other}")), message, UNBOUNDED);
     draft.still_ended()
+}
+
+/// Says that the plan is not started, and how it can be.
+fn left_by_another(mut draft: Draft<'_>) -> Decision {
+    draft.set_finalizer(false);
+    let name = draft.plan_name();
+    let message = format!(
+        "another manager left this plan without starting it: to start it, set annotation {} to a new value; else delete it",
+        annotations::RETRY
+    );
+    draft.wait("Wish", Some(format!("UpgradePlan {name}")), &message, UNBOUNDED);
+    draft.finish((false, reasons::NOT_STARTED, &message), false, None)
 }
 
 /// Waits for an older plan to end.

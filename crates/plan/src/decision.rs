@@ -83,6 +83,9 @@ pub struct PlanEvent {
     pub reason: String,
     /// In a sentence.
     pub message: String,
+    /// How often the plan had failed before: the same words in another try are another event.
+    #[serde(default)]
+    pub attempt: usize,
 }
 
 impl PlanEvent {
@@ -93,6 +96,7 @@ impl PlanEvent {
             severity: Severity::Normal,
             reason: reason.to_owned(),
             message: message.into(),
+            attempt: 0,
         }
     }
 
@@ -103,7 +107,14 @@ impl PlanEvent {
             severity: Severity::Warning,
             reason: reason.to_owned(),
             message: message.into(),
+            attempt: 0,
         }
+    }
+
+    /// The same in a try that follows so many failures.
+    #[must_use]
+    pub fn in_attempt(self, attempt: usize) -> Self {
+        Self { attempt, ..self }
     }
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
 use crate::{
+    announce,
     decision::{Action, Child, Decision, Need, PlanEvent},
     node::{self, Progress},
     observed::Observed,
@@ -106,16 +107,27 @@ impl<'a> Draft<'a> {
 
     /// Moves the plan to a phase and notes when.
     pub fn enter(&mut self, phase: Phase) {
+        self.change(phase, None);
+    }
+
+    /// Moves the plan to Failed and notes when and why.
+    pub fn fail(&mut self, why: &str) {
+        self.change(Phase::Failed, Some(why.to_owned()));
+    }
+
+    fn change(&mut self, phase: Phase, message: Option<String>) {
         self.status.current_phase = Some(phase.to_string());
         self.status.phase_transition_timestamps.push(PhaseTransition {
             phase: phase.to_string(),
             phase_transition_timestamp: Time(self.now),
+            message,
         });
     }
 
-    /// Adds an event.
+    /// Adds an event of this try.
     pub fn event(&mut self, event: PlanEvent) {
-        self.events.push(event);
+        let attempt = announce::running_attempt(&self.status.phase_transition_timestamps);
+        self.events.push(event.in_attempt(attempt));
     }
 
     /// Adds an action.
@@ -190,7 +202,7 @@ impl<'a> Draft<'a> {
             .status
             .current_phase
             .clone()
-            .unwrap_or_else(|| Phase::Initializing.to_string());
+            .unwrap_or_else(|| reasons::NOT_STARTED.to_owned());
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);
         let degraded = self.degraded.take();
@@ -201,7 +213,7 @@ impl<'a> Draft<'a> {
                 } else {
                     format!("Pipeline error: {message}")
                 };
-                self.events.push(PlanEvent::warning(reason, text));
+                self.event(PlanEvent::warning(reason, text));
             }
         } else {
             self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");

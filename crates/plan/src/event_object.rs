@@ -1,6 +1,7 @@
 //! An event on a plan as the object that the API server stores.
 //!
-//! Its name is made from what it says and who says it, so telling it again, also after a restart, is telling it once.
+//! Its name is made from what it says, who says it and in which try, so telling it again, also after a restart, is telling it
+//! once.
 
 use api::{UpgradePlan, names};
 use jiff::Timestamp;
@@ -28,7 +29,10 @@ pub fn build(plan: &ObjectMeta, teller: Teller<'_>, at: Timestamp, event: &PlanE
     let name = plan.name.clone().unwrap_or_default();
     let uid = plan.uid.clone().unwrap_or_default();
     let Teller { component, host } = teller;
-    let said = format!("{}/{}", event.reason, event.message);
+    let mut said = format!("{}/{}", event.reason, event.message);
+    if event.attempt > 0 {
+        said = format!("{said}/after {} failures", event.attempt);
+    }
     let digest = names::digest(&match host {
         None => format!("{uid}/{said}"),
         Some(host) => format!("{uid}/{component}/{host}/{said}"),

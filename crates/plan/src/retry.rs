@@ -3,7 +3,7 @@
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
 use api::{
-    NodeState, NodeUpgradeStatus, Phase, UpgradePlanStatus, annotations,
+    NodeState, NodeUpgradeStatus, Phase, UpgradePlan, UpgradePlanStatus, annotations,
     labels::{component, job_type},
 };
 
@@ -18,8 +18,14 @@ use crate::{
 /// The user asks for another try.
 #[must_use]
 pub fn is_wanted(draft: &Draft<'_>) -> bool {
-    let asked = draft.seen.plan.annotation(annotations::RETRY);
-    asked.is_some() && asked != draft.seen.plan.annotation(annotations::RETRIED)
+    is_asked_for(&draft.seen.plan)
+}
+
+/// A user asks for a try of the plan that has not begun.
+#[must_use]
+pub fn is_asked_for(plan: &UpgradePlan) -> bool {
+    let asked = plan.annotation(annotations::RETRY);
+    asked.is_some() && asked != plan.annotation(annotations::RETRIED)
 }
 
 /// Starts another try, once what failed is out of the way.

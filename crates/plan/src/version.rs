@@ -69,13 +69,16 @@ pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result
     Ok(())
 }
 
-/// Whether a release is older than another one; development builds never are.
+/// The line `(major, minor)` that a version belongs to: its releases, its candidates and builds of its branch
+/// (`v1.8-head`, `v1.8-0a1b2c3-head`). Branches of no line (`master-head`) and hashes are of none.
 #[must_use]
-pub fn is_older(version: &str, than: &str) -> bool {
-    match (parse(version), parse(than)) {
-        (Ok(Parsed::Release(version)), Ok(Parsed::Release(than))) => version.cmp_precedence(&than).is_lt(),
-        _ => false,
+pub fn line(version: &str) -> Option<(u64, u64)> {
+    if let Ok(Parsed::Release(version)) = parse(version) {
+        return Some((version.major, version.minor));
     }
+    let (major, rest) = version.strip_prefix('v').unwrap_or(version).split_once('.')?;
+    let minor = rest.split_once('-').map_or(rest, |(minor, _)| minor);
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn parse(text: &str) -> Result<Parsed, Ineligible> {
@@ -220,8 +223,7 @@ mod tests {
     #[case("v1.2.1-alpha1", "v1.2.1-beta1")]
     #[case("v1.2.1-beta1", "v1.2.1-rc1")]
     fn the_first_is_older_and_the_second_newer(#[case] older: &str, #[case] newer: &str) {
-        assert!(is_older(older, newer));
-        assert!(!is_older(newer, older));
+        assert_eq!(check(older, newer, newer, true), Err(Ineligible::BelowMinimum));
         assert_eq!(check(newer, older, "", true), Err(Ineligible::Downgrade));
     }
 
@@ -234,17 +236,26 @@ mod tests {
     #[case("v1.2.1", "v1.2-head")]
     #[case("v1.2-head", "v1.3-head")]
     fn neither_is_older(#[case] one: &str, #[case] other: &str) {
-        assert!(!is_older(one, other) && !is_older(other, one));
+        assert_eq!(check(one, other, "", false), Ok(()));
+        assert_eq!(check(other, one, "", false), Ok(()));
     }
 
     #[rstest]
-    #[case("v1.7.0", true)]
-    #[case("v1.7.1-rc1", true)]
-    #[case("v1.7.1", false)]
-    #[case("master-head", false)]
-    #[case("", false)]
-    fn only_releases_can_be_older(#[case] version: &str, #[case] older: bool) {
-        assert_eq!(is_older(version, "v1.7.1"), older);
+    #[case("v1.7.0", Some((1, 7)))]
+    #[case("v1.7.1-rc1", Some((1, 7)))]
+    #[case("1.10.3", Some((1, 10)))]
+    #[case("v1.6-head", Some((1, 6)))]
+    #[case("v1.6-0a1b2c3-head", Some((1, 6)))]
+    #[case("v1.6.2-dev.20260101", Some((1, 6)))]
+    #[case("v1.6", Some((1, 6)))]
+    #[case("master-head", None)]
+    #[case("0a1b2c3", None)]
+    #[case("", None)]
+    fn releases_candidates_and_builds_of_a_branch_are_of_its_line(
+        #[case] version: &str,
+        #[case] expected: Option<(u64, u64)>,
+    ) {
+        assert_eq!(line(version), expected);
     }
 
     #[rstest]

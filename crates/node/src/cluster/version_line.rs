@@ -1,5 +1,7 @@
 //! Which line of Harvester a version belongs to. Pure: steps that only one line needs ask here.
 
+use plan::version::line;
+
 /// Whether a version is of the line `major.minor`: its releases, its candidates and builds of its branch. Branches of
 /// no line (`master-head`) and hashes are of none.
 #[must_use]
@@ -17,17 +19,6 @@ pub fn is_at_least(version: &str, major: u64, minor: u64) -> bool {
 #[must_use]
 pub fn line_name(version: &str) -> Option<String> {
     line(version).map(|(major, minor)| format!("v{major}.{minor}"))
-}
-
-fn line(version: &str) -> Option<(u64, u64)> {
-    let numbers = version.strip_prefix('v').unwrap_or(version);
-    if let Ok(version) = semver::Version::parse(numbers) {
-        return Some((version.major, version.minor));
-    }
-    // Builds of a branch: v1.8-head, v1.8-0a1b2c3-head.
-    let (major, rest) = numbers.split_once('.')?;
-    let minor = rest.split_once('-').map_or(rest, |(minor, _)| minor);
-    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]

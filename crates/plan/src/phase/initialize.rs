@@ -9,8 +9,10 @@ use crate::{
     preflight, version,
 };
 
-/// The oldest Harvester that this upgrade can start from.
-const OLDEST_RUNNING: &str = "v1.7.1";
+/// The oldest line of Harvester that an upgrade can start from. Nodes of the line before it have their network and host name
+/// from wicked, and their upgrade would have to write both anew for NetworkManager: no step does. What v1.7.0 lacks of v1.7.1
+/// no step needs; the release says whether it can be upgraded (`minUpgradableVersion`).
+const OLDEST_LINE: (u64, u64) = (1, 7);
 /// What is waited for while the pre-flight checks cannot look.
 const PREFLIGHT: (&str, &str) = ("Preflight", "Node (all), EndpointSlice default/kubernetes");
 
@@ -41,17 +43,9 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         draft.wait("ServerVersion", object, "Setting server-version has no value", limit);
         return Outcome::Wait;
     };
-    if version::is_older(&running, OLDEST_RUNNING) {
-        // Older releases lack what the phases rely on. Waiting, not failing: the plan goes on once Harvester is updated.
-        let message = format!("Harvester {running} is too old: upgrade it to {OLDEST_RUNNING} by its own means first");
-        draft.wait(
-            "ServerVersion",
-            Some("Setting server-version".to_owned()),
-            &message,
-            limit,
-        );
-        draft.degrade(message);
-        return Outcome::Wait;
+    if let Some(line) = version::line(&running).filter(|line| *line < OLDEST_LINE) {
+        // Not for `force` to skip: nodes would come back without a network.
+        return Outcome::Fail(too_old(&running, line));
     }
     let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name);
     let Some(first) = managed.next() else {
@@ -67,6 +61,17 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     draft.status_mut().previous_version = Some(running);
     draft.status_mut().single_node = single;
     Outcome::Done
+}
+
+/// Why no upgrade starts from a version, and what to do.
+fn too_old(running: &str, (major, minor): (u64, u64)) -> String {
+    let (oldest_major, oldest_minor) = OLDEST_LINE;
+    format!(
+        "Harvester {running} (Setting server-version) is of the line v{major}.{minor}; upgrades start from \
+         v{oldest_major}.{oldest_minor}.0 or newer: upgrade it to v{oldest_major}.{oldest_minor} by its own means, then ask for \
+         another try (annotation {})",
+        api::annotations::RETRY
+    )
 }
 
 /// The pre-flight checks. What they find is final; that they could not look is not, at first.

@@ -61,6 +61,51 @@ fn a_release_that_may_not_be_gone_to_is_refused_before_anything_is_loaded_unless
     assert_eq!(entered.last_chunk(), Some(&["MetadataPopulated", "Failed"]));
 }
 
+#[rstest]
+#[case("v1.6.1")]
+#[case("v1.6.0-rc2")]
+#[case("v1.6-head")]
+#[case("v1.6-0a1b2c3-head")]
+#[case("v1.6.2-dev.20260101")]
+#[case("v1.5.0")]
+fn r11_a_running_version_that_no_upgrade_starts_from_fails_the_plan_by_name(
+    #[case] running: &str,
+    #[values(None, Some(true))] force: Option<bool>,
+) {
+    let mut model = Model::new(3);
+    model.seen.plan.spec.force = force;
+    model.seen.server_version = Some(running.into());
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    let why = progressing(&model);
+    for part in [running, "Setting server-version", "v1.7.0 or newer", annotations::RETRY] {
+        assert!(why.contains(part), "{part} is not in: {why}");
+    }
+    // Once it is upgraded by its own means, the plan can be tried again.
+    model.seen.server_version = Some("v1.7.0".into());
+    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    known.insert(annotations::RETRY.to_owned(), "1".to_owned());
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(
+        model.seen.plan.status.unwrap().previous_version.as_deref(),
+        Some("v1.7.0")
+    );
+}
+
+#[rstest]
+#[case("v1.7.0")]
+#[case("v1.7.1")]
+#[case("v1.7-head")]
+#[case("v1.10.0")]
+#[case("master-head")]
+#[case("0a1b2c3")]
+fn r11_upgrades_start_from_the_first_release_of_the_oldest_line_and_from_builds_of_none(#[case] running: &str) {
+    let mut model = Model::new(3);
+    model.seen.server_version = Some(running.into());
+    until(&mut model, at(Phase::Initialized));
+    assert_eq!(model.phase(), Some(Phase::Initialized));
+}
+
 #[test]
 fn force_skips_nothing_else_the_disks_are_looked_at_all_the_same() {
     let mut model = Model::new(3);

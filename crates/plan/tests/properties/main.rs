@@ -8,6 +8,7 @@
     reason = "a test fails by panicking and says what it measured"
 )]
 
+mod adoption;
 mod arbitrary;
 mod charts;
 mod cluster_upgrade;

@@ -2,8 +2,9 @@
 
 use api::{Phase, annotations, labels::job_type, names, reasons};
 use plan::{
-    Severity,
+    Severity, announce,
     decide::is_settled,
+    event_object::{Teller, build},
     observed::{JobOutcome, OtherPlan},
 };
 use serde_json::json;
@@ -74,6 +75,53 @@ fn one_wish_is_one_try() {
     );
     ask(&mut model, "2");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+/// The names and the words of what is told of the newest changes of the phase.
+fn told(model: &Model) -> Vec<(String, String)> {
+    let teller = Teller {
+        component: reasons::SOURCE_MANAGER,
+        host: None,
+    };
+    let metadata = &model.seen.plan.metadata;
+    announce::phase_events(&model.seen.plan, model.now)
+        .iter()
+        .map(|(at, event)| {
+            (
+                build(metadata, teller, *at, event).metadata.name.unwrap(),
+                event.message.clone(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() {
+    let mut model = failed_at_pre_drain();
+    let why = "Upgrade failed: ";
+    let first = told(&model).pop().unwrap();
+    assert!(first.1.starts_with(why) && first.1.contains("node-1"), "{first:?}");
+    ask(&mut model, "1");
+    until(&mut model, |model| model.phase() != Some(Phase::Failed));
+    // What is said meanwhile in the condition is not what the failure was about.
+    let events = told(&model);
+    assert_eq!(events[0], first, "the failure keeps its words and its name");
+    assert_eq!(events[1].1, "Trying again from phase NodeUpgrade");
+    // The same node fails again, and in the same way.
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
+    });
+    let entered = told(&model).pop().unwrap();
+    assert_eq!(entered.1, "Entering phase NodeUpgrade");
+    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, ended);
+    let second = told(&model).pop().unwrap();
+    assert_eq!(second.1, first.1);
+    assert_ne!(second.0, first.0, "the same words in another try are another event");
+    let history = &model.seen.plan.status.as_ref().unwrap().phase_transition_timestamps;
+    let reasons: Vec<_> = history.iter().filter_map(|change| change.message.as_deref()).collect();
+    assert_eq!(reasons, [first.1.strip_prefix(why).unwrap(); 2], "both are on record");
 }
 
 #[test]
