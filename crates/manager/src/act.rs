@@ -7,7 +7,7 @@ mod charts;
 mod children;
 mod rancher_cluster;
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use api::{
     UpgradePlan, annotations,
@@ -103,7 +103,8 @@ impl Actor {
         }
     }
 
-    /// Carries a decision out, in the order of its fields.
+    /// Carries a decision out, in the order of its fields. `now` is the moment of the decision, and the time on the manager's
+    /// clock.
     ///
     /// # Errors
     /// Where it had to stop.
@@ -112,7 +113,7 @@ impl Actor {
         plan: &UpgradePlan,
         watched: &Watched,
         decision: &Decision,
-        now: Timestamp,
+        (now, elapsed): (Timestamp, Duration),
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let decided_on = plan.resource_version();
@@ -128,10 +129,7 @@ impl Actor {
         }
         for event in &decision.events {
             self.fence()?;
-            self.recorder
-                .tell(&plan, now, event)
-                .await
-                .map_err(|source| failed("tell an event", source))?;
+            self.recorder.tell(&plan, now, event, elapsed).await;
         }
         for action in &decision.actions {
             self.fence()?;
@@ -140,19 +138,37 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells events, each with its moment. One that was told is not told again.
+    /// Tells events, each with its moment. One that was told is not told again, and one that cannot be told stops nothing.
     ///
     /// # Errors
-    /// Where it had to stop.
-    pub async fn announce(&self, plan: &UpgradePlan, events: Vec<(Timestamp, PlanEvent)>) -> Result<(), ActError> {
+    /// The lease is lost.
+    pub async fn announce(
+        &self,
+        plan: &UpgradePlan,
+        events: Vec<(Timestamp, PlanEvent)>,
+        elapsed: Duration,
+    ) -> Result<(), ActError> {
         for (at, event) in events {
             self.fence()?;
-            self.recorder
-                .tell(plan, at, &event)
-                .await
-                .map_err(|source| failed("tell an event", source))?;
+            self.recorder.tell(plan, at, &event, elapsed).await;
         }
         Ok(())
+    }
+
+    /// Tells events that could not be told before, if it is time.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub async fn catch_up(&self, elapsed: Duration) -> Result<(), ActError> {
+        self.fence()?;
+        self.recorder.catch_up(elapsed).await;
+        Ok(())
+    }
+
+    /// Who tells events.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     fn fence(&self) -> Result<(), ActError> {

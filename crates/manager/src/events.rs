@@ -1,8 +1,9 @@
-//! The manager's events on a plan, each one once.
+//! The manager's events on a plan, each one once. Events tell what was decided; they never keep anything from being decided.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use api::{UpgradePlan, names, reasons};
@@ -14,17 +15,66 @@ use plan::{
     event_object::{Teller, build},
 };
 
+use crate::setbacks::Row;
+
 /// Who tells these events.
 const TELLER: Teller<'_> = Teller {
     component: reasons::SOURCE_MANAGER,
     host: None,
 };
+/// How many events wait to be told. More come only where none can be told for long, and then the newest say most.
+const MOST_UNTOLD: usize = 200;
 
 /// Tells events.
 pub struct Recorder {
     events: Api<Event>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// Names of events that are known to be there.
-    told: Mutex<BTreeSet<String>>,
+    told: BTreeSet<String>,
+    /// Events that the API server did not take, oldest first.
+    untold: VecDeque<Event>,
+    /// Why, by the uid of the plan.
+    setbacks: BTreeMap<String, Row>,
+    /// When to try again, on the manager's clock.
+    again_at: Duration,
+}
+
+impl State {
+    fn knows(&self, name: &str) -> bool {
+        self.told.contains(name) || self.untold.iter().any(|event| event.name_any() == name)
+    }
+
+    /// Takes note of how telling an event went.
+    fn ended(&mut self, event: Event, result: Result<Event, kube::Error>, now: Duration) {
+        let of_plan = event.involved_object.uid.clone().unwrap_or_default();
+        let error = match result {
+            Ok(_) => None,
+            Err(kube::Error::Api(status)) if status.is_already_exists() => None,
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            self.told.insert(event.name_any());
+            self.setbacks.remove(&of_plan);
+            return;
+        };
+        // Without the name, which differs each time: this is shown on the plan, and the same trouble must have the same words.
+        let why = error.to_string().replace(&event.name_any(), "…");
+        let message = format!(
+            "failed to create Events in namespace {}: {why}",
+            names::DEFAULT_NAMESPACE
+        );
+        tracing::warn!(event = %event.name_any(), "{message}");
+        let pause = self.setbacks.entry(of_plan).or_default().add(message);
+        self.again_at = now.saturating_add(pause);
+        self.untold.push_back(event);
+        if self.untold.len() > MOST_UNTOLD {
+            self.untold.pop_front();
+        }
+    }
 }
 
 impl Recorder {
@@ -33,26 +83,56 @@ impl Recorder {
     pub fn new(client: Client) -> Self {
         Self {
             events: Api::namespaced(client, names::DEFAULT_NAMESPACE),
-            told: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// Tells an event unless it has been told.
-    ///
-    /// # Errors
-    /// The API server did not take it.
-    pub async fn tell(&self, plan: &UpgradePlan, at: Timestamp, event: &PlanEvent) -> Result<(), kube::Error> {
+    /// Tells an event unless it has been told. One that the API server does not take is kept for later. `now` is the time on
+    /// the manager's clock.
+    pub async fn tell(&self, plan: &UpgradePlan, at: Timestamp, event: &PlanEvent, now: Duration) {
         let built = build(&plan.metadata, TELLER, at, event);
-        let name = built.name_any();
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).contains(&name) {
-            return Ok(());
+        if self.state().knows(&built.name_any()) {
+            return;
         }
-        match self.events.create(&PostParams::default(), &built).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => return Err(error),
+        self.create(built, now).await;
+    }
+
+    /// Tells events that could not be told, if it is time.
+    pub async fn catch_up(&self, now: Duration) {
+        let due = {
+            let mut state = self.state();
+            if now < state.again_at {
+                return;
+            }
+            std::mem::take(&mut state.untold)
+        };
+        for event in due {
+            self.create(event, now).await;
         }
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
-        Ok(())
+    }
+
+    async fn create(&self, event: Event, now: Duration) {
+        let result = self.events.create(&PostParams::default(), &event).await;
+        self.state().ended(event, result, now);
+    }
+
+    /// How long until events are tried again that could not be told.
+    #[must_use]
+    pub fn again_in(&self, now: Duration) -> Option<Duration> {
+        let state = self.state();
+        (!state.untold.is_empty()).then(|| state.again_at.saturating_sub(now))
+    }
+
+    /// Why events of a plan cannot be told, when that happened more than once.
+    #[must_use]
+    pub fn trouble(&self, plan: &UpgradePlan) -> Option<String> {
+        let state = self.state();
+        let row = state.setbacks.get(&plan.uid().unwrap_or_default())?;
+        row.trouble()
+            .map(|why| format!("{why}; the upgrade goes on without them"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,6 +22,7 @@ pub mod observe;
 pub mod outside;
 pub mod rbac;
 pub mod run;
+mod setbacks;
 pub mod tls;
 pub mod watched;
 pub mod webhook;

@@ -21,6 +21,7 @@ use crate::{
     news::News,
     observe::{failed_restores, observe},
     outside::Outside,
+    setbacks::Setbacks,
     watched::Watched,
     webhook::{self, WebhookConfig},
 };
@@ -29,11 +30,6 @@ use crate::{
 const BURST: Duration = Duration::from_millis(5);
 /// How long caches may lag behind our own writes before we look anyway.
 const LONGEST_LAG: Duration = Duration::from_secs(10);
-/// Pauses after decisions that could not be carried out: doubling from the first to the second.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// An error that happened this often in a row is shown to the user.
-const TROUBLE_AFTER: u32 = 3;
 
 /// How the manager runs.
 #[derive(Clone, Debug)]
@@ -156,8 +152,7 @@ pub async fn run(
         answers: FuturesUnordered::new(),
         written: Versions::new(),
         behind_since: None,
-        errors: 0,
-        trouble: None,
+        setbacks: Setbacks::default(),
     };
     let work = async {
         leadership.gained().await;
@@ -175,6 +170,9 @@ pub async fn run(
     }
 }
 
+/// Another manager may be at work.
+struct LeaseLost;
+
 struct Manager {
     client: Client,
     clock: Clock,
@@ -190,8 +188,7 @@ struct Manager {
     /// What we wrote; caches that have not seen it are behind.
     written: Versions,
     behind_since: Option<Duration>,
-    errors: u32,
-    trouble: Option<String>,
+    setbacks: Setbacks,
 }
 
 impl Manager {
@@ -200,8 +197,7 @@ impl Manager {
         loop {
             let wake_at = match self.pass().await {
                 Ok(wake_at) => wake_at,
-                Err(ActError::NotLeader) => return RunError::LeaseLost,
-                Err(error) => Some(self.pause_after(&error)),
+                Err(LeaseLost) => return RunError::LeaseLost,
             };
             let clock = self.clock.clone();
             let timer = async {
@@ -219,8 +215,8 @@ impl Manager {
         }
     }
 
-    /// Looks at every plan once; tells when to look again at the latest.
-    async fn pass(&mut self) -> Result<Option<Timestamp>, ActError> {
+    /// Looks at every plan once; tells when to look again at the latest. What goes wrong with one plan holds up no other.
+    async fn pass(&mut self) -> Result<Option<Timestamp>, LeaseLost> {
         if !self.watched.is_synced() {
             return Ok(None);
         }
@@ -231,45 +227,66 @@ impl Manager {
         plans.sort_by_key(|plan| (plan.creation_timestamp().map(|time| time.0), plan.uid()));
         self.known.keep(&plans);
         self.news.keep(&plans);
+        self.setbacks.keep(&plans);
         if let Some(metrics) = &self.metrics {
             metrics.look(&plans, &self.watched);
         }
+        self.actor.catch_up(self.clock.elapsed()).await.map_err(|_| LeaseLost)?;
         let mut wake_at: Option<Timestamp> = None;
         for plan in &plans {
-            let now = self.clock.now_in_seconds();
-            self.actor.announce(plan, announce::phase_events(plan, now)).await?;
-            if plan::decide::is_settled(plan) {
-                let late = announce::late_restore_events(&failed_restores(&self.watched, plan), now);
-                self.actor.announce(plan, late).await?;
-                continue;
-            }
-            let trouble = self.trouble.clone();
-            let seen = observe(
-                &self.watched,
-                &mut self.memory,
-                &self.settings,
-                plan,
-                self.known.of(plan),
-                trouble,
-            );
-            let mut decision = decide(now, &seen);
-            let rest = self.news.rest(plan, &decision, self.clock.elapsed());
-            if let (Some(_), Some(status)) = (rest, &plan.status) {
-                decision.status = status.clone();
-            }
-            decision_log::log(plan, &decision);
-            self.actor
-                .carry_out(plan, &self.watched, &decision, now, &mut self.written)
-                .await?;
-            for need in &decision.needs {
-                self.ask(plan, *need);
-            }
-            let told_at = rest.and_then(|rest| self.clock.now().saturating_add(rest).ok());
-            wake_at = [wake_at, decision.wake_at, told_at].into_iter().flatten().min();
+            let again_at = match self.look_at(plan).await {
+                Ok(again_at) => {
+                    self.setbacks.clear(plan);
+                    again_at
+                }
+                Err(ActError::NotLeader) => return Err(LeaseLost),
+                Err(error) => self.after(self.setbacks.note(plan, &error)),
+            };
+            wake_at = [wake_at, again_at].into_iter().flatten().min();
         }
-        self.errors = 0;
-        self.trouble = None;
-        Ok(wake_at)
+        let untold = self.actor.recorder().again_in(self.clock.elapsed());
+        let told_at = untold.and_then(|pause| self.after(pause));
+        Ok([wake_at, told_at].into_iter().flatten().min())
+    }
+
+    /// Decides about a plan and carries the decision out; tells when to look again at the latest.
+    async fn look_at(&mut self, plan: &UpgradePlan) -> Result<Option<Timestamp>, ActError> {
+        let (now, elapsed) = (self.clock.now_in_seconds(), self.clock.elapsed());
+        let changes = announce::phase_events(plan, now);
+        self.actor.announce(plan, changes, elapsed).await?;
+        if plan::decide::is_settled(plan) {
+            let late = announce::late_restore_events(plan, &failed_restores(&self.watched, plan), now);
+            self.actor.announce(plan, late, elapsed).await?;
+            return Ok(None);
+        }
+        let trouble = self.setbacks.trouble(plan).map(str::to_owned);
+        let seen = observe(
+            &self.watched,
+            &mut self.memory,
+            &self.settings,
+            plan,
+            self.known.of(plan),
+            trouble.or_else(|| self.actor.recorder().trouble(plan)),
+        );
+        let mut decision = decide(now, &seen);
+        let rest = self.news.rest(plan, &decision, elapsed);
+        if let (Some(_), Some(status)) = (rest, &plan.status) {
+            decision.status = status.clone();
+        }
+        decision_log::log(plan, &decision);
+        self.actor
+            .carry_out(plan, &self.watched, &decision, (now, elapsed), &mut self.written)
+            .await?;
+        for need in &decision.needs {
+            self.ask(plan, *need);
+        }
+        let told_at = rest.and_then(|rest| self.after(rest));
+        Ok([decision.wake_at, told_at].into_iter().flatten().min())
+    }
+
+    /// So long from now.
+    fn after(&self, pause: Duration) -> Option<Timestamp> {
+        self.clock.now().saturating_add(pause).ok()
     }
 
     /// Until when to wait for the caches to catch up with our own writes. Deciding on what we know to be outdated
@@ -307,21 +324,5 @@ impl Manager {
             need,
             managed,
         ));
-    }
-
-    /// When to try again after an error. A conflict is only a reason to look again.
-    fn pause_after(&mut self, error: &ActError) -> Timestamp {
-        if error.is_conflict() {
-            tracing::debug!(%error, "somebody was faster; looking again");
-        } else {
-            self.errors += 1;
-            tracing::warn!(%error, attempts = self.errors, "failed; trying again");
-            if self.errors >= TROUBLE_AFTER {
-                self.trouble = Some(error.to_string());
-            }
-        }
-        let doubling = 2u32.saturating_pow(self.errors.saturating_sub(1).min(10));
-        let pause = SHORTEST_PAUSE.saturating_mul(doubling).min(LONGEST_PAUSE);
-        self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX)
     }
 }

@@ -24,6 +24,7 @@ mod moments;
 mod perturbation;
 mod rbac;
 mod run;
+mod setbacks;
 mod stations;
 mod steps;
 mod sweep;
