@@ -202,7 +202,7 @@ fn a_single_node_is_upgraded_by_its_own_job() {
 #[test]
 fn an_uploaded_image_takes_the_place_of_a_version() {
     let (plan, _) = plan_of(&["--image", "my-iso", "-o", "json"]);
-    assert_eq!(plan["spec"], serde_json::json!({"image": "my-iso"}));
+    assert_eq!(plan["spec"], serde_json::json!({"image": "my-iso", "restoreVM": true}));
     assert_eq!(plan["status"]["isoImageID"], "my-iso");
     assert_eq!(plan["status"]["version"], Value::Null);
 }

@@ -146,8 +146,9 @@ fn r31_an_administrator_sees_the_refusals_of_a_real_cluster() {
     let refused = |arguments: &[&str], input: &str| {
         let (succeeded, text) = served.kubectl_with(arguments, input);
         assert!(!succeeded, "{text}");
+        // kubectl makes this of the causes that the webhook gives.
         assert!(
-            text.contains("admission webhook \"vupgradeplan-v1beta1.kb.io\" denied the request: "),
+            text.starts_with("The UpgradePlan \"") && text.contains("\" is invalid: "),
             "{text}"
         );
         text

@@ -240,7 +240,10 @@ impl Manager {
                     again_at
                 }
                 Err(ActError::NotLeader) => return Err(LeaseLost),
-                Err(error) => self.after(self.setbacks.note(plan, &error)),
+                Err(error) => {
+                    let pause = self.setbacks.note(plan, &error);
+                    self.after(pause)
+                }
             };
             wake_at = [wake_at, again_at].into_iter().flatten().min();
         }
@@ -250,7 +253,7 @@ impl Manager {
     }
 
     /// Decides about a plan and carries the decision out; tells when to look again at the latest.
-    async fn look_at(&mut self, plan: &UpgradePlan) -> Result<Option<Timestamp>, ActError> {
+    async fn look_at(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, ActError> {
         let (now, elapsed) = (self.clock.now_in_seconds(), self.clock.elapsed());
         let changes = announce::phase_events(plan, now);
         self.actor.announce(plan, changes, elapsed).await?;

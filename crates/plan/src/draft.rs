@@ -202,6 +202,7 @@ impl<'a> Draft<'a> {
             .status
             .current_phase
             .clone()
+            .filter(|phase| !phase.is_empty())
             .unwrap_or_else(|| reasons::NOT_STARTED.to_owned());
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);

@@ -87,7 +87,7 @@ fn r11_a_running_version_that_no_upgrade_starts_from_fails_the_plan_by_name(
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(
-        model.seen.plan.status.unwrap().previous_version.as_deref(),
+        model.seen.plan.status.clone().unwrap().previous_version.as_deref(),
         Some("v1.7.0")
     );
 }

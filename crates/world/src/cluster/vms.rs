@@ -265,6 +265,8 @@ fn volume(
 ) -> Vec<Value> {
     let name = volume_name(namespace, vm);
     let copies = nodes.len().min(3);
+    // The default class asks for three everywhere: on a single node they are one, and the volume is degraded for ever.
+    let wanted = if nodes.len() == 1 { 3 } else { copies };
     let in_longhorn = |kind: &str, name: &str, spec: Value, status: Value| {
         json!({
             "apiVersion": "longhorn.io/v1beta2", "kind": kind,
@@ -272,10 +274,10 @@ fn volume(
             "spec": spec, "status": status,
         })
     };
-    let (state, robustness) = if attached.is_some() {
-        ("attached", "healthy")
-    } else {
-        ("detached", "unknown")
+    let (state, robustness) = match attached {
+        Some(_) if copies < wanted => ("attached", "degraded"),
+        Some(_) => ("attached", "healthy"),
+        None => ("detached", "unknown"),
     };
     let node = attached.unwrap_or_default();
     let size = (gigabytes << 30).to_string();
@@ -283,7 +285,7 @@ fn volume(
         in_longhorn(
             "Volume",
             &name,
-            json!({"numberOfReplicas": copies, "nodeID": node, "size": size, "frontend": "blockdev", "accessMode": "rwx", "migratable": true}),
+            json!({"numberOfReplicas": wanted, "nodeID": node, "size": size, "frontend": "blockdev", "accessMode": "rwx", "migratable": true}),
             json!({
                 "state": state, "robustness": robustness, "currentNodeID": node,
                 "kubernetesStatus": {"namespace": namespace, "pvcName": claim_name(vm), "pvStatus": "Bound"},
