@@ -10,8 +10,9 @@ use api::{
     UpgradePlan,
     foreign::{ForeignKind, capi, harvester, kubevirt, longhorn, rancher},
 };
-use apiserver::ApiServer;
+use apiserver::{ApiServer, WebhookHandler};
 use checks::{Cluster, Listed};
+use futures::FutureExt;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -57,6 +58,11 @@ fn snapshot(server: &ApiServer) -> Cluster {
     }
 }
 
+/// A target that answers at once.
+fn at_once(answer: impl Fn(Value) -> Value + Send + Sync + 'static) -> WebhookHandler {
+    Arc::new(move |review| std::future::ready(answer(review)).boxed())
+}
+
 /// A cluster that asks both webhooks, in this process.
 async fn cluster() -> (ApiServer, Api<UpgradePlan>) {
     let cluster = support::cluster().await;
@@ -69,9 +75,9 @@ async fn cluster() -> (ApiServer, Api<UpgradePlan>) {
         };
         serde_json::to_value(answer).unwrap()
     };
-    cluster.set_webhook_handler(&address(VALIDATING_PATH), Arc::new(validate));
+    cluster.set_webhook_handler(&address(VALIDATING_PATH), at_once(validate));
     let mutate = |review: Value| serde_json::to_value(server::mutate(review.to_string().as_bytes())).unwrap();
-    cluster.set_webhook_handler(&address(MUTATING_PATH), Arc::new(mutate));
+    cluster.set_webhook_handler(&address(MUTATING_PATH), at_once(mutate));
     let plans = Api::all(cluster.client());
     (cluster, plans)
 }
