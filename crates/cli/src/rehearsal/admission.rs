@@ -26,7 +26,7 @@ use manager::{
 };
 use serde_json::Value;
 
-use super::{PREFIX, SERVICE_ACCOUNT};
+use super::{PREFIX, SERVICE_ACCOUNT, beginning};
 
 /// The webhooks of a cluster. They are down once this is dropped: their handlers hold clients of the server that holds them.
 pub(super) struct Admission {
@@ -38,10 +38,12 @@ impl Admission {
     ///
     /// # Errors
     /// The API server refused their configurations.
-    pub(super) async fn install(server: &ApiServer, clock: &Clock) -> anyhow::Result<Self> {
+    pub(super) async fn install(server: &ApiServer) -> anyhow::Result<Self> {
         let account = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
         // Caches that nobody fills: everything is listed when it is asked for, as before a manager's caches are filled.
-        let facts = Facts::new(server.client_as(account), Watched::default(), clock.clone());
+        // It waits for answers of this process: in the time of this machine, however fast that of the cluster runs.
+        let clock = Clock::simulated(beginning(), 1.0);
+        let facts = Facts::new(server.client_as(account), Watched::default(), clock);
         let validate: WebhookHandler = Arc::new(move |review| {
             let facts = facts.clone();
             async move { value(&server::validate(&facts, review.to_string().as_bytes()).await) }.boxed()

@@ -180,7 +180,7 @@ impl Rehearsal {
         install_roles(&client, PREFIX, SERVICE_ACCOUNT)
             .await
             .context("failed to install the manager's roles")?;
-        let admission = Admission::install(&server, &clock).await?;
+        let admission = Admission::install(&server).await?;
         let world_client = server.client_as(Identity {
             user: "system:world".to_owned(),
             groups: vec!["system:masters".to_owned()],
