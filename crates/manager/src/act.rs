@@ -31,7 +31,6 @@ use crate::{
     events::Recorder,
     lease::Leadership,
     metrics::Metrics,
-    objects,
     watched::{Watched, Written},
 };
 
