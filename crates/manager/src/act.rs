@@ -31,6 +31,7 @@ use crate::{
     events::Recorder,
     lease::Leadership,
     metrics::Metrics,
+    objects,
     watched::{Watched, Written},
 };
 

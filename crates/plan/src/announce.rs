@@ -13,25 +13,6 @@ const FRESH: SignedDuration = SignedDuration::from_mins(10);
 /// How many changes back to look. Each change is seen before the next one, so two are enough.
 const LOOK_BACK: usize = 2;
 
-/// How often a plan had failed when its history was this.
-#[must_use]
-pub fn attempt(history: &[PhaseTransition]) -> usize {
-    history.iter().filter(|change| is_failure(change)).count()
-}
-
-/// How often a plan had failed before the try that its history ends with, whether that one failed or not.
-#[must_use]
-pub fn running_attempt(history: &[PhaseTransition]) -> usize {
-    match history.split_last() {
-        Some((last, before)) if is_failure(last) => attempt(before),
-        _ => attempt(history),
-    }
-}
-
-fn is_failure(change: &PhaseTransition) -> bool {
-    change.phase == Phase::Failed.as_str()
-}
-
 /// The events of the newest phase changes, each with its moment.
 #[must_use]
 pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {

@@ -13,7 +13,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
 use crate::{
-    announce,
     decision::{Action, Child, Decision, Need, PlanEvent},
     node::{self, Progress},
     observed::Observed,
