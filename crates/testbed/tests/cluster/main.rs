@@ -7,6 +7,7 @@
 mod access;
 mod bench;
 mod chart;
+mod charts;
 mod contract;
 mod control_plane;
 mod crash;
