@@ -117,6 +117,7 @@ fn leaves(vmi: &VirtualMachineInstance, node: &str, drained: bool) -> bool {
     let conditions = vmi.status.conditions.as_deref().unwrap_or_default();
     vmi.status.node_name.as_deref() == Some(node)
         && vmi.status.phase.as_deref() == Some("Running")
+        && vmi.metadata.deletion_timestamp.is_none()
         && (drained || vmi.status.evacuation_node_name.as_deref() == Some(node))
         && condition_is(conditions, "LiveMigratable") == Some(true)
 }

@@ -17,6 +17,8 @@ use crate::{
     watched::key_of,
 };
 
+/// On an instance that goes down.
+const FINALIZER: &str = "foregroundDeleteVirtualMachine";
 /// How soon a VM that fits on no node is tried again.
 const UNSCHEDULABLE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -53,7 +55,11 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         };
     };
     let now = world.clock.now();
-    match (is_to_run(&vm), vmi) {
+    // One that goes down is waited for, whatever is wanted meanwhile.
+    let goes_down = vmi
+        .as_ref()
+        .is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());
+    match (is_to_run(&vm) && !goes_down, vmi) {
         (true, Some(vmi)) => {
             since.remove(key);
             let paused = api::foreign::condition_is(&vmi.status.conditions.clone().unwrap_or_default(), "Paused");
@@ -86,6 +92,12 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
             let due = after(*since.entry(key.clone()).or_insert(now), world.durations.vm_stop);
             if now < due {
                 inbox.later(Kind::VirtualMachine, key.clone(), due);
+                if !goes_down {
+                    // KubeVirt deletes the instance, which is held until its guest is down.
+                    let held = json!({"metadata": {"finalizers": [FINALIZER]}});
+                    world.vmis.patch(key, &held).await?;
+                    world.vmis.delete(key, false).await?;
+                }
                 return show(world, &vm, key, "Stopping").await;
             }
             since.remove(key);
@@ -183,6 +195,12 @@ async fn remove(world: &Context, key: &Key, vmi: &VirtualMachineInstance) -> Res
         if migration.metadata.namespace.as_ref() == Some(&key.0) {
             world.migrations.delete(&key_of(migration.as_ref()), false).await?;
         }
+    }
+    if vmi.metadata.finalizers.is_some() {
+        world
+            .vmis
+            .patch(key, &json!({"metadata": {"finalizers": null}}))
+            .await?;
     }
     world.vmis.delete(&key_of(vmi), false).await
 }
