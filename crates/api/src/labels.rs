@@ -19,6 +19,8 @@ pub const MANAGED: &str = "harvesterhci.io/managed";
 pub const WITNESS: &str = "node-role.harvesterhci.io/witness";
 /// On control-plane nodes.
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// Key of the taint that makes KubeVirt move the VMs of a node away.
+pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
 /// On etcd members.
 pub const ETCD: &str = "node-role.kubernetes.io/etcd";
 /// On EndpointSlices: the Service they belong to.

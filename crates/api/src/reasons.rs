@@ -59,6 +59,16 @@ pub const NODE_JOINED: &str = "NodeJoined";
 /// Node reason: it came back from its reboot with the old operating system. Ours.
 pub const OLD_OS_IMAGE: &str = "OldOSImage";
 
+/// Node reason: what its state says failed is being tried again. Ours.
+pub const RETRYING: &str = "Retrying";
+/// Node reason: an administrator has let the node go, and it waits for its turn. Ours.
+pub const RELEASED: &str = "Released";
+/// Message that goes with [`RELEASED`].
+pub const RELEASED_MESSAGE: &str = "Node upgrade was released by the user and waits for its turn";
+/// First word of the last word of a program that installs an operating system and had none to install: the node runs it
+/// already, so it is not rebooted. Ours.
+pub const NO_REBOOT: &str = "NoReboot";
+
 /// Node reason: an administrator holds the node.
 pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";
 /// Message that goes with [`ADMINISTRATIVELY_PAUSED`].

@@ -285,6 +285,14 @@ impl Actor {
                 )
                 .await
             }
+            Action::UntaintNode { node } => {
+                let Some(seen) = watched.nodes.get("", node) else {
+                    return Ok(());
+                };
+                let patch = objects::node::without_drain_taint(&seen);
+                let nodes = Api::<Node>::all(self.client.clone());
+                self.patch(&nodes, node, patch, Written::Node, written).await
+            }
             Action::AnswerHook { secret, hook, token } => {
                 let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
                 let patch = json!({"metadata": {"annotations": {hook: token}}});

@@ -44,6 +44,7 @@ fn describe(action: &Action) -> String {
         Action::Delete { kind, component, .. } => format!("delete {kind:?} of {component}"),
         Action::AnnotateNode { node, .. } => format!("annotate Node {node}"),
         Action::UnlabelNode { node, .. } => format!("unlabel Node {node}"),
+        Action::UntaintNode { node } => format!("remove the drain taint of Node {node}"),
         Action::AnswerHook { secret, hook, .. } => format!("answer {hook} of {secret}"),
         Action::ProvisionCluster { to, .. } => format!("provision the cluster, generation {to}"),
         Action::RestoreUpgradeStrategy { .. } => "put the upgradeStrategy back".to_owned(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{WaitingFor, annotations, foreign::longhorn::Volume, labels};
+use api::{WaitingFor, annotations, foreign::longhorn::Volume, labels, reasons};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
 use plan::observed::PodSeen;
@@ -26,8 +26,8 @@ const STUCK: [&str; 8] = [
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.
 pub(crate) fn pod_seen(pod: &Pod, plan: &str) -> Option<PodSeen> {
     pod.labels().get(labels::UPGRADE_PLAN).filter(|name| *name == plan)?;
-    let (problem, said) = (problem(pod), said(pod));
-    if problem.is_none() && said.is_empty() {
+    let (problem, said, no_reboot) = (problem(pod), said(pod), says_no_reboot(pod));
+    if problem.is_none() && said.is_empty() && !no_reboot {
         return None;
     }
     let label = |key: &str| pod.labels().get(key).cloned();
@@ -38,6 +38,8 @@ pub(crate) fn pod_seen(pod: &Pod, plan: &str) -> Option<PodSeen> {
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
         problem,
         said,
+        no_reboot,
+        job_uid: pod.owner_references().first().map(|owner| owner.uid.clone()),
     })
 }
 
@@ -46,6 +48,23 @@ fn said(pod: &Pod) -> Vec<WaitingFor> {
     let text = pod.annotations().get(annotations::WAITING_FOR);
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
+}
+
+/// The program of a pod has ended well, and its last word is that the node need not be rebooted.
+fn says_no_reboot(pod: &Pod) -> bool {
+    let containers = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_deref());
+    containers.unwrap_or_default().iter().any(ended_without_reboot)
+}
+
+/// A container whose last word is that its node need not be rebooted.
+pub(crate) fn ended_without_reboot(container: &ContainerStatus) -> bool {
+    let ended = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+    let ended = ended.filter(|ended| ended.exit_code == 0);
+    let word = ended.and_then(|ended| ended.message.as_deref());
+    word.is_some_and(|word| word.starts_with(reasons::NO_REBOOT))
 }
 
 /// Why a pod cannot start, if it cannot.

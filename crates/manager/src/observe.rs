@@ -23,7 +23,7 @@ use plan::{
     shared::Shared,
 };
 
-use crate::{hindrance, memory::Memory, watched::Watched};
+use crate::{hindrance, memory::Memory, objects, watched::Watched};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
@@ -169,6 +169,7 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
         boot_id_before_upgrade: node.annotations().get(annotations::BOOT_ID_BEFORE_UPGRADE).cloned(),
+        drain_taint: objects::node::is_draining(node),
         leftover_labels: leftovers.iter().filter(|label| has_label(label)).cloned().collect(),
     }
 }
@@ -280,6 +281,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
+        uid: job.metadata.uid.clone(),
         suspended: job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true),
         outcome,
     })

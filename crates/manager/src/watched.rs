@@ -259,16 +259,17 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
         conditions: status
             .conditions
             .map(|all| all.into_iter().filter(hindrance::is_unschedulable).collect()),
-        container_statuses: status.container_statuses.map(stuck_only),
-        init_container_statuses: status.init_container_statuses.map(stuck_only),
+        container_statuses: status.container_statuses.map(telling_only),
+        init_container_statuses: status.init_container_statuses.map(telling_only),
         ..PodStatus::default()
     });
 }
 
-fn stuck_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+/// Containers that cannot start, and those whose last word matters.
+fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     statuses
         .into_iter()
-        .filter(|one| hindrance::stuck(one).is_some())
+        .filter(|one| hindrance::stuck(one).is_some() || hindrance::ended_without_reboot(one))
         .collect()
 }
 

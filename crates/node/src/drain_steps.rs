@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+pub use api::labels::DRAIN_TAINT;
 use api::{
     UpgradePlan, annotations,
     foreign::{
@@ -34,9 +35,6 @@ use crate::{
     vm::{VmName, detector, power, restore_list},
     watches::Watches,
 };
-
-/// The taint that makes KubeVirt move VMs away.
-pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
 
 fn everything<K>(_: &mut K) {}
 

@@ -16,7 +16,7 @@ pub mod images;
 pub mod limits;
 pub mod longhorn_health;
 pub mod node_run;
-mod os_steps;
+pub mod os_steps;
 pub mod plan_events;
 pub mod post_drain;
 pub mod pre_drain;

@@ -1,6 +1,8 @@
 //! Steps that put the new operating system on a node and have it rebooted. Every one of them does nothing on a node that
 //! already runs that system; those up to the installation do nothing once it is installed.
 
+use api::reasons;
+
 use crate::{
     error::{Error, Result},
     host::{
@@ -62,7 +64,7 @@ pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "arm-reboot",
             limit: limits.host,
-            run: |run, _| Box::pin(arm_reboot(run)),
+            run: |run, pace| Box::pin(arm_reboot(run, pace)),
         },
     ]
 }
@@ -198,11 +200,20 @@ async fn remove_image(run: &NodeRun) -> Result<()> {
     Ok(())
 }
 
-async fn arm_reboot(run: &NodeRun) -> Result<()> {
+async fn arm_reboot(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     if is_running(run)? {
-        tracing::info!("this node already runs the new operating system: no reboot");
+        let os = &run.release()?.file.os;
+        tracing::info!(os, "this node already runs the new operating system: no reboot");
+        pace.report.conclude(&no_reboot(os));
         return Ok(());
     }
     let guard = Guard::of(&run.pod.namespace, &run.pod.name, &run.pod.container);
     reboot::arm(&run.root, run.tools.as_ref(), &guard).await
+}
+
+/// The last word of a program that had nothing to install. The manager reads its beginning: without it, it waits for the
+/// node to come back in another boot.
+#[must_use]
+pub fn no_reboot(os: &str) -> String {
+    format!("{}: this node already runs {os}", reasons::NO_REBOOT)
 }

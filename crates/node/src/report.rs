@@ -76,6 +76,8 @@ struct State {
     news_since: Option<Timestamp>,
     /// When the step last got nearer to its end.
     progressed: Option<Timestamp>,
+    /// What the program says when it has ended well.
+    conclusion: Option<String>,
 }
 
 impl State {
@@ -208,6 +210,17 @@ impl Reporter {
         if !self.state().shown.is_empty() {
             self.show().await;
         }
+    }
+
+    /// What the program is to say when it has ended well, instead of just that it has.
+    pub fn conclude(&self, text: &str) {
+        self.state().conclusion = Some(text.to_owned());
+    }
+
+    /// What the program says when it has ended well.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        self.state().conclusion.clone().unwrap_or_else(|| "done".to_owned())
     }
 
     /// The last word of the program.

@@ -11,6 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::watcher,
 };
+pub use plan::node::kubelet_version;
 use release::{bundle, release_file};
 use serde_json::{Value, json};
 
@@ -144,22 +145,6 @@ pub fn rke2_runs(name: &str, node: Option<&Node>, wanted: &str) -> Look {
             ),
         }]),
     }
-}
-
-/// The version that the kubelet of an RKE2 reports: that of a release candidate does not say so.
-#[must_use]
-pub fn kubelet_version(rke2: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = rke2;
-    while let Some((before, after)) = rest.split_once("-rc") {
-        plain.push_str(before);
-        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        if digits == 0 {
-            plain.push_str("-rc");
-        }
-        rest = &after[digits..];
-    }
-    plain + rest
 }
 
 /// Takes the archives away that RKE2 has loaded: it would load them again at every start.

@@ -103,7 +103,7 @@ pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter)
         }
     }
     report.ends().await;
-    report.last_word("done");
+    report.last_word(&report.conclusion());
     Ok(())
 }
 

@@ -171,6 +171,11 @@ pub enum Action {
         /// The keys.
         labels: Vec<String>,
     },
+    /// Let VMs come to a node again.
+    UntaintNode {
+        /// Its name.
+        node: String,
+    },
     /// Answer Rancher on a machine-plan Secret.
     AnswerHook {
         /// The Secret.

@@ -4,7 +4,10 @@ mod waits;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use api::{NodeState, Phase, PhaseTransition, UpgradePlanStatus, WaitingFor, annotations, reasons};
+use api::{
+    NodeState, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus, VersionSnapshot, WaitingFor, annotations,
+    reasons,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -28,6 +31,23 @@ pub enum Outcome {
 
 /// A limit for what has none by its nature.
 pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// The parts of a status that rules write. Phase, conditions, waits and what nodes have reached are not among them: they
+/// have their own ways in, so that no rule can take a node back.
+pub struct Record<'d> {
+    /// The Version that the plan named when it began.
+    pub version: &'d mut Option<VersionSnapshot>,
+    /// The release that ran then.
+    pub previous_version: &'d mut Option<String>,
+    /// The only node.
+    pub single_node: &'d mut Option<String>,
+    /// The image that holds the ISO.
+    pub iso_image_id: &'d mut Option<String>,
+    /// What the ISO says about its release.
+    pub release_metadata: &'d mut Option<ReleaseMetadata>,
+    /// The generation that we give the Rancher cluster.
+    pub provision_generation: &'d mut Option<i64>,
+}
 
 /// A decision while it is being made.
 pub struct Draft<'a> {
@@ -72,9 +92,17 @@ impl<'a> Draft<'a> {
         &self.status
     }
 
-    /// The status as drafted so far, to be changed. Phase, conditions and nodes have their own ways in.
-    pub fn status_mut(&mut self) -> &mut UpgradePlanStatus {
-        &mut self.status
+    /// What rules may write of the status.
+    pub fn record(&mut self) -> Record<'_> {
+        let status = &mut self.status;
+        Record {
+            version: &mut status.version,
+            previous_version: &mut status.previous_version,
+            single_node: &mut status.single_node,
+            iso_image_id: &mut status.iso_image_id,
+            release_metadata: &mut status.release_metadata,
+            provision_generation: &mut status.provision_generation,
+        }
     }
 
     /// The name of the plan.
@@ -141,13 +169,11 @@ impl<'a> Draft<'a> {
 
     /// Joins a state that is seen into what the node has reached.
     pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
-        let before = self.progress(node);
-        if before.join(state).state() != Some(state) {
-            return;
-        }
         let now = Time(self.now);
         let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
-        entry.state = Some(state.to_string());
+        if !node::advance(entry, state) {
+            return;
+        }
         entry.reason = reason.map(str::to_owned);
         entry.message = message.map(str::to_owned);
         if node::ordinal(state) >= 3 && node::ordinal(state) <= 7 {
@@ -156,6 +182,38 @@ impl<'a> Draft<'a> {
         if node::is_upgraded(state) && node::ordinal(state) == 7 {
             entry.finished_at.get_or_insert(now);
         }
+    }
+
+    /// Says something else about a node that stays where it is.
+    pub fn remark(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
+        if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
+            entry.reason = reason.map(str::to_owned);
+            entry.message = message.map(str::to_owned);
+        }
+    }
+
+    /// The reason of a node's state.
+    #[must_use]
+    pub fn reason(&self, node: &str) -> Option<&str> {
+        self.status.node_upgrade_statuses.get(node)?.reason.as_deref()
+    }
+
+    /// The upgrade of a node has failed, and nobody tries it again.
+    #[must_use]
+    pub fn has_failed(&self, node: &str) -> bool {
+        self.status
+            .node_upgrade_statuses
+            .get(node)
+            .is_some_and(node::has_failed)
+    }
+
+    /// What the state of a node says failed is being tried again.
+    #[must_use]
+    pub fn is_tried_again(&self, node: &str) -> bool {
+        self.status
+            .node_upgrade_statuses
+            .get(node)
+            .is_some_and(node::is_tried_again)
     }
 
     /// The plan as it is, without any change but its finalizer.

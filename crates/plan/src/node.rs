@@ -1,6 +1,6 @@
 //! How far a node is: a state that can only grow.
 
-use api::NodeState;
+use api::{NodeState, NodeUpgradeStatus, reasons};
 
 /// The group of a state. A node moves to a higher group or stays; it never goes back.
 #[must_use]
@@ -31,10 +31,53 @@ pub const fn is_upgrade_failure(state: NodeState) -> bool {
     )
 }
 
+/// Something failed on the node.
+#[must_use]
+pub const fn is_failure(state: NodeState) -> bool {
+    is_upgrade_failure(state) || matches!(state, NodeState::ImagePreloadFailed | NodeState::ImageCleanFailed)
+}
+
 /// The node runs the new operating system.
 #[must_use]
 pub const fn is_upgraded(state: NodeState) -> bool {
     ordinal(state) >= 7 && !is_upgrade_failure(state)
+}
+
+/// The upgrade of a node has failed, and nobody tries it again.
+#[must_use]
+pub fn has_failed(entry: &NodeUpgradeStatus) -> bool {
+    let state = Progress::recorded(entry.state.as_deref()).state();
+    state.is_some_and(is_upgrade_failure) && !is_tried_again(entry)
+}
+
+/// What the state says failed is being tried again. A state never goes back, so it stays until the try has its end.
+#[must_use]
+pub fn is_tried_again(entry: &NodeUpgradeStatus) -> bool {
+    entry.reason.as_deref() == Some(reasons::RETRYING)
+}
+
+/// Joins a state that is seen into what is recorded of a node, and tells whether it is the node's state now. The only
+/// place where a state is written.
+pub fn advance(entry: &mut NodeUpgradeStatus, seen: NodeState) -> bool {
+    let joined = Progress::recorded(entry.state.as_deref()).join(seen);
+    entry.state = joined.state().map(|state| state.to_string());
+    joined.state() == Some(seen)
+}
+
+/// The version that the kubelet of an RKE2 reports: that of a release candidate does not say so.
+#[must_use]
+pub fn kubelet_version(rke2: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = rke2;
+    while let Some((before, after)) = rest.split_once("-rc") {
+        plain.push_str(before);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        if digits == 0 {
+            plain.push_str("-rc");
+        }
+        rest = &after[digits..];
+    }
+    plain + rest
 }
 
 /// What a node has reached. There is no setter: it grows by joining what is seen.

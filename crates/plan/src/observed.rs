@@ -162,6 +162,12 @@ pub struct PodSeen {
     pub problem: Option<String>,
     /// What its program says that it waits for.
     pub said: Vec<WaitingFor>,
+    /// Its program has ended well, and said that the node need not be rebooted.
+    #[serde(default)]
+    pub no_reboot: bool,
+    /// The Job that it belongs to.
+    #[serde(default)]
+    pub job_uid: Option<String>,
 }
 
 /// A node.
@@ -184,6 +190,8 @@ pub struct NodeSeen {
     pub pending_os_image: Option<String>,
     /// Its boot before the Job that reboots it was created.
     pub boot_id_before_upgrade: Option<String>,
+    /// It carries the taint that makes KubeVirt move VMs away.
+    pub drain_taint: bool,
     /// Labels that system-upgrade-controller left for this plan's Plans.
     pub leftover_labels: Vec<String>,
 }
@@ -232,6 +240,9 @@ pub struct JobSeen {
     pub job_type: Option<String>,
     /// Its node, if it has one.
     pub node: Option<String>,
+    /// Which of all Jobs that had its name.
+    #[serde(default)]
+    pub uid: Option<String>,
     /// It is held.
     pub suspended: bool,
     /// How it stands.

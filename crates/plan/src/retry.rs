@@ -3,8 +3,9 @@
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
 use api::{
-    NodeState, NodeUpgradeStatus, Phase, UpgradePlanStatus, annotations,
+    NodeState, Phase, UpgradePlanStatus, annotations,
     labels::{component, job_type},
+    reasons,
 };
 
 use crate::{
@@ -14,6 +15,9 @@ use crate::{
     observed::{JobOutcome, JobSeen},
     pipeline::{self, PIPELINE},
 };
+
+/// What the message of a node that is tried again begins with.
+const BEFORE: &str = "tried again after: ";
 
 /// The user asks for another try.
 #[must_use]
@@ -48,10 +52,7 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     }
     draft.set_finalizer(true);
     let phase = resumed_phase(draft.status());
-    let single = draft.status().single_node.is_some();
-    for entry in draft.status_mut().node_upgrade_statuses.values_mut() {
-        reset(entry, single);
-    }
+    try_again(&mut draft);
     draft.enter(phase);
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
 }
@@ -102,17 +103,24 @@ fn resumed_phase(status: &UpgradePlanStatus) -> Phase {
         .map_or(Phase::Initializing, |before| PIPELINE[before].completed)
 }
 
-/// A state that says what could not be reached becomes the one that had been reached.
-fn reset(entry: &mut NodeUpgradeStatus, single: bool) {
-    let reached = match entry.state.as_deref().and_then(NodeState::parse) {
-        Some(NodeState::ImagePreloadFailed) => Some(NodeState::ImagePreloading),
-        Some(NodeState::PreDrainFailed | NodeState::SingleNodeUpgradeFailed) => Some(NodeState::ImagePreloaded),
-        Some(NodeState::PostDrainFailed) => Some(NodeState::PreDrained),
-        Some(NodeState::ImageCleanFailed) if single => Some(NodeState::SingleNodeUpgraded),
-        Some(NodeState::ImageCleanFailed) => Some(NodeState::PostDrained),
-        _ => return,
-    };
-    entry.state = reached.map(|state| state.to_string());
-    entry.reason = None;
-    entry.message = None;
+/// States never go back: a node whose step failed stays where it is, and says that the step is tried again until the try
+/// has its own end.
+fn try_again(draft: &mut Draft<'_>) {
+    let failed: Vec<(String, String)> = draft
+        .status()
+        .node_upgrade_statuses
+        .iter()
+        .filter(|(_, entry)| {
+            entry
+                .state
+                .as_deref()
+                .and_then(NodeState::parse)
+                .is_some_and(node::is_failure)
+        })
+        .map(|(name, entry)| (name.clone(), entry.message.clone().unwrap_or_default()))
+        .collect();
+    for (name, why) in failed {
+        let why = why.strip_prefix(BEFORE).unwrap_or(&why);
+        draft.remark(&name, Some(reasons::RETRYING), Some(&format!("{BEFORE}{why}")));
+    }
 }

@@ -36,7 +36,7 @@ pub enum Ending {
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order.
-const UNDO: [Undo; 10] = [
+const UNDO: [Undo; 11] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
@@ -44,6 +44,7 @@ const UNDO: [Undo; 10] = [
     charts::methods_of_kubevirt,
     charts::pauses,
     upgrade_strategy,
+    taints,
     nodes,
     children,
     stopped_vms,
@@ -168,6 +169,29 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
         .any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
     let mut managed = draft.seen.nodes.iter().filter(|(_, node)| node.managed);
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
+}
+
+/// Nodes that Jobs of this upgrade have emptied take VMs again. A taint on a node that it has not come to is somebody
+/// else's.
+fn taints(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+    let seen = draft.seen;
+    for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
+        if draft.progress(name).ordinal() < 3 {
+            continue;
+        }
+        left.push(format!("Node {name}"));
+        let job = api::names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+        // Who is still emptying the node would only taint it again.
+        match seen.jobs.get(&job).filter(|job| job.outcome == JobOutcome::Running) {
+            Some(running) if ending == Ending::Failure => draft.act(Action::DeleteJob {
+                namespace: running.namespace.clone(),
+                name: job,
+            }),
+            // It goes with all other Jobs of the plan.
+            Some(_) => {}
+            None => draft.act(Action::UntaintNode { node: name.clone() }),
+        }
+    }
 }
 
 /// Nodes carry nothing of ours any more, also after a failure: nobody would take the labels of system-upgrade-controller

@@ -22,6 +22,10 @@ pub struct Troubles {
     pub late_kubelets: BTreeMap<String, Duration>,
     /// Harvester's node-down controller is an old one: it takes the drain taint away from every node that is Ready.
     pub drain_taint_is_taken_away: bool,
+    /// Nodes whose last machine plan could not be applied. Rancher's limits do not hold for them.
+    pub failed_machine_plans: BTreeSet<String>,
+    /// Nodes whose probes have not been well since their last machine plan was applied. Nor do they for these.
+    pub unhealthy_machines: BTreeSet<String>,
     /// Charts that Fleet does not get ready.
     pub stuck_charts: BTreeSet<String>,
     /// Nodes with a pod whose PodDisruptionBudget never allows an eviction.

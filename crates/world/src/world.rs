@@ -77,6 +77,8 @@ impl World {
         }
         tasks.spawn(actor::rancher::run(world.clone()));
         tasks.spawn(actor::rancher_planner::run(world.clone()));
+        tasks.spawn(actor::machine_drain::run(world.clone()));
+        tasks.spawn(actor::system_agent::run(world.clone()));
         tasks.spawn(actor::cdi::run(world.clone()));
         tasks.spawn(actor::kubevirt::run(world.clone()));
         tasks.spawn(actor::evacuation::run(world.clone()));

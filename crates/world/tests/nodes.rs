@@ -66,12 +66,29 @@ async fn rancher_waits_for_the_hook_before_it_drains() {
 async fn without_a_strategy_rancher_goes_on_without_gates() {
     let lab = calm().await;
     order_upgrade(&lab).await;
-    lab.minutes(60).await;
+    lab.minutes(5).await;
     let patch = json!({"spec": {"rkeConfig": {"upgradeStrategy": null}}});
     lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
         .await;
     lab.until(300, NODE, "", "node-3", |node| kubelet(node) == "v1.35.2+rke2r1")
         .await;
+    assert!(tokens(&lab).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r57_a_node_whose_drain_has_begun_gets_its_plan_without_a_strategy_but_its_hook_is_still_asked() {
+    let lab = calm().await;
+    order_upgrade(&lab).await;
+    lab.minutes(60).await;
+    let patch = json!({"spec": {"rkeConfig": {"upgradeStrategy": null}}});
+    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+        .await;
+    lab.until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
+        .await;
+    lab.minutes(300).await;
+    let node = lab.get(NODE, "", "node-1").await.unwrap();
+    assert_eq!(node["spec"]["unschedulable"], true, "nobody answered");
+    assert_eq!(kubelet(&lab.get(NODE, "", "node-2").await.unwrap()), "v1.34.3+rke2r1");
 }
 
 #[tokio::test(start_paused = true)]

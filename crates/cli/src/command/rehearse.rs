@@ -313,7 +313,6 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
         return std::future::pending().await;
     }
     loop {
-        let is_held = |node: &api::NodeUpgradeStatus| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str());
         let held = rehearsal
             .follow(name, None, |plan| {
                 plan.status
@@ -336,6 +335,12 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
     }
 }
 
+/// The node is held. One that was let go keeps its state until its turn has come, and says so.
+fn is_held(node: &api::NodeUpgradeStatus) -> bool {
+    node.state.as_deref() == Some(NodeState::UpgradePaused.as_str())
+        && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
+}
+
 async fn resume(rehearsal: &Rehearsal, name: &str, held: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
     let plan = rehearsal.read(name).await?;
     let Some(names) = plan.spec.node_upgrade_option.and_then(|option| option.pause_nodes) else {
@@ -356,7 +361,7 @@ async fn resume(rehearsal: &Rehearsal, name: &str, held: &[String], view: &Mutex
         let states = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
         states
             .filter(|(name, _)| held.contains(name))
-            .all(|(_, node)| node.state.as_deref() != Some(NodeState::UpgradePaused.as_str()))
+            .all(|(_, node)| !is_held(node))
     };
     rehearsal.follow(name, None, is_gone).await;
     Ok(())

@@ -32,8 +32,8 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
             plans.fetch_add(1, Ordering::SeqCst);
         }
         match change.resource.plural.as_str() {
-            // Another try starts from what had been reached before the failure.
-            "upgradeplans" if !(retried && failed_before(change)) => problems.extend(went_back(change)),
+            // Another try begins in the phase that failed; what nodes have reached stays.
+            "upgradeplans" => problems.extend(went_back(change, retried && failed_before(change))),
             "nodes" => {
                 problems.extend(too_many_disrupted(change, &disrupted));
                 let (name, version) = kubelet(&change.object);
@@ -75,7 +75,7 @@ fn failed_before(change: &Change) -> bool {
 }
 
 /// Neither the plan nor a node may ever go back.
-fn went_back(change: &Change) -> Vec<String> {
+fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
     let Some(previous) = &change.previous else {
         return Vec::new();
     };
@@ -87,6 +87,7 @@ fn went_back(change: &Change) -> Vec<String> {
     };
     if let (Some(old), Some(new)) = (phase(previous), phase(&change.object))
         && new < old
+        && !tried_again
     {
         problems.push(format!("the plan went back from {old} to {new}"));
     }

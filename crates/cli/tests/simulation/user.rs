@@ -169,14 +169,14 @@ async fn remove_node(rehearsal: &Rehearsal, node: &str) {
 }
 
 /// A node of the plan is in a state.
-fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
+pub(crate) fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
     let status = plan.status.as_ref();
     let entry = status.and_then(|status| status.node_upgrade_statuses.get(node));
     entry.is_some_and(|entry| entry.state.as_deref() == Some(state.as_str()))
 }
 
 /// The plan has failed, and everything is put back.
-fn has_failed(plan: &UpgradePlan) -> bool {
+pub(crate) fn has_failed(plan: &UpgradePlan) -> bool {
     plan.phase() == Some(Phase::Failed) && plan.finalizers().is_empty()
 }
 

@@ -1,12 +1,15 @@
 //! Rancher asks before it drains a node and after it has updated it; these rules answer.
 //!
 //! A question is a token in an annotation of the node's machine-plan Secret; the answer is the same token in an
-//! annotation of ours. Between question and answer, a Job does the work.
+//! annotation of ours. Between question and answer, a Job does the work. Rancher keeps question and answer until it lets
+//! the node go, and asks again with another token when somebody changes how nodes are drained: what counts is always the
+//! token that is there now.
 
 use std::collections::BTreeMap;
 
 use api::{NodeState, annotations, labels::job_type, names};
 
+use super::standing::{self, standing};
 use crate::{
     decision::{Action, Child},
     draft::Draft,
@@ -14,15 +17,29 @@ use crate::{
     observed::MachinePlanSeen,
 };
 
-/// Answers what is asked on one Secret, or sees to it that it can be answered.
-pub(super) fn answer(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen) {
-    let Some(node) = &machine_plan.node else { return };
-    if let Some(token) = open(&machine_plan.pre_drain, &machine_plan.pre_hook) {
-        pre_drain(draft, machine_plan, node, token);
+/// Answers what is asked, or sees to it that it can be answered, as far as each node has its turn.
+pub(super) fn answer_all(draft: &mut Draft<'_>) {
+    let seen = draft.seen;
+    let turns = standing::turns(draft);
+    for machine_plan in &seen.machine_plans {
+        let Some(node) = &machine_plan.node else { continue };
+        if let Some(token) = asks_before_drain(machine_plan) {
+            pre_drain(draft, machine_plan, node, token, &turns);
+        }
+        if let Some(token) = asks_after_drain(machine_plan) {
+            post_drain(draft, machine_plan, node, token, &turns);
+        }
     }
-    if let Some(token) = open(&machine_plan.post_drain, &machine_plan.post_hook) {
-        post_drain(draft, machine_plan, node, token);
-    }
+}
+
+/// What Rancher asks before it drains a machine, unless that is answered.
+pub(super) fn asks_before_drain(plan: &MachinePlanSeen) -> Option<&str> {
+    open(&plan.pre_drain, &plan.pre_hook)
+}
+
+/// What Rancher asks after it has drained and updated a machine, unless that is answered.
+pub(super) fn asks_after_drain(plan: &MachinePlanSeen) -> Option<&str> {
+    open(&plan.post_drain, &plan.post_hook)
 }
 
 /// A question that has not been answered.
@@ -32,32 +49,43 @@ fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a
         .filter(|token| !token.is_empty() && answer.as_deref() != Some(*token))
 }
 
-fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str) {
-    let progress = draft.progress(node);
-    match progress.ordinal() {
+fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
+    let state = standing(draft, node);
+    match state.map_or(0, node::ordinal) {
         // Also nodes that are further: a question that is asked again is answered again.
-        4.. if progress.state().is_none_or(|state| !node::is_upgrade_failure(state)) => {
+        4.. if state.is_none_or(|state| !node::is_upgrade_failure(state)) => {
             draft.act(Action::AnswerHook {
                 secret: machine_plan.secret.clone(),
                 hook: annotations::PRE_HOOK.to_owned(),
                 token: token.to_owned(),
             });
         }
-        0..=3 => ensure_job(draft, job_type::PRE_DRAIN, node),
+        0..=3 => in_turn(draft, job_type::PRE_DRAIN, node, turns),
         _ => {}
     }
 }
 
-fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str) {
-    let progress = draft.progress(node);
-    if progress.state().is_some_and(node::is_upgraded) {
+fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
+    let state = standing(draft, node);
+    if state.is_some_and(node::is_upgraded) {
         draft.act(Action::AnswerHook {
             secret: machine_plan.secret.clone(),
             hook: annotations::POST_HOOK.to_owned(),
             token: token.to_owned(),
         });
-    } else if matches!(progress.state(), Some(NodeState::PreDrained | NodeState::PostDraining)) {
-        ensure_job(draft, job_type::POST_DRAIN, node);
+    } else if matches!(state, Some(NodeState::PreDrained | NodeState::PostDraining)) {
+        in_turn(draft, job_type::POST_DRAIN, node, turns);
+    }
+}
+
+/// Sees to the Job of a node whose turn it is, and to that of a node that the user holds, which does nothing. The others
+/// wait.
+fn in_turn(draft: &mut Draft<'_>, step: &str, node: &str, turns: &[String]) {
+    let is_held = step == job_type::PRE_DRAIN && is_held(draft, node);
+    if is_held || turns.iter().any(|name| name == node) {
+        ensure_job(draft, step, node);
+    } else {
+        standing::wait_for_turn(draft, node, turns);
     }
 }
 

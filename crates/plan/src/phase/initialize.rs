@@ -31,7 +31,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             return Outcome::Wait;
         };
         let iso_checksum = seen.version.as_ref().and_then(|version| version.iso_checksum.clone());
-        draft.status_mut().version = Some(VersionSnapshot {
+        *draft.record().version = Some(VersionSnapshot {
             iso_url: url,
             iso_checksum,
         });
@@ -53,20 +53,40 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         draft.degrade(message);
         return Outcome::Wait;
     }
-    let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed).map(|(name, _)| name);
-    let Some(first) = managed.next() else {
-        draft.wait(
-            "Nodes",
-            None,
-            "no node carries the label harvesterhci.io/managed=true",
-            limit,
-        );
+    let Some(single) = only_node(draft) else {
         return Outcome::Wait;
     };
-    let single = managed.next().is_none().then(|| first.clone());
-    draft.status_mut().previous_version = Some(running);
-    draft.status_mut().single_node = single;
+    *draft.record().previous_version = Some(running);
+    *draft.record().single_node = single;
     Outcome::Done
+}
+
+/// The only node of the cluster, `None` where there are several. Every Node counts: one that has just joined and that
+/// Harvester does not manage yet is waited for, since Rancher would upgrade it with the others, and stopping all VMs is
+/// for a cluster that has no other node at all.
+fn only_node(draft: &mut Draft<'_>) -> Option<Option<String>> {
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.prerequisite;
+    if seen.nodes.is_empty() {
+        draft.wait("Nodes", None, "the cluster has no Node", limit);
+        return None;
+    }
+    let unmanaged: Vec<&String> = seen
+        .nodes
+        .iter()
+        .filter(|(_, node)| !node.managed)
+        .map(|(name, _)| name)
+        .collect();
+    for name in &unmanaged {
+        let message = format!(
+            "Node {name} lacks the label harvesterhci.io/managed=true: wait until Harvester has taken it in, or remove \
+             the Node"
+        );
+        draft.wait("Nodes", Some(format!("Node {name}")), message, limit);
+    }
+    let mut names = seen.nodes.keys();
+    let single = names.next().filter(|_| names.next().is_none()).cloned();
+    unmanaged.is_empty().then_some(single)
 }
 
 /// The pre-flight checks. What they find is final; that they could not look is not, at first.

@@ -13,7 +13,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let given = seen.plan.spec.image.clone();
     let name = given.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
     let object = Some(format!("VirtualMachineImage harvester-system/{name}"));
-    draft.status_mut().iso_image_id = Some(name.clone());
+    *draft.record().iso_image_id = Some(name.clone());
     let limit = seen.settings.deadlines.iso;
     let message = match (&seen.iso_image, given) {
         (Some(image), _) if image.imported == Some(true) => return Outcome::Done,

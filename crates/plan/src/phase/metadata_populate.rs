@@ -24,7 +24,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         draft.degrade(message);
         return Outcome::Wait;
     }
-    draft.status_mut().release_metadata = Some(release.clone());
+    *draft.record().release_metadata = Some(release.clone());
     Outcome::Done
 }
 

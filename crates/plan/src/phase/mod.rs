@@ -11,4 +11,5 @@ pub mod node_upgrade;
 pub mod repo_create;
 
 mod hooks;
+mod standing;
 mod suc_plan;

@@ -14,6 +14,7 @@ fn agents_held(component: &str, outcome: JobOutcome) -> Model {
     let job = names::cluster_job("up");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     let held = JobSeen {
+        uid: None,
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component: component.to_owned(),
         job_type: None,
@@ -55,6 +56,8 @@ fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
         said: Vec::new(),
+        no_reboot: false,
+        job_uid: None,
     };
     model.seen.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();

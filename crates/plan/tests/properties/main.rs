@@ -14,11 +14,13 @@ mod cluster_upgrade;
 mod conditions;
 mod eligibility;
 mod model;
+mod nodes;
 mod outside;
 mod preflight;
 mod recovery;
 mod retry;
 mod said;
+mod tries;
 mod walk;
 mod weaknesses;
 

@@ -174,6 +174,11 @@ impl Model {
                     node.leftover_labels.clear();
                 }
             }
+            Action::UntaintNode { node } => {
+                if let Some(node) = seen.nodes.get_mut(&node) {
+                    node.drain_taint = false;
+                }
+            }
             Action::AnswerHook { secret, hook, token } => {
                 let Some(plan) = seen.machine_plans.iter_mut().find(|plan| plan.secret == secret) else {
                     return;
@@ -241,6 +246,7 @@ impl Model {
             component: component.to_owned(),
             job_type: step.map(str::to_owned),
             node: node.map(str::to_owned),
+            uid: None,
             suspended,
             outcome: JobOutcome::Running,
         };

@@ -40,6 +40,8 @@ fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
         node: Some(node.to_owned()),
         problem: None,
         said,
+        no_reboot: false,
+        job_uid: None,
     };
     model.seen.pods.insert(pod.name.clone(), pod);
 }

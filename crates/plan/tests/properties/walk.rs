@@ -1,6 +1,7 @@
 //! Walks an upgrade to where a test begins.
 
-use api::Phase;
+use api::{NodeState, Phase, annotations, names};
+use plan::{Decision, observed::JobOutcome};
 
 use crate::model::Model;
 
@@ -36,4 +37,41 @@ pub(crate) fn at(phase: Phase) -> impl Fn(&Model) -> bool {
 
 pub(crate) fn ended(model: &Model) -> bool {
     model.phase().is_some_and(Phase::is_terminal) && model.seen.plan.metadata.finalizers.is_none()
+}
+
+pub(crate) fn state(model: &Model, node: &str) -> Option<NodeState> {
+    let status = model.seen.plan.status.as_ref()?;
+    NodeState::parse(status.node_upgrade_statuses.get(node)?.state.as_deref()?)
+}
+
+pub(crate) fn reason<'a>(model: &'a Model, node: &str) -> Option<&'a str> {
+    let status = model.seen.plan.status.as_ref()?;
+    status.node_upgrade_statuses.get(node)?.reason.as_deref()
+}
+
+pub(crate) fn is_at(node: &'static str, wanted: NodeState) -> impl Fn(&Model) -> bool {
+    move |model| state(model, node) == Some(wanted)
+}
+
+pub(crate) fn job(step: &str, node: &str) -> String {
+    names::node_job("up", step, node)
+}
+
+pub(crate) fn fail(model: &mut Model, name: &str) {
+    let outcome = JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".into(),
+        message: "it broke".into(),
+    };
+    model.seen.jobs.get_mut(name).unwrap().outcome = outcome;
+}
+
+pub(crate) fn retry(model: &mut Model, wish: &str) {
+    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    known.insert(annotations::RETRY.to_owned(), wish.to_owned());
+}
+
+pub(crate) fn decide_and_apply(model: &mut Model) -> Decision {
+    let decision = model.decide();
+    model.apply(&decision);
+    decision
 }

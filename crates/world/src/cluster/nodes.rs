@@ -3,7 +3,10 @@
 use api::{annotations, labels, names};
 use serde_json::{Map, Value, json};
 
-use crate::{actor::rancher_planner::REACHED, context::digest};
+use crate::{
+    actor::machine_plan::{CONTROL_PLANE_ROLE, ETCD_ROLE, INIT_NODE, REACHED, WORKER_ROLE},
+    context::digest,
+};
 
 use super::Shape;
 
@@ -14,8 +17,29 @@ pub(super) fn address(index: usize) -> String {
     format!("192.168.{}.{}", index / 200, 10 + index % 200)
 }
 
+/// Rancher names a machine that joins by a digest of its machine id: the order of machines is not that of nodes.
 fn machine_name(shape: &Shape, node: &str) -> String {
-    format!("custom-{}", digest(&format!("{}/{node}", shape.seed), 12))
+    format!("custom-{}", digest(&format!("{}/{node}/machine-id", shape.seed), 12))
+}
+
+/// What Rancher labels a machine-plan Secret with: whose it is, and what the machine is for. The first node is the one
+/// that the cluster began with.
+fn machine_labels(shape: &Shape, index: usize, machine: &str) -> Value {
+    let mut all = json!({labels::MACHINE_NAME: machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER});
+    let mut label = |key: &str| all[key] = json!("true");
+    if shape.is_witness(index) {
+        label(ETCD_ROLE);
+        return all;
+    }
+    label(WORKER_ROLE);
+    if shape.is_control_plane(index) {
+        label(CONTROL_PLANE_ROLE);
+        label(ETCD_ROLE);
+    }
+    if index == 0 {
+        label(INIT_NODE);
+    }
+    all
 }
 
 pub(super) fn objects(shape: &Shape) -> Vec<Value> {
@@ -38,7 +62,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
             "apiVersion": "v1", "kind": "Secret", "type": annotations::MACHINE_PLAN_SECRET_TYPE,
             "metadata": {
                 "name": format!("{machine}-machine-plan"), "namespace": names::FLEET_NAMESPACE,
-                "labels": {labels::MACHINE_NAME: machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER},
+                "labels": machine_labels(shape, index, &machine),
                 "annotations": {REACHED: format!("0/{}", shape.installed().kubernetes)},
             },
             // Rancher's, and nobody's business: it has the token that nodes join with. Hexadecimal is valid base64.

@@ -1,6 +1,14 @@
 //! Steps of the programs on a node that only its host sees: files, tools, the boot loader.
 
-use super::walk::{Line, UNSEEN};
+use std::future::ready;
+
+use futures::FutureExt;
+use node::{Result, os_steps, step::Pace};
+
+use super::{
+    Call,
+    walk::{Line, UNSEEN},
+};
 
 pub(super) const LINES: &[Line] = &[
     ("recover-system-agent", UNSEEN),
@@ -20,5 +28,13 @@ pub(super) const LINES: &[Line] = &[
     ("move-sftp-server", UNSEEN),
     ("remove-os-image", UNSEEN),
     // The reboot itself is the kubelet's, once it has seen the pod's end.
-    ("arm-reboot", UNSEEN),
+    ("arm-reboot", |call, pace| ready(arm_reboot(call, pace)).boxed()),
 ];
+
+/// A node that runs the new system already says so, and stays up.
+fn arm_reboot(call: &Call, pace: Pace<'_>) -> Result<()> {
+    if call.runs_new_system()? {
+        pace.report.conclude(&os_steps::no_reboot(&call.release()?.0.os));
+    }
+    Ok(())
+}

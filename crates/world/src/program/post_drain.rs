@@ -31,6 +31,9 @@ pub(super) const LINES: &[Line] = &[
     ("remove-drain-taint", |call, _| call.set_taint(false).boxed()),
     ("install-os", |call, _| {
         async {
+            if call.runs_new_system()? {
+                return Ok(());
+            }
             call.take(call.world.durations.post_drain).await;
             install(call).await
         }
@@ -72,6 +75,14 @@ pub(super) async fn wait_for_rke2(call: &Call, pace: Pace<'_>) -> Result<()> {
 }
 
 impl Call {
+    /// The node runs the operating system of the release already: there is nothing to install.
+    pub(super) fn runs_new_system(&self) -> Result<bool> {
+        let node = self.world.nodes.get("", &self.node);
+        let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
+        let os = &self.release()?.0.os;
+        Ok(info.is_some_and(|info| info.os_image == *os))
+    }
+
     /// Gives the node the taint that makes KubeVirt move VMs away, or takes it away.
     pub(super) async fn set_taint(&self, draining: bool) -> Result<()> {
         let key = (String::new(), self.node.clone());

@@ -31,6 +31,9 @@ pub(super) const LINES: &[Line] = &[
     ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
     ("install-os", |call, _| {
         async {
+            if call.runs_new_system()? {
+                return Ok(());
+            }
             call.take(call.world.durations.single_node).await;
             install(call).await
         }

@@ -10,6 +10,10 @@ use api::{
 };
 use jiff::Timestamp;
 
+use super::super::{
+    hooks,
+    standing::{self, standing},
+};
 use crate::{
     announce,
     decision::{Child, PlanEvent},
@@ -32,10 +36,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         .node_upgrade_statuses
         .keys()
         .filter(here)
-        .map(|name| (name.clone(), draft.progress(name).state()))
+        .map(|name| (name.clone(), standing(draft, name)))
         .collect();
     for (name, state) in &nodes {
-        if state.is_some_and(node::is_upgrade_failure) {
+        if draft.has_failed(name) {
             let entry = draft.status().node_upgrade_statuses.get(name);
             let why = entry.and_then(|entry| entry.message.clone()).unwrap_or_default();
             return Outcome::Fail(format!("node {name} upgrade failed: {why}"));
@@ -69,7 +73,12 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
             .and_then(|cluster| cluster.message.as_deref())
             .unwrap_or_default();
         let mut finished = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded));
-        if !finished.any(|(name, _)| words.contains(name.as_str())) {
+        // Rancher speaks of machines.
+        let is_named = |name: &str| {
+            let plan = standing::machine_plan(draft, name);
+            plan.is_some_and(|plan| words.contains(plan.secret.trim_end_matches("-machine-plan")))
+        };
+        if !finished.any(|(name, _)| is_named(name)) {
             message = with_rancher(draft, message);
         }
         let limit = draft.seen.settings.deadlines.rancher;
@@ -90,9 +99,12 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
 /// Names the nodes that the user holds. Tells whether the others wait for one of them: Rancher has asked for it, and asks
 /// for no other before it has its answer.
 fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> bool {
+    // Those that were let go wait for their turn like all others.
+    let is_paused =
+        |name: &str| draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED) && hooks::is_held(draft, name);
     let paused = nodes
         .iter()
-        .filter(|(_, state)| *state == Some(NodeState::UpgradePaused));
+        .filter(|(name, state)| *state == Some(NodeState::UpgradePaused) && is_paused(name));
     let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
     if paused.is_empty() {
         return false;

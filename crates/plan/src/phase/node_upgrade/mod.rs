@@ -7,10 +7,11 @@ mod prepare;
 use api::{annotations, labels::job_type};
 pub(crate) use evaluate::{restore_vms, restores_vms};
 
-use super::hooks;
+use super::{hooks, standing::standing};
 use crate::{
     decision::Action,
     draft::{Draft, Outcome},
+    node,
 };
 
 /// Prepares the cluster: everything that is changed is on record first.
@@ -32,20 +33,13 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     nodes::recognise(draft);
     nodes::look_at_membership(draft);
     match single {
-        Some(node) if draft.progress(&node).ordinal() <= 3 => {
+        Some(node) if standing(draft, &node).map_or(0, node::ordinal) <= 3 => {
             hooks::ensure_job(draft, job_type::SINGLE_NODE_UPGRADE, &node);
         }
         Some(_) => {}
-        None => answer_hooks(draft),
+        None => hooks::answer_all(draft),
     }
     evaluate::evaluate(draft)
-}
-
-fn answer_hooks(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    for machine_plan in &seen.machine_plans {
-        hooks::answer(draft, machine_plan);
-    }
 }
 
 /// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
@@ -72,7 +66,7 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true")
         && cluster.kubernetes_version.as_deref() == Some(kubernetes_version.as_str());
     let wanted = if taken_over { from } else { from + 1 };
-    let to = *draft.status_mut().provision_generation.get_or_insert(wanted);
+    let to = *draft.record().provision_generation.get_or_insert(wanted);
     if from < to {
         let saved = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY);
         let saved_strategy = saved.unwrap_or("null").to_owned();
@@ -96,7 +90,7 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     if draft.status().single_node.is_some() {
         return Outcome::Done;
     }
-    answer_hooks(draft);
+    hooks::answer_all(draft);
     let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
     let Some(open) = seen.machine_plans.iter().find(|plan| asks(&plan.post_drain)) else {
         return Outcome::Done;

@@ -8,11 +8,16 @@ use api::{
     names, reasons,
 };
 
-use super::super::{hooks, suc_plan};
+use super::super::{
+    hooks,
+    standing::{self, standing},
+    suc_plan,
+};
 use crate::{
     decision::{Action, PlanEvent},
     draft::Draft,
     node,
+    observed::MachinePlanSeen,
 };
 
 /// What Jobs say about their nodes.
@@ -41,7 +46,7 @@ pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
             _ => continue,
         };
         if job.suspended {
-            let (reason, message) = (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE);
+            let (reason, message) = why_paused(draft, node);
             draft.reach(node, NodeState::UpgradePaused, Some(reason), Some(message));
         } else {
             suc_plan::reach_by_job(draft, node, &job.outcome, states);
@@ -49,8 +54,17 @@ pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
     }
 }
 
+/// Why a node is paused: the user holds it, or has let it go and it waits for its turn.
+fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
+    if hooks::is_held(draft, node) {
+        (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE)
+    } else {
+        (reasons::RELEASED, reasons::RELEASED_MESSAGE)
+    }
+}
+
 /// A node that the user holds is shown as held from the start, not only when its turn has come. One that is let go
-/// before its turn is as if it had never been held.
+/// before its turn says so, and stays where it is: a state never goes back.
 pub(super) fn look_at_held(draft: &mut Draft<'_>) {
     for name in suc_plan::managed_nodes(draft) {
         let step = if draft.status().single_node.is_some() {
@@ -63,25 +77,17 @@ pub(super) fn look_at_held(draft: &mut Draft<'_>) {
         if draft.seen.jobs.contains_key(&job) {
             continue;
         }
-        match (draft.progress(&name).state(), hooks::is_held(draft, &name)) {
-            (Some(NodeState::ImagePreloaded), true) => {
-                let (reason, message) = (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE);
-                draft.reach(&name, NodeState::UpgradePaused, Some(reason), Some(message));
-            }
-            (Some(NodeState::UpgradePaused), false) => {
-                if let Some(entry) = draft.status_mut().node_upgrade_statuses.get_mut(&name) {
-                    entry.state = Some(NodeState::ImagePreloaded.to_string());
-                    entry.reason = None;
-                    entry.message = None;
-                }
-            }
-            _ => {}
+        let held = hooks::is_held(draft, &name);
+        let state = draft.progress(&name).state();
+        if state == Some(NodeState::UpgradePaused) || (state == Some(NodeState::ImagePreloaded) && held) {
+            let (reason, message) = why_paused(draft, &name);
+            draft.reach(&name, NodeState::UpgradePaused, Some(reason), Some(message));
         }
     }
 }
 
-/// A node is back when it is Ready, in another boot, with the new operating system. One that came back with the old one
-/// for good has failed.
+/// A node is back when it is Ready, in another boot, with the new operating system. One that ran that system already,
+/// and says that it armed no reboot, never left. One that came back with the old one for good has failed.
 pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     let Some(os) = draft
@@ -94,14 +100,14 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
     };
     let single = draft.status().single_node.is_some();
     for (name, node) in &seen.nodes {
-        if draft.progress(name).state() != Some(NodeState::WaitingReboot) {
+        if standing(draft, name) != Some(NodeState::WaitingReboot) {
             continue;
         }
         let rebooted = node
             .boot_id_before_upgrade
             .as_ref()
             .is_none_or(|before| *before != node.boot_id);
-        if node.ready && rebooted && node.os_image == os {
+        if node.ready && node.os_image == os && (rebooted || armed_no_reboot(draft, name)) {
             let back = if single {
                 NodeState::SingleNodeUpgraded
             } else {
@@ -130,6 +136,19 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
     forget_boots(draft);
 }
 
+/// The Job that was to install a node's system has said that there was nothing to install.
+fn armed_no_reboot(draft: &Draft<'_>, name: &str) -> bool {
+    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let mut jobs = steps.iter().filter_map(|step| {
+        let name = names::node_job(draft.plan_name(), step, name);
+        draft.seen.jobs.get(&name)
+    });
+    jobs.any(|job| {
+        let mut pods = draft.seen.pods.values();
+        pods.any(|pod| pod.no_reboot && pod.job_uid == job.uid && pod.node == job.node && pod.job_type == job.job_type)
+    })
+}
+
 /// Nodes that are back no longer carry what we expected of their reboot.
 pub(super) fn forget_boots(draft: &mut Draft<'_>) {
     for (name, node) in &draft.seen.nodes {
@@ -144,33 +163,48 @@ pub(super) fn forget_boots(draft: &mut Draft<'_>) {
     }
 }
 
-/// Where an upgrade is taken over from a plan that failed, nodes that run the new versions already are done. What they
-/// run tells, not what anybody remembers. A single node is nobody's turn, so it needs no sign of a take-over.
+/// Where an upgrade is taken over from a plan that failed or is gone, nodes are as far as what they run and what Rancher
+/// was told says, not what anybody remembers. A single node is nobody's turn, so it needs no sign of a take-over.
 pub(super) fn recognise(draft: &mut Draft<'_>) {
-    let single = draft.status().single_node.is_some();
-    if !single && draft.annotation(annotations::TAKEN_OVER) != Some("true") {
-        return;
-    }
-    let done = if single {
-        NodeState::SingleNodeUpgraded
-    } else {
-        NodeState::PostDrained
-    };
-    let seen = draft.seen;
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
         return;
     };
-    for (name, node) in &seen.nodes {
-        let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-        let machine_plan = seen
-            .machine_plans
-            .iter()
-            .find(|plan| plan.node.as_deref() == Some(name));
-        let asked = machine_plan.is_some_and(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
-        let current = node.os_image == os && node.kubelet_version == kubernetes;
-        if node.managed && node.ready && current && !asked && draft.progress(name).ordinal() < 3 {
-            draft.reach(name, done, None, None);
+    let kubelet = node::kubelet_version(&kubernetes);
+    let single = draft.status().single_node.is_some();
+    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true");
+    let seen = draft.seen;
+    let managed = || seen.nodes.iter().filter(|(_, node)| node.managed);
+    // A node that runs the new system has been through only if there is another one that it could run, or if Rancher has
+    // nothing left to do: from a version to itself all nodes are current from the beginning.
+    let rancher_is_done = seen.cluster.as_ref().is_some_and(|cluster| cluster.ready);
+    let proves = single || rancher_is_done || managed().any(|(_, node)| node.os_image != os);
+    for (name, node) in managed() {
+        let is_current = node.ready && node.os_image == os && node.kubelet_version == kubelet;
+        let plan = standing::machine_plan(draft, name);
+        let asked = |token: fn(&MachinePlanSeen) -> &Option<String>| {
+            plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
+        };
+        let is_in_drain = asked(|plan| &plan.pre_drain) || asked(|plan| &plan.post_drain);
+        let ordinal = draft.progress(name).ordinal();
+        if single && is_current && ordinal < 3 {
+            draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
+        } else if taken_over && is_current && proves && !is_in_drain && ordinal < 3 {
+            draft.reach(name, NodeState::PostDrained, None, None);
+        }
+        if single || ordinal >= 4 {
+            continue;
+        }
+        // Rancher keeps the answer until it lets the node go: whoever gave it, the node is past this hook.
+        let is_answered = plan.is_some_and(|plan| hooks::asks_before_drain(plan).is_none());
+        if asked(|plan| &plan.pre_drain) && is_answered {
+            draft.reach(name, NodeState::PreDrained, None, None);
+        }
+        // What this plan has begun itself it brings to its end by its own Job.
+        let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+        let is_anothers = !seen.jobs.contains_key(&job) && !node.drain_taint;
+        if asked(|plan| &plan.post_drain) && is_anothers && is_current {
+            draft.reach(name, NodeState::PostDrained, None, None);
         }
     }
 }
@@ -182,17 +216,16 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
     let names: Vec<String> = draft.status().node_upgrade_statuses.keys().cloned().collect();
     for name in &names {
         let gone = !seen.nodes.contains_key(name);
-        let Some(entry) = draft.status_mut().node_upgrade_statuses.get_mut(name) else {
-            continue;
-        };
-        if gone && entry.reason.as_deref() != Some(reasons::NODE_REMOVED) {
-            entry.reason = Some(reasons::NODE_REMOVED.to_owned());
-            entry.message = Some("the node left the cluster during the upgrade".to_owned());
+        let is_said = draft.reason(name) == Some(reasons::NODE_REMOVED);
+        if gone && !is_said {
+            let message = "the node left the cluster during the upgrade";
+            draft.remark(name, Some(reasons::NODE_REMOVED), Some(message));
             let text = format!("Node {name} left the cluster; the upgrade goes on without it");
             draft.event(PlanEvent::warning(reasons::NODE_REMOVED, text));
-        } else if !gone && entry.reason.as_deref() == Some(reasons::NODE_REMOVED) {
-            entry.reason = None;
-            entry.message = None;
+        } else if !gone && is_said {
+            // What it had not got through before it left is tried again.
+            let failed = draft.progress(name).state().is_some_and(node::is_upgrade_failure);
+            draft.remark(name, failed.then_some(reasons::RETRYING), None);
         }
     }
     let os = draft

@@ -21,7 +21,8 @@ const RULES: [Rule; 4] = [descheduler, replenishment_interval, upgrade_strategy,
 /// Prepares everything.
 pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     for name in suc_plan::managed_nodes(draft) {
-        if draft.progress(&name).state().is_none() {
+        // Also nodes whose images could not be loaded, in a try that does without loading them.
+        if draft.progress(&name).ordinal() <= 1 {
             draft.reach(&name, NodeState::ImagePreloaded, None, None);
         }
     }

@@ -1,0 +1,51 @@
+//! Patches of Nodes.
+
+use api::labels;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+fn taints(node: &Node) -> &[Taint] {
+    let spec = node.spec.as_ref();
+    spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// The node carries the taint that makes KubeVirt move VMs away.
+#[must_use]
+pub fn is_draining(node: &Node) -> bool {
+    taints(node).iter().any(|taint| taint.key == labels::DRAIN_TAINT)
+}
+
+/// Takes that taint away, and leaves those of others. Who changed taints meanwhile is not overwritten: the write is
+/// refused, and the next pass looks again.
+#[must_use]
+pub fn without_drain_taint(node: &Node) -> Value {
+    let others: Vec<&Taint> = taints(node)
+        .iter()
+        .filter(|taint| taint.key != labels::DRAIN_TAINT)
+        .collect();
+    let others = if others.is_empty() { Value::Null } else { json!(others) };
+    json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": others}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r22_only_the_drain_taint_goes() {
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        let node = |taints: Value| -> Node {
+            let object = json!({"metadata": {"name": "n", "resourceVersion": "7"}, "spec": {"taints": taints}});
+            serde_json::from_value(object).unwrap()
+        };
+        let both = node(json!([taint(labels::DRAIN_TAINT), taint("mine")]));
+        assert!(is_draining(&both));
+        let patch = without_drain_taint(&both);
+        assert_eq!(patch["spec"]["taints"], json!([taint("mine")]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        let patch = without_drain_taint(&node(json!([taint(labels::DRAIN_TAINT)])));
+        assert_eq!(patch["spec"]["taints"], Value::Null);
+        assert!(!is_draining(&node(json!([taint("mine")]))));
+    }
+}

@@ -1,0 +1,91 @@
+//! How nodes stand in NodeUpgrade, and whose turn it is.
+
+use std::cmp::Reverse;
+
+use api::{NodeState, labels::job_type, names};
+
+use super::hooks;
+use crate::{
+    draft::Draft,
+    node,
+    observed::{JobOutcome, MachinePlanSeen},
+};
+
+/// How many nodes may be in flight at once. Rancher keeps to its own limit, but lets machines past it whose last plan
+/// failed or that were never well since; so this is kept here.
+const AT_ONCE: usize = 1;
+
+/// What a node is at: its state; or, where what failed is tried again, the state it would be in if it had not failed.
+/// The record itself never goes back.
+pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
+    let state = draft.progress(node).state()?;
+    if !draft.is_tried_again(node) {
+        return Some(state);
+    }
+    let ended = |step: &str| {
+        let name = names::node_job(draft.plan_name(), step, node);
+        let job = draft.seen.jobs.get(&name);
+        job.is_some_and(|job| job.outcome == JobOutcome::Complete)
+    };
+    Some(match state {
+        NodeState::PreDrainFailed => NodeState::PreDraining,
+        NodeState::PostDrainFailed if ended(job_type::POST_DRAIN) => NodeState::WaitingReboot,
+        NodeState::PostDrainFailed => NodeState::PostDraining,
+        NodeState::SingleNodeUpgradeFailed if ended(job_type::SINGLE_NODE_UPGRADE) => NodeState::WaitingReboot,
+        NodeState::SingleNodeUpgradeFailed => NodeState::SingleNodeUpgrading,
+        other => other,
+    })
+}
+
+/// The machine-plan Secret of a node.
+pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a MachinePlanSeen> {
+    let mut plans = draft.seen.machine_plans.iter();
+    plans.find(|plan| plan.node.as_deref() == Some(node))
+}
+
+/// How far a node is that is being emptied, upgraded or rebooted, or that Rancher has not been told to let go yet;
+/// nothing for all others.
+fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
+    let state = standing(draft, node).filter(|_| draft.seen.nodes.contains_key(node))?;
+    let ordinal = node::ordinal(state);
+    let asked = machine_plan(draft, node).is_some_and(|plan| hooks::asks_after_drain(plan).is_some());
+    let is_under_way = match state {
+        _ if node::is_upgraded(state) => asked,
+        _ if node::is_upgrade_failure(state) => true,
+        _ => (3..=6).contains(&ordinal),
+    };
+    is_under_way.then_some(ordinal)
+}
+
+/// The nodes whose Jobs may run: those in flight, the furthest first, then those that Rancher asks for, as many as may be
+/// in flight at once. Several may be in flight where Rancher, or a plan before this one, began with several: then they
+/// go on one after the other.
+pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
+    let names = draft.status().node_upgrade_statuses.keys();
+    let mut flying: Vec<(Reverse<u8>, &String)> = names
+        .filter_map(|name| Some((Reverse(in_flight(draft, name)?), name)))
+        .collect();
+    flying.sort();
+    let asked = draft.seen.machine_plans.iter().filter_map(|plan| {
+        let node = plan
+            .node
+            .as_ref()
+            .filter(|_| hooks::asks_before_drain(plan).is_some())?;
+        let is_new = in_flight(draft, node).is_none() && !hooks::is_held(draft, node);
+        is_new.then_some(node)
+    });
+    let flying = flying.into_iter().map(|(_, name)| name);
+    flying.chain(asked).take(AT_ONCE).cloned().collect()
+}
+
+/// Notes that a node waits for those whose turn it is.
+pub(super) fn wait_for_turn(draft: &mut Draft<'_>, node: &str, turns: &[String]) {
+    let limits = &draft.seen.settings.deadlines;
+    // As long as whoever is in flight may take.
+    let limit = limits.pre_drain + limits.rancher + limits.post_drain + limits.reboot;
+    let names = turns.join(", ");
+    let message = format!(
+        "node {node} waits for its turn: {names} is not through yet, and no more than {AT_ONCE} may be at once"
+    );
+    draft.wait("Turn", Some(format!("Node {node}")), message, limit);
+}

@@ -1,0 +1,323 @@
+//! What the real Rancher, kubelets and programs do to nodes, and what follows from it (rows R-05 … R-60 of the reading of
+//! their sources).
+
+use api::{NodeState, Phase, annotations, labels::job_type};
+use plan::{
+    Action, Child, Decision,
+    observed::{JobOutcome, NodeSeen, PodSeen},
+};
+
+use crate::{
+    model::{Model, OS},
+    walk::{at, decide_and_apply, ended, fail, go_on, is_at, job, state, until},
+};
+
+fn created(decision: &Decision) -> Vec<(&str, &str)> {
+    let actions = decision.actions.iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Create(Child::NodeJob { job_type, node, .. }) => Some((job_type.as_str(), node.as_str())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn ask(model: &mut Model, node: &str, pre: &str) {
+    let plans = &mut model.seen.machine_plans;
+    let plan = plans.iter_mut().find(|plan| plan.node.as_deref() == Some(node));
+    plan.unwrap().pre_drain = Some(pre.to_owned());
+}
+
+#[test]
+fn r05_no_hook_job_starts_while_another_node_is_in_flight_and_the_wait_names_it() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-1"))
+    });
+    // Rancher lets a machine past its limit.
+    ask(&mut model, "node-2", "past");
+    for _ in 0..3 {
+        assert_eq!(created(&decide_and_apply(&mut model)), []);
+    }
+    let waits = &model.seen.plan.status.as_ref().unwrap().waiting_for;
+    let turn = waits.iter().find(|wait| wait.what == "Turn").unwrap();
+    assert_eq!(turn.object.as_deref(), Some("Node node-2"));
+    assert!(turn.message.as_ref().unwrap().contains("node-1"), "{turn:?}");
+    assert!(turn.deadline.is_some());
+    // Until the first has its last answer.
+    until(&mut model, |model| {
+        let is_through = model.seen.machine_plans[0].post_hook.is_some();
+        let begun = model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"));
+        assert!(
+            is_through || !begun,
+            "node-2 was begun while node-1 was {:?}",
+            state(model, "node-1")
+        );
+        begun
+    });
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
+    let mut model = Model::new(3);
+    until(&mut model, is_at("node-1", NodeState::PreDrained));
+    for node in ["node-1", "node-2"] {
+        let plan = model
+            .seen
+            .machine_plans
+            .iter_mut()
+            .find(|plan| plan.node.as_deref() == Some(node));
+        let plan = plan.unwrap();
+        (plan.pre_drain, plan.pre_hook) = (Some("x".into()), Some("x".into()));
+        plan.post_drain = Some("x".into());
+    }
+    let decision = decide_and_apply(&mut model);
+    assert_eq!(created(&decision), [(job_type::POST_DRAIN, "node-1")]);
+    let decision = decide_and_apply(&mut model);
+    assert_eq!(created(&decision), []);
+    model
+        .seen
+        .jobs
+        .get_mut(&job(job_type::POST_DRAIN, "node-1"))
+        .unwrap()
+        .outcome = JobOutcome::Complete;
+    decide_and_apply(&mut model);
+    let node = model.seen.nodes.get_mut("node-1").unwrap();
+    (node.os_image, node.boot_id) = (OS.into(), "again".into());
+    // The answer first, then the next node.
+    assert_eq!(created(&decide_and_apply(&mut model)), []);
+    assert_eq!(
+        created(&decide_and_apply(&mut model)),
+        [(job_type::POST_DRAIN, "node-2")]
+    );
+}
+
+/// A pod of the post-drain Job of node-1 that has ended, with or without a word about the reboot.
+fn pod(no_reboot: bool) -> PodSeen {
+    PodSeen {
+        name: "harvester-system/p".into(),
+        component: "node-upgrade".into(),
+        job_type: Some(job_type::POST_DRAIN.into()),
+        node: Some("node-1".into()),
+        problem: None,
+        said: Vec::new(),
+        no_reboot,
+        job_uid: None,
+    }
+}
+
+#[test]
+fn r06_a_node_that_says_it_armed_no_reboot_is_done_without_one() {
+    let mut model = Model::new(3);
+    until(&mut model, is_at("node-1", NodeState::WaitingReboot));
+    model.seen.nodes.get_mut("node-1").unwrap().os_image = OS.into();
+    model.seen.pods.insert("p".into(), pod(false));
+    decide_and_apply(&mut model);
+    assert_eq!(
+        state(&model, "node-1"),
+        Some(NodeState::WaitingReboot),
+        "the name of the system proves nothing"
+    );
+    // The word of a Job that is gone proves nothing about this one.
+    let mut stale = model.clone();
+    let of_another = PodSeen {
+        job_uid: Some("another".into()),
+        ..pod(true)
+    };
+    stale.seen.pods.insert("p".into(), of_another);
+    decide_and_apply(&mut stale);
+    assert_eq!(state(&stale, "node-1"), Some(NodeState::WaitingReboot));
+    model.seen.pods.insert("p".into(), pod(true));
+    model.seen.nodes.get_mut("node-1").unwrap().ready = false;
+    decide_and_apply(&mut model);
+    assert_eq!(
+        state(&model, "node-1"),
+        Some(NodeState::WaitingReboot),
+        "it must be ready"
+    );
+    model.seen.nodes.get_mut("node-1").unwrap().ready = true;
+    decide_and_apply(&mut model);
+    assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
+}
+
+/// A plan that begins where another one was deleted: node-1 is through, node-2 is past its first hook and asked for its
+/// second.
+fn taking_over() -> Model {
+    let mut model = Model::new(3);
+    until(&mut model, at(Phase::ClusterUpgraded));
+    let cluster = model.seen.cluster.as_mut().unwrap();
+    cluster.kubernetes_version = Some("v1.35.2+rke2r1".into());
+    cluster.provision_generation = 1;
+    cluster.upgrade_strategy = Some(serde_json::json!({"controlPlaneDrainOptions": {"preDrainHooks": [
+        {"annotation": annotations::PRE_HOOK}]}}));
+    cluster.saved_upgrade_strategy = Some("null".into());
+    let node = model.seen.nodes.get_mut("node-1").unwrap();
+    (node.os_image, node.kubelet_version) = (OS.into(), "v1.35.2+rke2r1".into());
+    model.seen.machine_plans[0].post_hook = Some("node-1-post".into());
+    let plan = &mut model.seen.machine_plans[1];
+    (plan.pre_drain, plan.pre_hook) = (Some("token".into()), Some("token".into()));
+    plan.post_drain = Some("token".into());
+    model.seen.nodes.get_mut("node-2").unwrap().kubelet_version = "v1.35.2+rke2r1".into();
+    model
+}
+
+#[test]
+fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_goes_on() {
+    let mut model = taking_over();
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2"))
+    });
+    assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
+    assert!(
+        !model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2")),
+        "it is past that"
+    );
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn r07_a_node_that_is_current_already_is_answered_for_without_a_job() {
+    let mut model = taking_over();
+    model.seen.nodes.get_mut("node-2").unwrap().os_image = OS.into();
+    until(&mut model, is_at("node-2", NodeState::PostDrained));
+    until(&mut model, |model| {
+        model.seen.machine_plans[1].post_hook.as_deref() == Some("token")
+    });
+    assert!(!model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2")));
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn r07_a_node_that_is_still_tainted_has_its_job_though_it_is_current() {
+    let mut model = taking_over();
+    let node = model.seen.nodes.get_mut("node-2").unwrap();
+    node.os_image = OS.into();
+    node.drain_taint = true;
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2"))
+    });
+}
+
+#[test]
+fn r07_from_a_version_to_itself_a_node_is_through_only_when_rancher_says_so() {
+    let mut model = taking_over();
+    for node in model.seen.nodes.values_mut() {
+        (node.os_image, node.kubelet_version) = (OS.into(), "v1.35.2+rke2r1".into());
+    }
+    until(&mut model, |model| model.seen.machine_plans[1].post_hook.is_some());
+    for _ in 0..3 {
+        decide_and_apply(&mut model);
+    }
+    assert_eq!(
+        state(&model, "node-3"),
+        Some(NodeState::ImagePreloaded),
+        "Rancher has not come to it yet"
+    );
+    model.seen.cluster.as_mut().unwrap().ready = true;
+    decide_and_apply(&mut model);
+    assert_eq!(state(&model, "node-3"), Some(NodeState::PostDrained));
+}
+
+#[test]
+fn r09_a_node_that_harvester_does_not_manage_yet_is_waited_for_by_name() {
+    let mut model = Model::new(1);
+    let joined = NodeSeen {
+        ready: true,
+        ..NodeSeen::default()
+    };
+    model.seen.nodes.insert("node-9".into(), joined);
+    for _ in 0..4 {
+        decide_and_apply(&mut model);
+    }
+    assert_eq!(model.phase(), Some(Phase::Initializing));
+    let waits = &model.seen.plan.status.as_ref().unwrap().waiting_for;
+    assert_eq!(waits[0].object.as_deref(), Some("Node node-9"));
+    model.seen.nodes.get_mut("node-9").unwrap().managed = true;
+    until(&mut model, at(Phase::Initialized));
+    assert_eq!(
+        model.seen.plan.status.as_ref().unwrap().single_node,
+        None,
+        "two nodes are not one"
+    );
+}
+
+#[test]
+fn r09_the_only_node_of_all_is_a_single_node() {
+    let mut model = Model::new(1);
+    until(&mut model, at(Phase::Initialized));
+    assert_eq!(
+        model.seen.plan.status.as_ref().unwrap().single_node.as_deref(),
+        Some("node-1")
+    );
+}
+
+#[test]
+fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
+    for deleted in [false, true] {
+        let mut model = Model::new(3);
+        let name = job(job_type::PRE_DRAIN, "node-1");
+        until(&mut model, |model| model.seen.jobs.contains_key(&name));
+        decide_and_apply(&mut model);
+        assert_eq!(state(&model, "node-1"), Some(NodeState::PreDraining));
+        for node in ["node-1", "node-3"] {
+            model.seen.nodes.get_mut(node).unwrap().drain_taint = true;
+        }
+        if deleted {
+            let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now);
+            model.seen.plan.metadata.deletion_timestamp = Some(now);
+            for _ in 0..20 {
+                go_on(&mut model);
+            }
+            assert!(
+                model.seen.plan.metadata.finalizers.is_none(),
+                "{:#?}",
+                model.seen.plan.status
+            );
+        } else {
+            fail(&mut model, &name);
+            until(&mut model, ended);
+        }
+        assert!(!model.seen.nodes["node-1"].drain_taint, "deleted: {deleted}");
+        assert!(
+            model.seen.nodes["node-3"].drain_taint,
+            "somebody else's: deleted: {deleted}"
+        );
+    }
+}
+
+#[test]
+fn r23_a_node_with_the_kubelet_of_a_candidate_is_recognised() {
+    let mut model = taking_over();
+    until(&mut model, at(Phase::ClusterUpgraded));
+    let candidate = "v1.35.2-rc3+rke2r1";
+    let mut status = model.seen.plan.status.clone().unwrap();
+    status.release_metadata.as_mut().unwrap().kubernetes = Some(candidate.into());
+    model.seen.plan.status = Some(status);
+    model.seen.cluster.as_mut().unwrap().kubernetes_version = Some(candidate.into());
+    until(&mut model, is_at("node-1", NodeState::PostDrained));
+}
+
+#[test]
+fn r60_the_answer_is_to_the_question_that_is_asked_now() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.seen.machine_plans[0].pre_hook.is_some());
+    // Somebody changes how nodes are drained: Rancher starts over and asks with other words.
+    ask(&mut model, "node-1", "other options");
+    decide_and_apply(&mut model);
+    assert_eq!(model.seen.machine_plans[0].pre_hook.as_deref(), Some("other options"));
+    // The same while its VMs leave: the answer is to the newest question.
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"))
+    });
+    ask(&mut model, "node-2", "newer");
+    until(&mut model, |model| model.seen.machine_plans[1].pre_hook.is_some());
+    assert_eq!(model.seen.machine_plans[1].pre_hook.as_deref(), Some("newer"));
+    until(&mut model, |model| model.seen.machine_plans[1].post_hook.is_some());
+    model.seen.machine_plans[1].post_drain = Some("newest".into());
+    decide_and_apply(&mut model);
+    assert_eq!(model.seen.machine_plans[1].post_hook.as_deref(), Some("newest"));
+}
