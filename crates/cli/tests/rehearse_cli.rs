@@ -117,8 +117,12 @@ fn three_nodes_end_with_the_fields_of_a_real_cluster_and_no_others() {
 fn every_node_ends_cleaned_and_tells_when_it_was_upgraded() {
     let nodes = &THREE_NODES.0["status"]["nodeUpgradeStatuses"];
     assert_eq!(keys(nodes), ["node-1", "node-2", "node-3"]);
+    // In the order of their machines' names, which is not that of their own.
+    let mut in_turn: Vec<(&String, &Value)> = nodes.as_object().unwrap().iter().collect();
+    in_turn.sort_by_key(|(_, node)| node["startedAt"].as_str().map(str::to_owned));
+    assert_eq!(in_turn[0].0, "node-1", "the cluster began with it");
     let mut before = String::new();
-    for (name, node) in nodes.as_object().unwrap() {
+    for (name, node) in in_turn {
         assert_eq!(node["state"], "ImageCleaned", "{name}");
         assert_eq!(keys(node), ["finishedAt", "startedAt", "state"], "{name}");
         let (started, finished) = (
