@@ -143,11 +143,12 @@ async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_job_fails_its_plan() {
-    let troubles = failing(component::IMAGE_PRELOAD, None, JobFailure::Fails(9));
+    let troubles = failing(component::IMAGE_PRELOAD, None, JobFailure::Fails(100));
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    // A hundred pods, ten minutes apart.
     let plan = lab
-        .until(60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
+        .until(18 * 60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
             condition(plan, "Complete")["reason"] == "JobFailed"
         })
         .await;

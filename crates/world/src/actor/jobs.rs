@@ -21,7 +21,7 @@ use crate::{
 pub(crate) const ATTEMPT: &str = "world.upgrade-toolkit/attempt";
 
 const DEFAULT_BACKOFF_LIMIT: i32 = 6;
-const LONGEST_BACKOFF: Duration = Duration::from_secs(360);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(10);
 /// How soon a pod that fits on no node is tried again.
 const UNSCHEDULABLE_PAUSE: Duration = Duration::from_secs(5);
 
