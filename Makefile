@@ -11,7 +11,7 @@ CARGO_DENY_VERSION ?= 0.20.2
 # Which checks `make deny` runs.
 DENY ?= licenses bans sources advisories
 
-# The image, as REPOSITORY[:TAG]. Without it, commands that build one tag it by REPO and the branch; those that install
+# The image, as REPOSITORY[:TAG] or REPOSITORY@DIGEST. Without it, commands that build one tag it by REPO and the branch; those that install
 # take the released one.
 IMG ?=
 REPO ?= rancher
@@ -20,8 +20,10 @@ PLATFORMS ?= linux/amd64,linux/arm64
 BRANCH = $(subst /,-,$(shell git rev-parse --abbrev-ref HEAD))
 OUR_IMAGE = $(or $(IMG),$(REPO)/harvester-upgrade-toolkit:$(BRANCH)-head)
 # A colon behind the last slash begins the tag; one before it, the port of a registry.
-IMAGE_TAG = $(or $(word 2,$(subst :, ,$(notdir $(IMG)))),latest)
-IMAGE_NAME = $(patsubst %:$(IMAGE_TAG),%,$(IMG))
+IMAGE_DIGEST = $(word 2,$(subst @, ,$(IMG)))
+IMAGE_PATH = $(word 1,$(subst @, ,$(IMG)))
+IMAGE_TAG = $(or $(word 2,$(subst :, ,$(notdir $(IMAGE_PATH)))),$(if $(IMAGE_DIGEST),,latest))
+IMAGE_NAME = $(patsubst %:$(IMAGE_TAG),%,$(IMAGE_PATH))
 # The same source gives the same image: time and version come from the commit.
 IMAGE_ARGS = --build-arg SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) \
 	--build-arg VERSION=$(shell git describe --tags --always) --build-arg GIT_COMMIT=$(shell git rev-parse HEAD) \
@@ -132,7 +134,7 @@ chart: ## Check the chart, bring its README up to date and pack it into dist/
 .PHONY: helm-deploy
 helm-deploy: ## Install or upgrade the chart of this tree with the image IMG
 	hack/tool run helm upgrade --install harvester-upgrade-manager charts/harvester-upgrade-manager \
-		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG))
+		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG) --set-string manager.image.digest=$(IMAGE_DIGEST))
 
 .PHONY: docker-build
 docker-build: ## Build the image for this machine, tagged IMG

@@ -48,7 +48,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* The tag of the image. */}}
-{{- define "upgrade-toolkit.tag" -}}
-{{- default .Chart.AppVersion .Values.manager.image.tag -}}
+{{/* The image: of the manager, and of all workloads of upgrades, which take it from the manager's pod. */}}
+{{- define "upgrade-toolkit.image" -}}
+{{- $image := .Values.manager.image -}}
+{{- $tag := default (ternary .Chart.AppVersion "" (empty $image.digest)) $image.tag -}}
+{{- $image.repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end -}}

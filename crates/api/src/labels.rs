@@ -39,6 +39,8 @@ pub mod component {
     pub const REPO: &str = "repo";
     /// The system-upgrade-controller Plan that preloads images.
     pub const IMAGE_PRELOAD: &str = "image-preload";
+    /// The system-upgrade-controller Plan that shows that nodes can run the toolkit's image, where nothing is preloaded.
+    pub const IMAGE_CHECK: &str = "image-check";
     /// The Job that applies the cluster's manifests.
     pub const CLUSTER_UPGRADE: &str = "cluster-upgrade";
     /// The Jobs that upgrade a node.

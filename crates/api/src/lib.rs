@@ -6,6 +6,7 @@
 pub mod annotations;
 pub mod crd;
 pub mod foreign;
+pub mod image;
 pub mod labels;
 pub mod names;
 pub mod node_state;

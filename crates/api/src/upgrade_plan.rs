@@ -74,8 +74,8 @@ pub struct UpgradePlanSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
-    /// Tag of the upgrade-toolkit container image that the upgrade's own workloads run. When unset, the manager's
-    /// own tag until images are preloaded, then that of the new release. Immutable.
+    /// Tag of the upgrade-toolkit container image that the upgrade's own workloads run. When unset, they run the image of
+    /// the manager itself. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<String>,
 

@@ -191,8 +191,8 @@ fn create_without_any_list_reports_each_list_once_in_the_message_and_goes_on() {
     assert!(errors.contains(&"[]: Internal error: failed to list nodes: no route".to_owned()));
     let paused = "spec.nodeUpgradeOption.pauseNodes: Internal error: failed to list nodes: no route";
     assert!(errors.contains(&paused.to_owned()));
-    // Every check but those on the image, which is not set, and the name fails by itself.
-    assert_eq!(errors.len(), admission::CREATE.len() - 2);
+    // Every check but those on the two images, which are not set, and the name fails by itself.
+    assert_eq!(errors.len(), admission::CREATE.len() - 3);
     let message = support::message(&plan, &cluster);
     assert_eq!(message.matches("[]: Internal error: failed to list nodes").count(), 1);
 }

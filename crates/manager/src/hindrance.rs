@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use api::{WaitingFor, annotations, foreign::longhorn::Volume, labels};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
-use plan::observed::PodSeen;
+use plan::observed::{LastWord, PodSeen};
 
 use crate::watched::Watched;
 
@@ -23,21 +24,64 @@ const STUCK: [&str; 8] = [
     "CrashLoopBackOff",
 ];
 
+/// Those of them that say that the image is the reason.
+const NO_IMAGE: [&str; 4] = [
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+];
+
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.
 pub(crate) fn pod_seen(pod: &Pod, plan: &str) -> Option<PodSeen> {
     pod.labels().get(labels::UPGRADE_PLAN).filter(|name| *name == plan)?;
     let (problem, said) = (problem(pod), said(pod));
-    if problem.is_none() && said.is_empty() {
+    let last_word = containers(pod).filter_map(last_word).max();
+    if problem.is_none() && said.is_empty() && last_word.is_none() {
         return None;
     }
+    let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
     let label = |key: &str| pod.labels().get(key).cloned();
     Some(PodSeen {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
+        owner: owners.next().map(|owner| owner.uid.clone()),
         problem,
+        missing_image: containers(pod).find_map(missing_image),
         said,
+        last_word,
+    })
+}
+
+/// All containers of a pod, as far as they have something to say.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.iter();
+    status.flat_map(|status| {
+        let first = status.init_container_statuses.iter().flatten();
+        first.chain(status.container_statuses.iter().flatten())
+    })
+}
+
+/// The image that a container waits for in vain.
+fn missing_image(container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let is_image = waiting.reason.as_deref().is_some_and(|why| NO_IMAGE.contains(&why));
+    is_image.then(|| container.image.clone())
+}
+
+/// What a container said when it failed.
+pub(crate) fn last_word(container: &ContainerStatus) -> Option<LastWord> {
+    let ended = container.state.as_ref()?.terminated.as_ref()?;
+    let text = ended
+        .message
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())?;
+    (ended.exit_code != 0).then(|| LastWord {
+        at: ended.finished_at.as_ref().map_or(Timestamp::MIN, |time| time.0),
+        text: text.to_owned(),
     })
 }
 
@@ -55,12 +99,7 @@ fn problem(pod: &Pod) -> Option<String> {
     if let Some(condition) = conditions.iter().find(|condition| is_unschedulable(condition)) {
         return Some(reason("Unschedulable", condition.message.as_deref()));
     }
-    let containers = status
-        .init_container_statuses
-        .iter()
-        .chain(&status.container_statuses)
-        .flatten();
-    containers.filter_map(stuck).next()
+    containers(pod).find_map(stuck)
 }
 
 /// The condition of a pod that fits no node.

@@ -20,6 +20,7 @@ mod news;
 pub mod objects;
 pub mod observe;
 pub mod outside;
+pub mod own_image;
 pub mod rbac;
 pub mod run;
 pub mod tls;

@@ -141,9 +141,10 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
 }
 
 /// The labels that system-upgrade-controller leaves on nodes for this plan.
-fn leftovers(plan: &str) -> [String; 5] {
+fn leftovers(plan: &str) -> [String; 6] {
     let components = [
         labels::component::IMAGE_PRELOAD,
+        labels::component::IMAGE_CHECK,
         labels::component::IMAGE_CLEANUP,
         labels::component::SKIP_MANIFESTS_APPLY,
         labels::component::SKIP_MANIFESTS_REMOVE,
@@ -251,6 +252,7 @@ fn suc_plans(watched: &Watched, plan: &str) -> BTreeMap<String, SucPlanSeen> {
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
         let complete = conditions.iter().find(|condition| condition.type_ == "Complete");
         let seen = SucPlanSeen {
+            uid: found.uid(),
             complete: condition_is(conditions, "Complete") == Some(true),
             job_failed: complete.is_some_and(|condition| condition.reason.as_deref() == Some("JobFailed")),
         };
@@ -277,7 +279,15 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
     } else {
         JobOutcome::Running
     };
+    let status = job.status.as_ref();
+    let made_by = job.owner_references().iter().find(|owner| owner.kind == "Plan");
     Some(JobSeen {
+        uid: job.uid(),
+        owner: made_by.map(|owner| owner.uid.clone()),
+        failed_pods: status
+            .and_then(|status| status.failed)
+            .and_then(|failed| failed.try_into().ok())
+            .unwrap_or_default(),
         namespace: job.namespace().unwrap_or_default(),
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),

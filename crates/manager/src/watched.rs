@@ -238,19 +238,20 @@ fn prune_node(node: &mut Node) {
     }
 }
 
-/// Of a Job, decisions read its metadata, whether it is held, and its conditions.
+/// Of a Job, decisions read its metadata, whether it is held, its conditions, and how many of its pods have failed.
 fn prune_job(job: &mut Job) {
     if let Some(spec) = &mut job.spec {
         spec.template = Default::default();
     }
     job.status = job.status.take().map(|status| JobStatus {
         conditions: status.conditions,
+        failed: status.failed,
         ..JobStatus::default()
     });
 }
 
-/// Of a pod, decisions read its labels, why it does not start, and what its program says that it waits for. A program
-/// that has ended waits for nothing, whatever it said last.
+/// Of a pod, decisions read its labels, why it does not start, what its program says that it waits for, and why it failed.
+/// A program that has ended waits for nothing, whatever it said last.
 pub(crate) fn prune_pod(pod: &mut Pod) {
     pod.spec = None;
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -263,16 +264,16 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
         conditions: status
             .conditions
             .map(|all| all.into_iter().filter(hindrance::is_unschedulable).collect()),
-        container_statuses: status.container_statuses.map(stuck_only),
-        init_container_statuses: status.init_container_statuses.map(stuck_only),
+        container_statuses: status.container_statuses.map(telling_only),
+        init_container_statuses: status.init_container_statuses.map(telling_only),
         ..PodStatus::default()
     });
 }
 
-fn stuck_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     statuses
         .into_iter()
-        .filter(|one| hindrance::stuck(one).is_some())
+        .filter(|one| hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some())
         .collect()
 }
 

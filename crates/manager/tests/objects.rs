@@ -11,8 +11,9 @@ use plan::observed::Settings;
 use proptest::prelude::*;
 use serde_json::Value;
 
-const COMPONENTS: [&str; 4] = [
+const COMPONENTS: [&str; 5] = [
     component::IMAGE_PRELOAD,
+    component::IMAGE_CHECK,
     component::IMAGE_CLEANUP,
     component::SKIP_MANIFESTS_APPLY,
     component::SKIP_MANIFESTS_REMOVE,
@@ -34,7 +35,12 @@ fn w33_no_plan_has_a_deadline_that_old_and_new_controllers_read_differently() {
     for component in COMPONENTS {
         let seconds = plan_of(component)["spec"]["jobActiveDeadlineSecs"].as_u64();
         // Zero is "for ever" to some and "a quarter of an hour" to others.
-        assert_eq!(seconds, Some(24 * 60 * 60), "{component}");
+        let expected = if component == component::IMAGE_PRELOAD {
+            3600
+        } else {
+            600
+        };
+        assert_eq!(seconds, Some(expected), "{component}");
     }
 }
 
@@ -47,6 +53,67 @@ fn every_plan_is_named_after_its_component_and_neither_cordons_nor_drains() {
         let spec = built["spec"].as_object().unwrap();
         let disturbing = ["drain", "cordon"].map(|field| spec.get(field).is_some_and(|value| !value.is_null()));
         assert_eq!(disturbing, [false, false], "{component}");
+    }
+}
+
+#[test]
+fn r29_every_workload_runs_the_managers_image_whole() {
+    let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    for own in [
+        "localhost:5000/mine/toolkit:dev".to_owned(),
+        format!("mine/toolkit@{digest}"),
+    ] {
+        let settings = Settings {
+            own_image: api::image::Image::parse(&own).unwrap(),
+            ..Settings::default()
+        };
+        let plan = plan();
+        let of_template = |object: Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+        let node_job = job::node(&plan, &settings, job_type::PRE_DRAIN, "node-1", false).unwrap();
+        let templates = [
+            serde_json::to_value(repo::deployment(&plan, &settings, 2, "claim").unwrap()).unwrap(),
+            serde_json::to_value(job::cluster(&plan, &settings).unwrap()).unwrap(),
+            serde_json::to_value(node_job).unwrap(),
+            serde_json::to_value(job::restore_vm(&plan, &settings, "node-1").unwrap()).unwrap(),
+        ];
+        for template in templates {
+            assert_eq!(of_template(template), own);
+        }
+        for component in COMPONENTS {
+            let built = suc_plan::build(&plan, &settings, component, 1, &[]).unwrap();
+            assert_eq!(built.spec.upgrade.unwrap().image, Some(own.clone()), "{component}");
+        }
+    }
+}
+
+#[test]
+fn r21_jobs_of_a_node_share_its_network_and_are_neither_rejected_nor_evicted() {
+    for step in [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE] {
+        let built = job::node(&plan(), &Settings::default(), step, "node-1", false).unwrap();
+        let built = serde_json::to_value(built).unwrap();
+        let pod = &built["spec"]["template"]["spec"];
+        assert_eq!(pod["hostNetwork"], true, "{step}");
+        assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet", "{step}");
+        assert!(
+            pod.get("nodeName").is_none(),
+            "{step}: the kubelet would have to refuse it"
+        );
+        let terms =
+            &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        let by_name = serde_json::json!([{"matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]);
+        assert_eq!(terms, &by_name, "{step}");
+        assert_eq!(
+            pod["tolerations"],
+            serde_json::json!([{"operator": "Exists"}]),
+            "{step}"
+        );
+        let names = pod["containers"][0]["env"].as_array().unwrap().iter();
+        let names: Vec<&str> = names.filter_map(|variable| variable["name"].as_str()).collect();
+        assert!(
+            names.contains(&"HARVESTER_UPGRADE_POD_NAME"),
+            "{step}: its hostname is the node's"
+        );
     }
 }
 
@@ -80,14 +147,15 @@ proptest! {
         ].into());
         let settings = Settings::default();
         let wanted = if image.is_empty() { api::names::TOOLKIT_IMAGE } else { &image };
+        let wanted = format!("{wanted}:{}", settings.own_image.tag.clone().unwrap());
         let deployment = serde_json::to_value(repo::deployment(&plan, &settings, 2, "claim").unwrap()).unwrap();
         let runs = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
-        prop_assert_eq!(runs, &format!("{wanted}:{}", settings.own_tag));
+        prop_assert_eq!(runs, &wanted);
         prop_assert!(job::cluster(&plan, &settings).is_ok() && repo::service(&plan).is_ok());
         for component in COMPONENTS {
             let built = suc_plan::build(&plan, &settings, component, 1, &[]).unwrap();
             let built = serde_json::to_value(built).unwrap();
-            prop_assert_eq!(&built["spec"]["upgrade"]["image"], wanted);
+            prop_assert_eq!(&built["spec"]["upgrade"]["image"], &wanted);
         }
     }
 }

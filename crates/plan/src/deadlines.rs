@@ -46,6 +46,8 @@ deadlines! {
     repo: 10,
     /// For the release metadata.
     metadata: 10,
+    /// For a node to run the toolkit's image.
+    toolkit_image: 10,
     /// For a node to have the images.
     preload: 60,
     /// For the cluster's components.

@@ -1,88 +1,114 @@
-//! Which container image the upgrade's own workloads run.
+//! Which container image the upgrade's own workloads run: the manager's own, repository and tag as it was deployed,
+//! unless the plan says otherwise.
+//!
+//! The image of the same name that a release's ISO brings is none of ours: it may be another program, or not be there.
 
-use api::{Phase, UpgradePlan, annotations, names};
+use api::{UpgradePlan, annotations, image, image::Image};
 
-/// Repository and name, without tag: the plan's own choice or ours.
+/// The image of the plan's workloads.
 #[must_use]
-pub fn repository(plan: &UpgradePlan) -> &str {
-    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)
-        .filter(|image| !image.is_empty())
-        .unwrap_or(names::TOOLKIT_IMAGE)
+pub fn of(plan: &UpgradePlan, own: &Image) -> Image {
+    let repository = repository(plan);
+    let tag = plan.spec.upgrade.as_deref().filter(|tag| !tag.is_empty());
+    match (repository, tag) {
+        (None, None) => own.clone(),
+        (repository, tag) => {
+            let tag = tag.map(str::to_owned).or_else(|| own.tag.clone());
+            Image {
+                repository: repository.unwrap_or(&own.repository).to_owned(),
+                // Another tag has another content. A mirror has the same, so there the digest stands for a missing tag.
+                digest: own.digest.clone().filter(|_| tag.is_none()),
+                tag,
+            }
+        }
+    }
 }
 
-/// The tag: the plan's own choice; else the manager's until images are preloaded, because until then nodes without a
-/// network have no other; then that of the new release.
-#[must_use]
-pub fn tag(plan: &UpgradePlan, own_tag: &str) -> String {
-    if let Some(tag) = plan.spec.upgrade.as_ref().filter(|tag| !tag.is_empty()) {
-        return tag.clone();
+/// The repository that the plan names, if it does.
+fn repository(plan: &UpgradePlan) -> Option<&str> {
+    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)
+        .filter(|image| !image.is_empty())
+}
+
+/// Whether the plan names a repository and a tag that can be: what it says in their place, and what is wrong with it.
+///
+/// # Errors
+/// One of them is nonsense.
+pub fn check(plan: &UpgradePlan) -> Result<(), String> {
+    let key = annotations::UPGRADE_TOOLKIT_IMAGE;
+    if let Some(given) = repository(plan).filter(|given| !image::is_repository(given)) {
+        return Err(format!(
+            "invalid value {given:?} for annotation {key}: {}",
+            image::REPOSITORY_RULE
+        ));
     }
-    let preloaded = plan.phase().is_some_and(|phase| phase >= Phase::ImagePreloaded);
-    let skipped = plan
+    if let Some(given) = plan
         .spec
-        .image_preload_option
-        .as_ref()
-        .and_then(|option| option.concurrency)
-        .is_some_and(|n| n < 0);
-    let release = plan
-        .status
-        .as_ref()
-        .and_then(|status| status.release_metadata.as_ref()?.harvester.clone());
-    match release {
-        Some(release) if preloaded && !skipped && !release.is_empty() => release,
-        _ => own_tag.to_owned(),
+        .upgrade
+        .as_deref()
+        .filter(|tag| !tag.is_empty() && !image::is_tag(tag))
+    {
+        return Err(format!("invalid value {given:?} for spec.upgrade: {}", image::TAG_RULE));
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use api::{ReleaseMetadata, UpgradePlanStatus};
-
     use super::*;
 
-    fn plan(phase: Phase, release: Option<&str>) -> UpgradePlan {
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn runs(own: &str, annotation: Option<&str>, tag: Option<&str>) -> String {
         let mut plan = UpgradePlan::new("up", Default::default());
-        plan.status = Some(UpgradePlanStatus {
-            current_phase: Some(phase.to_string()),
-            release_metadata: release.map(|harvester| ReleaseMetadata {
-                harvester: Some(harvester.into()),
-                ..Default::default()
-            }),
-            ..Default::default()
-        });
-        plan
-    }
-
-    #[test]
-    fn the_plans_own_tag_always_wins() {
-        let mut plan = plan(Phase::NodeUpgrading, Some("v1.8.0"));
-        plan.spec.upgrade = Some("dev".into());
-        assert_eq!(tag(&plan, "own"), "dev");
-    }
-
-    #[test]
-    fn w05_until_images_are_preloaded_workloads_run_what_the_manager_runs() {
-        assert_eq!(tag(&plan(Phase::RepoCreating, None), "own"), "own");
-        assert_eq!(tag(&plan(Phase::ImagePreloading, Some("v1.8.0")), "own"), "own");
-        assert_eq!(tag(&plan(Phase::ImagePreloaded, Some("v1.8.0")), "own"), "v1.8.0");
-        assert_eq!(tag(&plan(Phase::ClusterUpgrading, Some("")), "own"), "own");
-    }
-
-    #[test]
-    fn without_preload_nodes_never_get_the_new_image_so_the_managers_is_used_throughout() {
-        let mut plan = plan(Phase::NodeUpgrading, Some("v1.8.0"));
-        plan.spec.image_preload_option = Some(api::ImagePreloadOption { concurrency: Some(-1) });
-        assert_eq!(tag(&plan, "own"), "own");
-    }
-
-    #[test]
-    fn an_empty_annotation_is_no_choice() {
-        let mut plan = plan(Phase::Initializing, None);
-        assert_eq!(repository(&plan), "rancher/harvester-upgrade-toolkit");
+        plan.spec.upgrade = tag.map(str::to_owned);
         let key = annotations::UPGRADE_TOOLKIT_IMAGE.to_owned();
-        plan.metadata.annotations = Some([(key.clone(), String::new())].into());
-        assert_eq!(repository(&plan), "rancher/harvester-upgrade-toolkit");
-        plan.metadata.annotations = Some([(key, "me/mine".into())].into());
-        assert_eq!(repository(&plan), "me/mine");
+        plan.metadata.annotations = annotation.map(|value| [(key, value.to_owned())].into());
+        of(&plan, &Image::parse(own).unwrap()).to_string()
+    }
+
+    #[test]
+    fn r29_workloads_run_the_managers_own_image_whole() {
+        for own in [
+            "rancher/harvester-upgrade-toolkit:v0.1.0",
+            "reg.test:5000/me/toolkit:dev",
+        ] {
+            assert_eq!(runs(own, None, None), own);
+            assert_eq!(runs(own, Some(""), Some("")), own, "what is empty is no choice");
+        }
+        let pinned = format!("reg.test:5000/me/toolkit@{DIGEST}");
+        assert_eq!(runs(&pinned, None, None), pinned);
+    }
+
+    #[test]
+    fn the_plan_chooses_another_tag_or_repository_and_what_it_does_not_choose_is_the_managers() {
+        let own = format!("rancher/toolkit:v1@{DIGEST}");
+        assert_eq!(runs(&own, None, Some("dev")), "rancher/toolkit:dev");
+        assert_eq!(runs(&own, Some("me/mine"), None), "me/mine:v1");
+        assert_eq!(runs(&own, Some("me/mine"), Some("v3")), "me/mine:v3");
+        let pinned = format!("rancher/toolkit@{DIGEST}");
+        assert_eq!(runs(&pinned, Some("me/mine"), None), format!("me/mine@{DIGEST}"));
+    }
+
+    #[test]
+    fn r37_a_repository_with_a_tag_or_nonsense_is_refused_by_name() {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        let key = annotations::UPGRADE_TOOLKIT_IMAGE;
+        for (value, is_fine) in [
+            ("me/mine", true),
+            ("", true),
+            ("me/mine:v3", false),
+            ("no image", false),
+        ] {
+            plan.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
+            let checked = check(&plan);
+            assert_eq!(checked.is_ok(), is_fine, "{value}");
+            if let Err(why) = checked {
+                assert!(why.contains(key) && why.contains("spec.upgrade"), "{why}");
+            }
+        }
+        plan.metadata.annotations = None;
+        plan.spec.upgrade = Some("a tag".into());
+        assert!(check(&plan).unwrap_err().contains("spec.upgrade"));
     }
 }

@@ -19,6 +19,7 @@ pub mod preflight;
 pub mod retry;
 pub mod shared;
 pub mod stale_images;
+pub mod tries;
 pub mod undo;
 pub mod version;
 

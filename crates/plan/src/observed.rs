@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{ReleaseMetadata, UpgradePlan, WaitingFor, foreign::harvester::VersionSpec};
+use api::{ReleaseMetadata, UpgradePlan, WaitingFor, foreign::harvester::VersionSpec, image::Image, names};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -65,8 +65,8 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Settings {
-    /// The tag of the manager's own image: what nodes can run before new images are loaded.
-    pub own_tag: String,
+    /// The manager's own image, as it was deployed: what workloads run unless a plan says otherwise.
+    pub own_image: Image,
     /// Service account of our Jobs.
     pub job_service_account: String,
     /// Service account of system-upgrade-controller Plans.
@@ -103,7 +103,11 @@ impl RepoServer {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            own_tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+            own_image: Image {
+                repository: names::TOOLKIT_IMAGE.to_owned(),
+                tag: Some(concat!("v", env!("CARGO_PKG_VERSION")).to_owned()),
+                digest: None,
+            },
             job_service_account: "harvester".to_owned(),
             plan_service_account: "system-upgrade-controller".to_owned(),
             repo_server: RepoServer::default(),
@@ -129,8 +133,8 @@ pub struct OtherPlan {
 }
 
 /// A pod of the upgrade that has something to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodSeen {
     /// Its namespace and name.
     pub name: String,
@@ -140,10 +144,26 @@ pub struct PodSeen {
     pub job_type: Option<String>,
     /// The node it is for, if it is for one.
     pub node: Option<String>,
+    /// The uid of the Job it belongs to, if it belongs to one.
+    pub owner: Option<String>,
     /// Why it cannot start, if it cannot.
     pub problem: Option<String>,
+    /// The image that its node does not have and cannot pull, if that is why.
+    pub missing_image: Option<String>,
     /// What its program says that it waits for.
     pub said: Vec<WaitingFor>,
+    /// What its program said when it failed, if it has.
+    pub last_word: Option<LastWord>,
+}
+
+/// What a program said when it failed. Later ones are greater.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastWord {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub text: String,
 }
 
 /// A node.
@@ -196,6 +216,8 @@ pub struct RepoSeen {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SucPlanSeen {
+    /// Its uid: Jobs of another Plan of its name are none of its own.
+    pub uid: Option<String>,
     /// It has run on all nodes.
     pub complete: bool,
     /// A Job of it has failed.
@@ -203,9 +225,13 @@ pub struct SucPlanSeen {
 }
 
 /// A Job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct JobSeen {
+    /// Its uid.
+    pub uid: Option<String>,
+    /// The uid of the system-upgrade-controller Plan that made it, if one did.
+    pub owner: Option<String>,
     /// Its namespace.
     pub namespace: String,
     /// Which part of the upgrade it serves.
@@ -216,15 +242,18 @@ pub struct JobSeen {
     pub node: Option<String>,
     /// It is held.
     pub suspended: bool,
+    /// How many of its pods have failed.
+    pub failed_pods: u32,
     /// How it stands.
     pub outcome: JobOutcome,
 }
 
 /// How a Job stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobOutcome {
     /// Not ended.
+    #[default]
     Running,
     /// Ended well.
     Complete,

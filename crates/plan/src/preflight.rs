@@ -3,7 +3,10 @@
 use api::{UpgradePlan, annotations};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{KubeletFacts, NewImages, PreflightFacts, RepoServer};
+use crate::{
+    image,
+    observed::{KubeletFacts, NewImages, PreflightFacts, RepoServer},
+};
 
 /// Space that new images take when nothing better is known.
 pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
@@ -18,7 +21,8 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<(), String>;
 
 /// All checks, in order; the first that fails ends the plan.
-pub const CHECKS: [(&str, Check); 3] = [
+pub const CHECKS: [(&str, Check); 4] = [
+    ("toolkit image", |plan, _, _| image::check(plan)),
     ("repository server", repo_server_is_known),
     ("disk space", disk_space),
     ("certificates", certificates),
@@ -251,6 +255,7 @@ mod tests {
 
     #[rstest]
     #[case(annotations::SKIP_GC_THRESHOLD_CHECK, "notabool", "invalid value")]
+    #[case(annotations::UPGRADE_TOOLKIT_IMAGE, "me/mine:v3", "spec.upgrade holds the tag")]
     #[case(annotations::REPO_SERVER, "apache", "use \"toolkit\" or \"nginx\"")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "soon", "invalid value")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "-1", "must be greater than 0")]

@@ -70,7 +70,9 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
     let repeated = step.is_some() && job.job_type.as_deref() == step;
     let is_done = state.is_some_and(node::is_upgraded);
     let starts_vms = job.job_type.as_deref() == Some(job_type::RESTORE_VM) && !is_done;
-    repeated || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
+    // The Plan that made it is gone. Another one of its name would take it for its own.
+    let is_left_over = job.owner.is_some() && !draft.seen.suc_plans.contains_key(&job.component);
+    repeated || starts_vms || is_left_over || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
 /// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish

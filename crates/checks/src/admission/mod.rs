@@ -6,6 +6,7 @@
 mod backups;
 mod charts;
 mod hotplug;
+mod image;
 mod machines;
 mod name;
 mod nodes;
@@ -23,7 +24,7 @@ use crate::{Cluster, FieldError, Listed};
 pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
 
 /// All checks of a new plan, in the order in which they report: the fifteen of the contract with V1's on hotplug, then ours.
-pub const CREATE: [(&str, Check); 18] = [
+pub const CREATE: [(&str, Check); 19] = [
     ("the Version exists", source::version_exists),
     ("no other upgrade runs", plans::none_progresses),
     ("nodes are ready", nodes::are_ready),
@@ -42,6 +43,7 @@ pub const CREATE: [(&str, Check); 18] = [
     ("nodes to pause exist", nodes::to_pause_exist),
     ("no V1 upgrade runs", plans::no_v1_upgrade_runs),
     ("the name fits the upgrade's objects", name::fits_its_objects),
+    ("the toolkit's image is one", image::is_one),
 ];
 
 /// Where the checks on nodes, volumes and the like report.
@@ -90,12 +92,14 @@ pub fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
         .collect()
 }
 
-/// What is wrong with changing the plan. Only names newly added to `pauseNodes` are looked at, so that a node that is
-/// gone never stands in the way of a finalizer.
+/// What is wrong with changing the plan. Only what is new is looked at, names added to `pauseNodes` for one, so that a
+/// node that is gone never stands in the way of a finalizer.
 #[must_use]
 pub fn update(old: &UpgradePlan, new: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
     let outcome = nodes::exist(&nodes::newly_paused(old, new), cluster);
-    outcome.unwrap_or_else(|error| vec![error])
+    let mut faults = outcome.unwrap_or_else(|error| vec![error]);
+    faults.extend(image::newly_wrong(old, new));
+    faults
 }
 
 /// What is wrong with deleting the plan.

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use api::image::Image;
 use clock::Clock;
 use kube::client::ClientBuilder;
 use manager::{
@@ -81,9 +82,12 @@ pub(super) struct Args {
         default_value = "system-upgrade-controller"
     )]
     plan_service_account: String,
-    /// Tag of the toolkit image that workloads run before new images are loaded
-    #[arg(long, env = "UPGRADE_TOOLKIT_TAG", default_value = concat!("v", env!("CARGO_PKG_VERSION")))]
-    toolkit_tag: String,
+    /// Image that the upgrade's own workloads run, as REPOSITORY[:TAG][@DIGEST]; without it that of this manager's own pod
+    #[arg(long, value_name = "IMAGE", env = "UPGRADE_TOOLKIT_IMAGE", value_parser = image)]
+    toolkit_image: Option<Image>,
+    /// Another tag of that image
+    #[arg(long, value_name = "TAG", env = "UPGRADE_TOOLKIT_TAG", value_parser = tag)]
+    toolkit_tag: Option<String>,
     /// What serves the ISO, unless a plan says otherwise: toolkit or nginx
     #[arg(long, default_value = "toolkit", value_parser = ["toolkit", "nginx"])]
     repo_server: String,
@@ -168,11 +172,13 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     for (name, limit) in &args.deadlines {
         deadlines.set(name, *limit);
     }
+    let pod = in_cluster.then_some((args.leader_election_namespace.as_str(), args.identity.as_str()));
+    let own_image = own_image(&client, args.toolkit_image, args.toolkit_tag, pod).await?;
     let config = Config {
         settings: Settings {
             deadlines,
             repo_server: RepoServer::parse(&args.repo_server).unwrap_or_default(),
-            own_tag: args.toolkit_tag,
+            own_image,
             job_service_account: args.job_service_account,
             plan_service_account: args.plan_service_account,
         },
@@ -192,6 +198,46 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     )
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The image that workloads run: the one that is given, else that of the pod this runs in, else the one of this release.
+async fn own_image(
+    client: &kube::Client,
+    given: Option<Image>,
+    tag: Option<String>,
+    pod: Option<(&str, &str)>,
+) -> anyhow::Result<Image> {
+    let mut image = match (given, pod) {
+        (Some(image), _) => image,
+        (None, Some((namespace, name))) => {
+            let found = manager::own_image::find(client, namespace, name).await?;
+            found.unwrap_or_else(|| {
+                let image = Settings::default().own_image;
+                tracing::warn!(namespace, pod = name, %image, "the manager's own pod is not there: set POD_NAME or --toolkit-image");
+                image
+            })
+        }
+        (None, None) => Settings::default().own_image,
+    };
+    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
+        image.tag = Some(tag);
+        image.digest = None;
+    }
+    tracing::info!(%image, "workloads of upgrades run this image, unless a plan says otherwise");
+    Ok(image)
+}
+
+/// An image, checked.
+fn image(text: &str) -> Result<Image, String> {
+    Image::parse(text).ok_or_else(|| format!("{text:?} is not REPOSITORY[:TAG][@DIGEST]"))
+}
+
+/// A tag, checked. An empty one is none.
+fn tag(text: &str) -> Result<String, String> {
+    if text.is_empty() || api::image::is_tag(text) {
+        return Ok(text.to_owned());
+    }
+    Err(api::image::TAG_RULE.to_owned())
 }
 
 /// A client whose requests are counted, and which says what the API server warns of.

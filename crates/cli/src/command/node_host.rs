@@ -29,9 +29,9 @@ use super::{
     after_help = "Runs in a privileged pod on the node, with the host's root mounted. Can be run again: what is done \
     is not done twice. Exit code: 0 done; 1 it failed, the termination message says at which step and why; 2 wrong usage.\n\n\
     Examples, in a pod of the node:\n  \
-    upgrade-toolkit node pre-drain --plan my-upgrade --node node-1\n  \
-    upgrade-toolkit node post-drain --plan my-upgrade --node node-1 --pod \"$HOSTNAME\"\n  \
-    upgrade-toolkit node single-node-upgrade --plan my-upgrade --node node-1 --pod \"$HOSTNAME\""
+    upgrade-toolkit node pre-drain --plan my-upgrade --node node-1 --pod my-pod\n  \
+    upgrade-toolkit node post-drain --plan my-upgrade --node node-1 --pod my-pod\n  \
+    upgrade-toolkit node single-node-upgrade --plan my-upgrade --node node-1 --pod my-pod"
 )]
 pub(crate) struct Args {
     /// Name of the UpgradePlan
@@ -85,9 +85,8 @@ impl Args {
     async fn begin(&self) -> anyhow::Result<(NodeRun, Limits, Reporter)> {
         let client = self.program.client().await?;
         let report = program::reporter(&client);
-        // Every pod's hostname is its name, unless it shares that of its node; our Jobs do not.
-        let hostname = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-        let pod = self.pod.clone().filter(|name| !name.is_empty()).or_else(hostname);
+        // Its hostname does not tell: it shares that of its node.
+        let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;
         let url = self.repo_url.clone().unwrap_or_else(|| names::repo_url(&self.plan));
         let run = NodeRun {

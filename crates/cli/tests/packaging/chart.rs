@@ -126,7 +126,6 @@ fn the_manager_gets_what_it_needs_and_the_defaults_of_the_existing_chart() {
     for (name, value) in [
         ("UPGRADE_JOB_SERVICE_ACCOUNT", "harvester"),
         ("UPGRADE_PLAN_SERVICE_ACCOUNT", "system-upgrade-controller"),
-        ("UPGRADE_TOOLKIT_TAG", &format!("v{version}")),
         ("ENABLE_WEBHOOKS", "true"),
         ("WEBHOOK_NAME_PREFIX", PREFIX),
     ] {
@@ -228,7 +227,35 @@ fn pull_secrets_and_placement_reach_the_pod() {
     );
     assert_eq!(chart.variable("RUST_LOG"), Some("debug"));
     assert_eq!(chart.manager()["image"], "example.test/toolkit:dev");
-    assert_eq!(chart.variable("UPGRADE_TOOLKIT_TAG"), Some("dev"));
+    assert!(!chart.manager().to_string().contains("UPGRADE_TOOLKIT"));
+}
+
+#[test]
+fn r29_the_image_of_the_chart_is_whole_with_port_tag_and_digest() {
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    let pinned = format!("manager.image.digest={digest}");
+    for (values, runs) in [
+        (
+            vec![
+                "manager.image.repository=localhost:5000/me/toolkit",
+                "manager.image.tag=dev",
+            ],
+            "localhost:5000/me/toolkit:dev".to_owned(),
+        ),
+        (
+            vec!["manager.image.repository=localhost:5000/me/toolkit", &pinned],
+            format!("localhost:5000/me/toolkit@{digest}"),
+        ),
+        (
+            vec!["manager.image.tag=v1", &pinned],
+            format!("rancher/harvester-upgrade-toolkit:v1@{digest}"),
+        ),
+    ] {
+        let Some(chart) = rendered(RELEASE, &values) else {
+            return;
+        };
+        assert_eq!(chart.manager()["image"], runs);
+    }
 }
 
 #[test]

@@ -37,28 +37,34 @@ fn it_installs_what_the_code_says() {
     let version = format!("v{}", env!("CARGO_PKG_VERSION"));
     let image = format!("rancher/harvester-upgrade-toolkit:{version}");
     assert_eq!(documents.manager()["image"], image);
-    assert_eq!(documents.variable("UPGRADE_TOOLKIT_TAG"), Some(version.as_str()));
     // Harvester's own namespace must survive `make undeploy`.
     assert!(documents.names().iter().all(|name| !name.starts_with("Namespace")));
 }
 
 #[test]
-fn the_image_that_is_asked_for_runs_and_its_jobs_run_the_same_tag() {
-    for (image, runs, tag) in [
-        ("mine/toolkit:dev", "mine/toolkit:dev", "dev"),
+fn r29_the_image_that_is_asked_for_runs_whole_and_its_jobs_are_told_no_other() {
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    for (image, runs) in [
+        ("mine/toolkit:dev", "mine/toolkit:dev"),
+        ("localhost:5000/mine/toolkit:1.0", "localhost:5000/mine/toolkit:1.0"),
+        ("localhost:5000/toolkit", "localhost:5000/toolkit:latest"),
         (
-            "localhost:5000/mine/toolkit:1.0",
-            "localhost:5000/mine/toolkit:1.0",
-            "1.0",
+            &format!("localhost:5000/toolkit@{digest}"),
+            &format!("localhost:5000/toolkit@{digest}"),
         ),
-        ("localhost:5000/toolkit", "localhost:5000/toolkit:latest", "latest"),
     ] {
         let Some(documents) = installed(&[image]) else { return };
         assert_eq!(documents.manager()["image"], runs);
-        assert_eq!(documents.variable("UPGRADE_TOOLKIT_TAG"), Some(tag), "{image}");
+        // They run what the manager finds in its own pod, whose name and namespace it is told.
+        let manager = documents.manager().to_string();
+        assert!(!manager.contains("UPGRADE_TOOLKIT"), "{image}: {manager}");
+        assert!(manager.contains("\"fieldPath\":\"metadata.name\""), "{manager}");
+        assert!(manager.contains("\"fieldPath\":\"metadata.namespace\""), "{manager}");
     }
-    let refused = installer(&["mine/toolkit@sha256:00"]).unwrap();
-    assert_eq!(refused.status.code(), Some(2));
+    for nothing in ["mine/toolkit@", "mine/toolkit:", ":dev"] {
+        let refused = installer(&[nothing]).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{nothing}");
+    }
 }
 
 #[test]

@@ -140,10 +140,11 @@ fn user(pod: &Pod) -> User {
 
 #[rstest]
 #[case::prepare(suc(component::IMAGE_PRELOAD), User::NodeRoot)]
+#[case::image_check(suc(component::IMAGE_CHECK), User::Image)]
 #[case::clean_images(suc(component::IMAGE_CLEANUP), User::NodeRoot)]
 #[case::skip_manifests(suc(component::SKIP_MANIFESTS_APPLY), User::NodeRoot)]
 #[case::skip_manifests_no_more(suc(component::SKIP_MANIFESTS_REMOVE), User::NodeRoot)]
-#[case::hold_agent(of_controller(hold_agent::plan(&plan(), "toolkit:v1", "sa")), User::NodeRoot)]
+#[case::hold_agent(of_controller(hold_agent::plan(&plan(), "v", "toolkit:v1", "sa")), User::NodeRoot)]
 #[case::pre_drain(node_job(job_type::PRE_DRAIN), User::NodeRoot)]
 #[case::post_drain(node_job(job_type::POST_DRAIN), User::NodeRoot)]
 #[case::single_node(node_job(job_type::SINGLE_NODE_UPGRADE), User::NodeRoot)]
@@ -214,6 +215,6 @@ fn the_account_of_the_managers_plans_is_that_of_the_plan_that_its_job_makes() {
         .iter()
         .find(|variable| variable["name"] == "UPGRADE_PLAN_SERVICE_ACCOUNT");
     assert_eq!(account.unwrap()["value"], "of-the-users-choice");
-    let made = hold_agent::plan(&plan(), "toolkit:v1", "of-the-users-choice");
+    let made = hold_agent::plan(&plan(), "v", "toolkit:v1", "of-the-users-choice");
     assert_eq!(made["spec"]["serviceAccountName"], "of-the-users-choice");
 }

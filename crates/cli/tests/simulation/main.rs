@@ -33,3 +33,4 @@ mod two_plans;
 mod user;
 mod waiting;
 mod weaknesses;
+mod workloads;

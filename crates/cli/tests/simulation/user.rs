@@ -34,6 +34,8 @@ pub(crate) enum User {
     MendsAndRetries,
     /// Mends what is broken and creates another plan, ten minutes after the plan has failed.
     MendsAndStartsOver,
+    /// Lets the plan skip the preload when it has reached a phase.
+    SkipsPreloadAt(Phase),
     /// Creates a second plan so long after the first.
     CreatesAnother(Duration),
     /// Leaves failed Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
@@ -96,6 +98,10 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.clock.sleep(A_WHILE).await;
             rehearsal.set_troubles(Troubles::default());
             rehearsal.create(&rehearsal.plan(false, &[])).await.unwrap();
+        }
+        User::SkipsPreloadAt(phase) => {
+            rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
+            patch(json!({"spec": {"imagePreloadOption": {"concurrency": -1}}})).await;
         }
         User::CreatesAnother(later) => {
             rehearsal.clock.sleep(*later).await;

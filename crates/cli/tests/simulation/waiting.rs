@@ -120,11 +120,11 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
     "ReleaseMetadata: failed to read http://")]
 #[case::image(
     job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
-    "Pod: pod cattle-system/"
+    "ToolkitImage: node node-2 does not have the image rancher/harvester-upgrade-toolkit:"
 )]
 #[case::stalled_image(
     job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
-    "Degraded Stalled: pod cattle-system/"
+    "Degraded Stalled: node node-1 does not have the image "
 )]
 #[case::cluster(
     job(component::CLUSTER_UPGRADE, None, JobFailure::Hangs),

@@ -10,7 +10,6 @@ use api::{
 use apiserver::{Fault, FaultPlan};
 use cli::rehearsal::{Rehearsal, manager_user};
 use jiff::Timestamp;
-use plan::observed::Settings;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -51,43 +50,6 @@ fn w04_a_plan_that_is_deleted_while_nodes_are_upgraded_keeps_ranchers_gate_close
         let found = &ended.digest["nodes"][node];
         assert_eq!(found["osImage"], "Harvester v1.7.1", "{node}");
         assert_eq!(found["kubeletVersion"], "v1.34.3+rke2r1", "{node}: Rancher went on");
-    }
-}
-
-#[test]
-fn w05_until_images_are_preloaded_workloads_run_what_the_manager_runs_and_then_the_new_release() {
-    let ended = run(&Case::three_nodes());
-    let own = Settings::default().own_tag;
-    let tags = |component: &str| -> Vec<String> {
-        let of = |object: &Value| object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
-        let plans = versions(&ended.store, "plans").into_iter();
-        let plans =
-            plans.filter_map(|(_, plan)| of(&plan).then(|| plan["spec"]["version"].as_str().map(str::to_owned))?);
-        let pods = ["jobs", "deployments"].into_iter();
-        let pods = pods.flat_map(|kind| versions(&ended.store, kind));
-        let pods =
-            pods.filter(|(_, object)| of(object) && object["metadata"]["namespace"] == names::HARVESTER_NAMESPACE);
-        let tag = |(_, object): (Timestamp, Arc<Value>)| {
-            let image = object["spec"]["template"]["spec"]["containers"][0]["image"].as_str()?;
-            image.rsplit_once(':').map(|(_, tag)| tag.to_owned())
-        };
-        let mut found: Vec<String> = plans.chain(pods.filter_map(tag)).collect();
-        found.dedup();
-        found
-    };
-    assert_ne!(own, "v1.8.0");
-    for early in [component::REPO, component::IMAGE_PRELOAD] {
-        assert_eq!(tags(early), [own.as_str()], "{early}");
-    }
-    let later = [
-        component::CLUSTER_UPGRADE,
-        component::SKIP_MANIFESTS_APPLY,
-        component::SKIP_MANIFESTS_REMOVE,
-        component::NODE_UPGRADE,
-        component::IMAGE_CLEANUP,
-    ];
-    for later in later {
-        assert_eq!(tags(later), ["v1.8.0"], "{later}");
     }
 }
 

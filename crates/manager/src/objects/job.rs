@@ -10,10 +10,16 @@ use kube::ResourceExt;
 use plan::{image, observed::Settings};
 use serde_json::{Value, json};
 
-use super::{JOB_TTL_SECONDS, component_labels, metadata, tolerations};
+use super::{JOB_TTL_SECONDS, component_labels, everything_tolerated, metadata, tolerations};
 
 fn image(plan: &UpgradePlan, settings: &Settings) -> String {
-    format!("{}:{}", image::repository(plan), image::tag(plan, &settings.own_tag))
+    image::of(plan, &settings.own_image).to_string()
+}
+
+/// The program must know which pod it is: it says there what it waits for, and may reboot the host once this pod has
+/// succeeded. Its hostname does not tell where it shares the network of its node.
+fn pod_name() -> Value {
+    json!({"name": "HARVESTER_UPGRADE_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
 }
 
 /// The Job that applies the cluster's manifests.
@@ -62,17 +68,16 @@ pub fn node(
     suspend: bool,
 ) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
-    let mut env = vec![
-        json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
-        json!({"name": "HARVESTER_UPGRADE_NODE_NAME", "value": node}),
-    ];
-    if step != job_type::PRE_DRAIN {
-        // The step reboots the host once this pod has succeeded, so it must know which pod it is.
-        let field = json!({"fieldRef": {"fieldPath": "metadata.name"}});
-        env.push(json!({"name": "HARVESTER_UPGRADE_POD_NAME", "valueFrom": field}));
-    }
+    let env = json!([
+        {"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name},
+        {"name": "HARVESTER_UPGRADE_NODE_NAME", "value": node},
+        pod_name(),
+    ]);
     let pod = json!({
         "hostPID": true,
+        // The network of pods is being replaced meanwhile; that of the node is there. Services are still found by name.
+        "hostNetwork": true,
+        "dnsPolicy": "ClusterFirstWithHostNet",
         "containers": [{
             "name": "apply",
             "image": image(plan, settings),
@@ -115,10 +120,13 @@ fn on_node(
     labels.insert(labels::JOB_TYPE.to_owned(), step.to_owned());
     labels.insert(labels::NODE.to_owned(), node.to_owned());
     pod["restartPolicy"] = json!("Never");
-    // Straight to the node: it is cordoned by then, and the scheduler would not place anything there.
-    pod["nodeName"] = json!(node);
+    // By the scheduler: a pod that names its node is rejected by a kubelet that is just starting, and each rejection counts
+    // as a failure of the Job. By the node's name and not by a label, which anybody can change.
+    pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
+    ]}}});
     pod["serviceAccountName"] = json!(settings.job_service_account);
-    pod["tolerations"] = tolerations();
+    pod["tolerations"] = everything_tolerated();
     let name = names::node_job(&plan.name_any(), step, node);
     let mut job: Job = serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, name, labels.clone()),

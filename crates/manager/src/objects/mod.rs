@@ -52,6 +52,13 @@ pub fn metadata(plan: &UpgradePlan, namespace: &str, name: String, labels: BTree
     }
 }
 
+/// A pod that works on its node runs there whatever taints the node has: those of the upgrade, those of Kubernetes (a node
+/// that is not ready or not reachable for a while evicts nothing that works on it), and those of its users.
+#[must_use]
+pub fn everything_tolerated() -> Value {
+    json!([{"operator": "Exists"}])
+}
+
 /// Our pods run on nodes that are cordoned, drained or tainted by the upgrade itself.
 #[must_use]
 pub fn tolerations() -> Value {

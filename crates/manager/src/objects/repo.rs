@@ -97,7 +97,7 @@ pub fn deployment(
     claim: &str,
 ) -> Result<Deployment, serde_json::Error> {
     let labels = component_labels(plan, component::REPO);
-    let image = format!("{}:{}", image::repository(plan), image::tag(plan, &settings.own_tag));
+    let image = image::of(plan, &settings.own_image).to_string();
     let (container, pod_security) = match server(plan, settings) {
         // For volumes that the kubelet does give to a group.
         RepoServer::Toolkit => (

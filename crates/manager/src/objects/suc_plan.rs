@@ -2,14 +2,13 @@
 
 use api::{UpgradePlan, foreign::suc, labels, labels::component, names};
 use kube::ResourceExt;
-use plan::{image, observed::Settings};
+use plan::{deadlines::Deadlines, image, observed::Settings, tries};
 use serde_json::{Value, json};
 
-use super::{component_labels, metadata, tolerations};
+use super::{component_labels, everything_tolerated, metadata};
 
-/// How long a Job may run on a node. Zero would be "for ever" to the newest controllers and "a quarter of an hour" to
-/// older ones, which a cluster still runs while it is upgraded.
-const JOB_DEADLINE_SECONDS: u32 = 24 * 60 * 60;
+/// Enough to tell versions apart, in hexadecimal digits.
+const VERSION_LENGTH: usize = 8;
 
 /// The Plan of a component.
 ///
@@ -25,23 +24,59 @@ pub fn build(
     let name = plan.name_any();
     let labels = component_labels(plan, component);
     let mut container = container(&name, component, images);
-    // system-upgrade-controller adds the tag, and a security context of ours replaces its own.
-    container["image"] = json!(image::repository(plan));
-    container["securityContext"] = json!({"privileged": true, "runAsUser": 0});
+    let image = image::of(plan, &settings.own_image).to_string();
+    let version = version(plan, component, &image);
+    // Whole, so that the version can say what it is for. A security context of ours replaces the controller's own.
+    container["image"] = json!(image);
+    container["securityContext"] = match component {
+        component::IMAGE_CHECK => json!({"privileged": false, "allowPrivilegeEscalation": false}),
+        _ => json!({"privileged": true, "runAsUser": 0}),
+    };
     serde_json::from_value(json!({
         "apiVersion": "upgrade.cattle.io/v1",
         "kind": "Plan",
         "metadata": metadata(plan, names::CATTLE_NAMESPACE, names::suc_plan(&name, component), labels),
         "spec": {
             "concurrency": concurrency,
-            "jobActiveDeadlineSecs": JOB_DEADLINE_SECONDS,
+            "jobActiveDeadlineSecs": deadline_seconds(component, &settings.deadlines),
             "nodeSelector": {"matchLabels": {labels::MANAGED: "true"}},
             "serviceAccountName": settings.plan_service_account,
-            "tolerations": tolerations(),
+            "tolerations": everything_tolerated(),
             "upgrade": container,
-            "version": image::tag(plan, &settings.own_tag),
+            "version": version,
         },
     }))
+}
+
+/// How long a Job may run on a node: as long as its wait may take. Never zero, which is "for ever" to the newest controllers
+/// and "a quarter of an hour" to older ones, which a cluster still runs while it is upgraded.
+fn deadline_seconds(component: &str, deadlines: &Deadlines) -> u64 {
+    let limit = match component {
+        component::IMAGE_PRELOAD => deadlines.preload,
+        component::IMAGE_CHECK => deadlines.toolkit_image,
+        component::IMAGE_CLEANUP => deadlines.cleanup,
+        _ => deadlines.skip_manifests,
+    };
+    limit.as_secs().max(1)
+}
+
+/// What system-upgrade-controller identifies the Plan by: nodes that carry a label of the same version, and be it from an
+/// earlier try, are not served again. What a try or a reboot undoes is therefore of another version in each try; what lasts
+/// is not, so that a try goes on where the one before it ended. Another image is another version in any case.
+fn version(plan: &UpgradePlan, component: &str, image: &str) -> String {
+    let uid = plan.uid().unwrap_or_default();
+    let lasts = [
+        component::IMAGE_PRELOAD,
+        component::IMAGE_CHECK,
+        component::IMAGE_CLEANUP,
+    ]
+    .contains(&component);
+    let tries = if lasts {
+        0
+    } else {
+        tries::failed_before(plan.status.as_ref())
+    };
+    names::digest(&format!("{uid}/{image}/{tries}"))[..VERSION_LENGTH].to_owned()
 }
 
 fn container(plan: &str, component: &str, images: &[String]) -> Value {
@@ -51,6 +86,8 @@ fn container(plan: &str, component: &str, images: &[String]) -> Value {
             "args": ["prepare"],
             "envs": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}],
         }),
+        // It has run.
+        component::IMAGE_CHECK => json!({"command": ["upgrade-toolkit", "--version"]}),
         component::IMAGE_CLEANUP => json!({
             "command": ["upgrade-toolkit", "node", "clean-images"],
             "envs": [{"name": "IMAGES", "value": images.join(" ")}],
@@ -71,14 +108,78 @@ fn container(plan: &str, component: &str, images: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use api::{Phase, PhaseTransition, UpgradePlanStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
+    fn plan(uid: &str, history: &[Phase]) -> UpgradePlan {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        plan.metadata.uid = Some(uid.to_owned());
+        let changes = history.iter().map(|phase| PhaseTransition {
+            phase: phase.to_string(),
+            phase_transition_timestamp: Time(jiff::Timestamp::UNIX_EPOCH),
+        });
+        plan.status = Some(UpgradePlanStatus {
+            phase_transition_timestamps: changes.collect(),
+            ..Default::default()
+        });
+        plan
+    }
+
+    fn version_of(plan: &UpgradePlan, component: &str) -> String {
+        let built = build(plan, &Settings::default(), component, 1, &[]).unwrap();
+        built.spec.version.unwrap()
+    }
+
+    const FIRST: [Phase; 1] = [Phase::NodeUpgrading];
+    const FAILED: [Phase; 2] = [Phase::NodeUpgrading, Phase::Failed];
+    const SECOND: [Phase; 3] = [Phase::NodeUpgrading, Phase::Failed, Phase::ClusterUpgraded];
+
     #[test]
-    fn w33_the_deadline_of_jobs_means_the_same_to_old_and_new_controllers() {
-        let plan = UpgradePlan::new("up", Default::default());
-        let built = build(&plan, &Settings::default(), component::IMAGE_PRELOAD, 1, &[]).unwrap();
-        let built = serde_json::to_value(built).unwrap();
-        assert_eq!(built["spec"]["jobActiveDeadlineSecs"], 86_400);
+    fn r08_manifests_are_skipped_and_not_skipped_anew_in_every_try() {
+        for component in [component::SKIP_MANIFESTS_APPLY, component::SKIP_MANIFESTS_REMOVE] {
+            let of = |history: &[Phase]| version_of(&plan("u", history), component);
+            assert_eq!(of(&FIRST), of(&FAILED), "{component}: the same try");
+            assert_ne!(of(&FIRST), of(&SECOND), "{component}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_a_node_for_good_is_not_done_again_by_another_try_but_by_another_plan() {
+        for component in [
+            component::IMAGE_PRELOAD,
+            component::IMAGE_CLEANUP,
+            component::IMAGE_CHECK,
+        ] {
+            let of = |uid: &str, history: &[Phase]| version_of(&plan(uid, history), component);
+            assert_eq!(of("u", &FIRST), of("u", &SECOND), "{component}");
+            assert_ne!(of("u", &FIRST), of("v", &FIRST), "{component}");
+        }
+    }
+
+    #[test]
+    fn another_image_is_shown_to_every_node() {
+        let mut other = plan("u", &FIRST);
+        other.spec.upgrade = Some("dev".to_owned());
+        let of = |plan: &UpgradePlan| version_of(plan, component::IMAGE_PRELOAD);
+        assert_ne!(of(&plan("u", &FIRST)), of(&other));
+    }
+
+    #[test]
+    fn r15_and_w33_a_job_may_take_as_long_as_its_wait_and_never_zero() {
+        let mut settings = Settings::default();
+        let seconds = |settings: &Settings, component: &str| {
+            let built = build(&plan("u", &FIRST), settings, component, 1, &[]).unwrap();
+            built.spec.job_active_deadline_secs.unwrap()
+        };
+        assert_eq!(seconds(&settings, component::IMAGE_PRELOAD), 3600);
+        assert_eq!(seconds(&settings, component::SKIP_MANIFESTS_APPLY), 600);
+        assert_eq!(seconds(&settings, component::SKIP_MANIFESTS_REMOVE), 600);
+        assert_eq!(seconds(&settings, component::IMAGE_CLEANUP), 600);
+        assert_eq!(seconds(&settings, component::IMAGE_CHECK), 600);
+        settings.deadlines.set("preload", std::time::Duration::from_millis(1));
+        assert_eq!(seconds(&settings, component::IMAGE_PRELOAD), 1);
     }
 
     #[test]

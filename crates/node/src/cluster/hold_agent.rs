@@ -1,8 +1,9 @@
 //! While Rancher is upgraded, rancher-system-agent must not restart RKE2 on the nodes: a system-upgrade-controller Plan
 //! tells every managed node so (`host::system_agent`). The upgrade of each node undoes it.
 //!
-//! Only the nodes that the Plan selects count. Its version is made from the plan's, so that another try finds the nodes
-//! that have it already.
+//! Only the nodes that the Plan selects count. Its version is made from the upgrade's, from which try of it this is, and
+//! from the boots of the nodes: what they are told is lost with a reboot, the label that says so is not. Another pod of
+//! the same try finds the nodes that have it already.
 
 use api::{
     UpgradePlan,
@@ -12,6 +13,7 @@ use api::{
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt, runtime::watcher};
+use plan::tries;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,29 +27,37 @@ use super::{context::Context, rollout::is_managed};
 const CONCURRENCY: i64 = 10;
 /// How long the Job of one node may take.
 const JOB_DEADLINE_SECONDS: u32 = 10 * 60;
+/// Enough to tell versions apart, in hexadecimal digits.
+const VERSION_LENGTH: usize = 8;
 
 /// Runs the Plan and waits until every node it selects has had it.
 pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let plans = context.namespaced::<Plan>(names::CATTLE_NAMESPACE);
     let name = names::suc_plan(&context.plan, component::HOLD_AGENT);
-    match plans.get(&name).await? {
-        Some(plan) if !is_ours(&plan, &context.plan) => {
-            return Err(Error::Lasting(format!(
-                "{} belongs to somebody else",
-                plans.called(&name)
-            )));
-        }
-        Some(_) => {}
-        None => {
-            let wanted = plan(context.upgrade_plan()?, &context.image, &context.plan_service_account);
-            plans.apply(&name, &wanted).await?;
-        }
+    if plans
+        .get(&name)
+        .await?
+        .is_some_and(|plan| !is_ours(&plan, &context.plan))
+    {
+        return Err(Error::Lasting(format!(
+            "{} belongs to somebody else",
+            plans.called(&name)
+        )));
     }
+    let nodes = context
+        .global::<Node>()
+        .list(&format!("{}=true", labels::MANAGED))
+        .await?;
+    let upgrade_plan = context.upgrade_plan()?;
+    let version = version(upgrade_plan, &nodes);
+    let wanted = plan(upgrade_plan, &version, &context.image, &context.plan_service_account);
+    plans.apply(&name, &wanted).await?;
     let called = plans.called(&name);
     let mut hash = String::new();
     plans
         .until(pace, &name, |plan| {
-            hash = plan
+            let taken_up = plan.filter(|plan| plan.status.latest_version.as_ref() == Some(&version));
+            hash = taken_up
                 .and_then(|plan| plan.status.latest_hash.clone())
                 .unwrap_or_default();
             Look::of(if hash.is_empty() {
@@ -108,9 +118,22 @@ fn waiting(node: &Node) -> Waiting {
     }
 }
 
+/// What system-upgrade-controller identifies the Plan by: the same until a node reboots or another try begins.
+#[must_use]
+pub fn version(upgrade_plan: &UpgradePlan, nodes: &[Node]) -> String {
+    let tries = tries::failed_before(upgrade_plan.status.as_ref());
+    let mut text = format!("{}/{tries}", upgrade_plan.uid().unwrap_or_default());
+    for node in nodes {
+        let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+        let boot = info.map(|info| info.boot_id.as_str()).unwrap_or_default();
+        text = format!("{text}/{}={boot}", node.name_any());
+    }
+    names::digest(&text)[..VERSION_LENGTH].to_owned()
+}
+
 /// The Plan.
 #[must_use]
-pub fn plan(upgrade_plan: &UpgradePlan, image: &str, service_account: &str) -> Value {
+pub fn plan(upgrade_plan: &UpgradePlan, version: &str, image: &str, service_account: &str) -> Value {
     let plan = upgrade_plan.name_any();
     let uid = upgrade_plan.uid().unwrap_or_default();
     json!({
@@ -133,8 +156,7 @@ pub fn plan(upgrade_plan: &UpgradePlan, image: &str, service_account: &str) -> V
                 "command": ["upgrade-toolkit", "cluster-upgrade", "hold-agent"],
                 "securityContext": {"privileged": true, "runAsUser": 0},
             },
-            // The same each time for one plan, and another one for the next.
-            "version": &names::digest(&format!("{plan}/{uid}"))[..8],
+            "version": version,
         },
     })
 }
@@ -183,18 +205,41 @@ mod tests {
         );
     }
 
+    fn booted(name: &str, boot: &str) -> Node {
+        let mut booted = node(name, &[]);
+        let info = booted.status.get_or_insert_default().node_info.get_or_insert_default();
+        info.boot_id = boot.into();
+        booted
+    }
+
     #[test]
-    fn another_try_makes_the_same_plan() {
+    fn r08_a_node_that_has_rebooted_is_told_again_and_so_are_all_in_another_try() {
         let mut upgrade_plan = UpgradePlan::new("up", Default::default());
         upgrade_plan.metadata.uid = Some("u".into());
-        let first = plan(&upgrade_plan, "toolkit:v1", "sa");
-        assert_eq!(first, plan(&upgrade_plan, "toolkit:v1", "sa"));
-        assert_eq!(first["metadata"]["name"], "up-skip-restart-rancher-system-agent");
-        assert_eq!(first["spec"]["version"].as_str().unwrap().len(), 8);
-        upgrade_plan.metadata.uid = Some("v".into());
-        assert_ne!(
-            plan(&upgrade_plan, "toolkit:v1", "sa")["spec"]["version"],
-            first["spec"]["version"]
-        );
+        let nodes = [booted("node-1", "a"), booted("node-2", "b")];
+        let first = version(&upgrade_plan, &nodes);
+        assert_eq!(first.len(), 8);
+        assert_eq!(first, version(&upgrade_plan, &nodes), "another pod of the same try");
+        let rebooted = [booted("node-1", "a"), booted("node-2", "c")];
+        assert_ne!(first, version(&upgrade_plan, &rebooted));
+        let change = |phase: api::Phase| api::PhaseTransition {
+            phase: phase.to_string(),
+            phase_transition_timestamp: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                jiff::Timestamp::UNIX_EPOCH,
+            ),
+        };
+        let history = [
+            api::Phase::ClusterUpgrading,
+            api::Phase::Failed,
+            api::Phase::ImagePreloaded,
+        ];
+        upgrade_plan.status = Some(api::UpgradePlanStatus {
+            phase_transition_timestamps: history.map(change).into(),
+            ..Default::default()
+        });
+        assert_ne!(first, version(&upgrade_plan, &nodes), "another try");
+        let made = plan(&upgrade_plan, &first, "toolkit:v1", "sa");
+        assert_eq!(made["metadata"]["name"], "up-skip-restart-rancher-system-agent");
+        assert_eq!(made["spec"]["version"], first);
     }
 }

@@ -94,7 +94,15 @@ impl<'a> Draft<'a> {
         });
         let mut said = Vec::new();
         for pod in pods {
-            if let Some(problem) = &pod.problem {
+            if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
+                let message = format!(
+                    "node {node} does not have the image {image} and cannot pull it: import it there, or let the node \
+                     reach its registry (pod {}: {problem})",
+                    pod.name
+                );
+                let limit = seen.settings.deadlines.toolkit_image;
+                self.wait("ToolkitImage", Some(format!("Node {node}")), message, limit);
+            } else if let Some(problem) = &pod.problem {
                 let message = format!("pod {} cannot start: {problem}", pod.name);
                 self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
             } else {

@@ -1,4 +1,7 @@
 //! ImagePreload: container images are loaded onto all nodes before anything is changed.
+//!
+//! The Plan that loads them runs the toolkit's image on every node, so it also shows that every node has that image or
+//! can pull it. Where the user skips the preload, a Plan that does nothing else shows it.
 
 use api::{NodeState, labels::component, names};
 
@@ -7,17 +10,27 @@ use super::{
     suc_plan::{self, Wanted},
 };
 use crate::{
-    decision::Need,
+    decision::{Action, ChildKind, Need},
     draft::{Draft, Outcome},
+    observed::{JobOutcome, JobSeen},
     preflight, version,
 };
 
 /// The new release must be one that the running one may be upgraded to, and its images must fit onto the disks.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     match eligible(draft) {
+        // Images that are not loaded take no space.
+        Outcome::Done if concurrency(draft).is_none() => Outcome::Done,
         Outcome::Done => images_fit(draft),
         other => other,
     }
+}
+
+/// How many nodes load images at once, 0 for all; nothing when the user skips the preload.
+fn concurrency(draft: &Draft<'_>) -> Option<i64> {
+    let option = draft.seen.plan.spec.image_preload_option.as_ref();
+    let asked = option.and_then(|option| option.concurrency).unwrap_or(0);
+    (asked >= 0).then_some(asked)
 }
 
 /// The user may skip this, and skips nothing else.
@@ -73,17 +86,9 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let nodes = suc_plan::managed_nodes(draft);
     let all = suc_plan::all_at_once(&nodes);
-    let asked = draft
-        .seen
-        .plan
-        .spec
-        .image_preload_option
-        .as_ref()
-        .and_then(|option| option.concurrency)
-        .unwrap_or(0);
-    if asked < 0 {
-        return Outcome::Done;
-    }
+    let Some(asked) = concurrency(draft) else {
+        return skip(draft, all);
+    };
     let wanted = Wanted {
         component: component::IMAGE_PRELOAD,
         concurrency: if asked == 0 { all } else { asked.min(all) },
@@ -100,9 +105,64 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {
         // A complete Plan has served every node, also those whose Job came and went unseen.
-        for node in nodes {
-            draft.reach(&node, NodeState::ImagePreloaded, None, None);
-        }
+        all_are_through(draft, nodes);
     }
     outcome
+}
+
+/// The preload is skipped, perhaps while it runs: what runs goes away first. Then every node must show that it can run the
+/// toolkit's image, since nothing else has shown it yet.
+fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
+    let component = component::IMAGE_PRELOAD;
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.setting;
+    let object = Some(format!(
+        "Plan cattle-system/{}",
+        names::suc_plan(draft.plan_name(), component)
+    ));
+    if seen.suc_plans.contains_key(component) {
+        draft.act(Action::Delete {
+            kind: ChildKind::SucPlan,
+            component: component.to_owned(),
+            job_type: None,
+        });
+        draft.wait(
+            "ImagePreload",
+            object,
+            "the preload is skipped: its Plan is being removed",
+            limit,
+        );
+        return Outcome::Wait;
+    }
+    let is_left = |job: &JobSeen| job.component == component && job.outcome == JobOutcome::Running;
+    if seen.jobs.values().any(is_left) {
+        draft.wait(
+            "ImagePreload",
+            object,
+            "the preload is skipped: its Jobs are being removed",
+            limit,
+        );
+        return Outcome::Wait;
+    }
+    let wanted = Wanted {
+        component: component::IMAGE_CHECK,
+        concurrency: all,
+        images: Vec::new(),
+        states: None,
+        what: "ToolkitImage",
+        message: "nodes are being asked whether they can run the toolkit's image",
+        limit: seen.settings.deadlines.toolkit_image,
+    };
+    let outcome = suc_plan::complete(draft, wanted);
+    if outcome == Outcome::Done {
+        let nodes = suc_plan::managed_nodes(draft);
+        all_are_through(draft, nodes);
+    }
+    outcome
+}
+
+fn all_are_through(draft: &mut Draft<'_>, nodes: Vec<String>) {
+    for node in nodes {
+        draft.reach(&node, NodeState::ImagePreloaded, None, None);
+    }
 }

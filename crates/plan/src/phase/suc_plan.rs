@@ -7,8 +7,12 @@ use api::{NodeState, names};
 use crate::{
     decision::Child,
     draft::{Draft, Outcome},
-    observed::JobOutcome,
+    observed::{JobOutcome, JobSeen},
 };
+
+/// A Job of system-upgrade-controller has up to 99 tries, which take most of a day. So many failed pods are enough to know
+/// that it does not work.
+const MOST_FAILED_PODS: u32 = 3;
 
 /// The states of a node whose Job runs, has ended well, has ended badly.
 pub(super) type JobStates = (NodeState, NodeState, NodeState);
@@ -39,23 +43,27 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         limit,
     } = wanted;
     let seen = draft.seen;
-    let jobs = seen.jobs.values().filter(|job| job.component == component);
-    let mut job_failed = false;
-    for job in jobs {
-        job_failed |= matches!(job.outcome, JobOutcome::Failed { .. });
-        if let (Some(states), Some(node)) = (states, &job.node) {
-            reach_by_job(draft, node, &job.outcome, states);
+    let mut failed = Vec::new();
+    for (name, job) in jobs_of(draft, component) {
+        let outcome = outcome_of(draft, job);
+        let node = job.node.as_deref();
+        if let JobOutcome::Failed { reason, message } = &outcome {
+            let why = if message.is_empty() { reason } else { message };
+            failed.push(format!("{}: {why}", node.unwrap_or(name)));
+        }
+        if let (Some(states), Some(node)) = (states, node) {
+            reach_by_job(draft, node, &outcome, states);
         }
     }
     match seen.suc_plans.get(component) {
         Some(plan) if plan.complete => return Outcome::Done,
-        Some(_) if job_failed => return Outcome::Fail(failure(component)),
+        Some(_) if !failed.is_empty() => return Outcome::Fail(failure(component, &failed)),
         Some(plan) if plan.job_failed => {
             // The Job says on which node, but it may not have shown yet.
             let object = format!("Plan cattle-system/{}", names::suc_plan(draft.plan_name(), component));
             let limit = seen.settings.deadlines.setting;
             if draft.wait("FailedJob", Some(object), "one of its Jobs has failed", limit) {
-                return Outcome::Fail(failure(component));
+                return Outcome::Fail(failure(component, &[]));
             }
             return Outcome::Wait;
         }
@@ -76,13 +84,51 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     Outcome::Wait
 }
 
-/// What is said of a plan that fails by a Job of a component.
-fn failure(component: &str) -> String {
+/// The Jobs of a component that belong to the Plan that is there. Those of one before it go away by themselves, and may
+/// still say that they have failed.
+pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: &str) -> Vec<(&'a String, &'a JobSeen)> {
+    let seen = draft.seen;
+    let uid = seen.suc_plans.get(component).and_then(|plan| plan.uid.as_ref());
+    let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
+    jobs.filter(|(_, job)| uid.is_none() || job.owner.is_none() || job.owner.as_ref() == uid)
+        .collect()
+}
+
+/// How a Job stands: also as failed when its pods fail again and again. What its last pod said is why.
+fn outcome_of(draft: &Draft<'_>, job: &JobSeen) -> JobOutcome {
+    let said = || {
+        let pods = draft
+            .seen
+            .pods
+            .values()
+            .filter(|pod| pod.owner.is_some() && pod.owner == job.uid);
+        pods.filter_map(|pod| pod.last_word.as_ref())
+            .max()
+            .map(|word| word.text.clone())
+    };
+    match &job.outcome {
+        JobOutcome::Running if job.failed_pods >= MOST_FAILED_PODS => JobOutcome::Failed {
+            reason: "PodsFailed".to_owned(),
+            message: said().unwrap_or_else(|| format!("{} pods of its Job have failed", job.failed_pods)),
+        },
+        JobOutcome::Failed { reason, message } => JobOutcome::Failed {
+            reason: reason.clone(),
+            message: said().unwrap_or_else(|| message.clone()),
+        },
+        outcome => outcome.clone(),
+    }
+}
+
+/// What is said of a plan that fails by a Job of a component: known words first, then each node with its own.
+fn failure(component: &str, failed: &[String]) -> String {
     let name = match component {
         api::labels::component::SKIP_MANIFESTS_APPLY => "skip-manifest apply",
         other => other,
     };
-    format!("{name} plan job(s) failed")
+    if failed.is_empty() {
+        return format!("{name} plan job(s) failed");
+    }
+    format!("{name} plan job(s) failed: {}", failed.join("; "))
 }
 
 /// Records what a Job says about its node.

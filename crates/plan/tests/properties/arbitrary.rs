@@ -56,6 +56,7 @@ proptest! {
                 annotations::SKIP_GC_THRESHOLD_CHECK,
                 annotations::MIN_CERTS_EXPIRATION_IN_DAY,
                 annotations::REPO_SERVER,
+                annotations::UPGRADE_TOOLKIT_IMAGE,
             ];
             let named = overrides.iter().any(|key| said.contains(key)) || said.contains("certificates");
             prop_assert!(named, "{values:?}: {said}");

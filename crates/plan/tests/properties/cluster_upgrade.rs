@@ -16,10 +16,9 @@ fn agents_held(component: &str, outcome: JobOutcome) -> Model {
     let held = JobSeen {
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component: component.to_owned(),
-        job_type: None,
         node: Some("node-1".to_owned()),
-        suspended: false,
         outcome,
+        ..JobSeen::default()
     };
     let name = names::suc_plan("up", component::HOLD_AGENT);
     model.seen.jobs.insert(format!("apply-{name}-on-node-1"), held);
@@ -51,10 +50,9 @@ fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
     let pod = PodSeen {
         name: "cattle-system/apply-up-x".to_owned(),
         component: component::HOLD_AGENT.to_owned(),
-        job_type: None,
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
-        said: Vec::new(),
+        ..PodSeen::default()
     };
     model.seen.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();

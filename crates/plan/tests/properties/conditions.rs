@@ -153,7 +153,10 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
     };
     go_on(&mut model);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    assert_eq!(conditions(&model)[0][3], "skip-manifest apply plan job(s) failed");
+    assert_eq!(
+        conditions(&model)[0][3],
+        "skip-manifest apply plan job(s) failed: node-1: BackoffLimitExceeded"
+    );
     let status = model.seen.plan.status.clone().unwrap();
     assert_eq!(status.provision_generation, None, "Rancher was not told");
     let history = status.phase_transition_timestamps;

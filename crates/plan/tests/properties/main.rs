@@ -15,6 +15,7 @@ mod eligibility;
 mod model;
 mod outside;
 mod preflight;
+mod preload;
 mod recovery;
 mod retry;
 mod said;

@@ -12,9 +12,7 @@ use jiff::Timestamp;
 use plan::{
     Action, Child, Decision, Need, Observed, decide,
     decision::ChildKind,
-    observed::{
-        ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings, SucPlanSeen,
-    },
+    observed::{ClusterSeen, Facts, ImageSeen, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings, SucPlanSeen},
     shared::Shared,
 };
 use serde_json::json;
@@ -211,7 +209,7 @@ impl Model {
             job_type: step.map(str::to_owned),
             node: node.map(str::to_owned),
             suspended,
-            outcome: JobOutcome::Running,
+            ..JobSeen::default()
         };
         match child {
             Child::IsoImage { .. } => {

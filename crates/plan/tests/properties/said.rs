@@ -38,8 +38,8 @@ fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
         component: component::NODE_UPGRADE.to_owned(),
         job_type: Some(job_type::PRE_DRAIN.to_owned()),
         node: Some(node.to_owned()),
-        problem: None,
         said,
+        ..PodSeen::default()
     };
     model.seen.pods.insert(pod.name.clone(), pod);
 }

@@ -70,7 +70,8 @@ async fn replenishment(harvester: &Harvester) -> String {
     settings.get(names::REPLENISHMENT_SETTING).await.unwrap().value
 }
 
-/// Images were brought to every node and stale ones removed, once, by whoever runs Plans and by nobody else.
+/// Images were brought to every node and stale ones removed, by whoever runs Plans and by nobody else. It makes a Job, deletes
+/// it before it has a pod, and makes it again, unless it notes in time whose turn it is.
 fn assert_plans_ran_on(nodes: &[&str], requests: &[Request]) {
     let jobs: Vec<_> = requests
         .iter()
@@ -84,7 +85,7 @@ fn assert_plans_ran_on(nodes: &[&str], requests: &[Request]) {
         for node in nodes {
             let job = format!("apply-{plan}-on-{node}-");
             let found = jobs.iter().filter(|request| request.name.starts_with(&job)).count();
-            assert_eq!(found, 1, "{job}: {jobs:?}");
+            assert!((1..=2).contains(&found), "{job}, {found} times: {jobs:?}");
         }
     }
 }

@@ -1,0 +1,53 @@
+//! Which try of a plan this is.
+
+use api::{Phase, UpgradePlanStatus};
+
+/// How many tries have failed before the one that runs. What is put back after a failure still belongs to the try that
+/// failed.
+#[must_use]
+pub fn failed_before(status: Option<&UpgradePlanStatus>) -> usize {
+    let history = status.map_or(&[][..], |status| &status.phase_transition_timestamps);
+    let before = &history[..history.len().saturating_sub(1)];
+    before
+        .iter()
+        .filter(|change| change.phase == Phase::Failed.as_str())
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::PhaseTransition;
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_counts_once_another_try_has_begun() {
+        let of = |phases: &[Phase]| {
+            let changes = phases.iter().map(|phase| PhaseTransition {
+                phase: phase.to_string(),
+                phase_transition_timestamp: Time(Timestamp::UNIX_EPOCH),
+            });
+            failed_before(Some(&UpgradePlanStatus {
+                phase_transition_timestamps: changes.collect(),
+                ..Default::default()
+            }))
+        };
+        assert_eq!(failed_before(None), 0);
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[Phase::NodeUpgrading]), 0);
+        assert_eq!(of(&[Phase::NodeUpgrading, Phase::Failed]), 0, "it is being put back");
+        assert_eq!(of(&[Phase::NodeUpgrading, Phase::Failed, Phase::ClusterUpgraded]), 1);
+        assert_eq!(of(&[Phase::Failed, Phase::ClusterUpgraded, Phase::Failed]), 1);
+        assert_eq!(
+            of(&[
+                Phase::Failed,
+                Phase::ClusterUpgraded,
+                Phase::Failed,
+                Phase::ClusterUpgraded
+            ]),
+            2
+        );
+    }
+}
