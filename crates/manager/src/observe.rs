@@ -287,7 +287,6 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
-        uid: job.metadata.uid.clone(),
         suspended: job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true),
         outcome,
     })

@@ -83,7 +83,11 @@ async fn r36_a_rancher_that_is_upgraded_on_the_way_is_followed() {
     let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
     let newer = json!({"spec": {"versions": machines(&["v1beta2", "v1beta1"])["spec"]["versions"]}});
     definitions
-        .patch("machines.cluster.x-k8s.io", &PatchParams::default(), &Patch::Merge(newer))
+        .patch(
+            "machines.cluster.x-k8s.io",
+            &PatchParams::default(),
+            &Patch::Merge(newer),
+        )
         .await
         .unwrap();
     assert_eq!(version(&client).await, "cluster.x-k8s.io/v1beta2");

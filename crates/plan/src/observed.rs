@@ -262,9 +262,6 @@ pub struct JobSeen {
     pub job_type: Option<String>,
     /// Its node, if it has one.
     pub node: Option<String>,
-    /// Which of all Jobs that had its name.
-    #[serde(default)]
-    pub uid: Option<String>,
     /// It is held.
     pub suspended: bool,
     /// How many of its pods have failed.

@@ -169,6 +169,8 @@ fn r14_a_plan_that_is_deleted_while_its_job_holds_the_charts_lets_them_go_on() {
             rehearsal.clock.sleep(Duration::from_millis(500)).await;
         }
         let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+        // While the cluster is upgraded the webhook refuses: who insists takes it away.
+        rehearsal.take_admission_away().await.unwrap();
         plans.delete(&name, &DeleteParams::default()).await.unwrap();
         user::until_gone(&rehearsal, &name).await;
         rehearsal.clock.sleep(Duration::from_secs(300)).await;

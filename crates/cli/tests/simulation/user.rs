@@ -107,10 +107,6 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
             patch(json!({"spec": {"imagePreloadOption": {"concurrency": -1}}})).await;
         }
-        User::SkipsPreloadAt(phase) => {
-            rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
-            patch(json!({"spec": {"imagePreloadOption": {"concurrency": -1}}})).await;
-        }
         User::CreatesAnother(later) => {
             rehearsal.clock.sleep(*later).await;
             rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
