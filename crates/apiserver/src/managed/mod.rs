@@ -73,11 +73,11 @@ pub(crate) fn take(object: &Value) -> Vec<Manager> {
         .collect()
 }
 
-/// The ledger that a write brings along, when it is another one than before: whoever writes may strike out entries. One
-/// empty entry strikes out all; no entries at all mean that nothing is said of the ledger.
+/// The ledger that a write brings along, when it is another one than before: whoever writes may strike out entries. An
+/// empty list and one empty entry strike out all; a write without a ledger says nothing of it.
 pub(crate) fn sent(old: &Value, new: &Value) -> Option<Vec<Manager>> {
-    let sent = new["metadata"].get("managedFields")?;
-    if sent.as_array()?.is_empty() || old["metadata"].get("managedFields") == Some(sent) {
+    let sent = new["metadata"].get("managedFields").filter(|sent| sent.is_array())?;
+    if old["metadata"].get("managedFields") == Some(sent) {
         return None;
     }
     Some(if *sent == json!([{}]) { Vec::new() } else { take(new) })
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_that_comes_along_is_taken_and_an_empty_entry_strikes_out_all() {
+    fn a_ledger_that_comes_along_is_taken_and_an_empty_one_strikes_out_all() {
         let entry = |manager: &str| {
             json!({
                 "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
@@ -215,7 +215,7 @@ mod tests {
         let old = object(json!([entry("one"), entry("two")]));
         assert_eq!(sent(&old, &old), None);
         assert_eq!(sent(&old, &json!({"metadata": {}})), None);
-        assert_eq!(sent(&old, &object(json!([]))), None);
+        assert_eq!(sent(&old, &object(json!([]))), Some(Vec::new()));
         assert_eq!(sent(&old, &object(json!([{}]))), Some(Vec::new()));
         let names = sent(&old, &object(json!([entry("two")]))).unwrap();
         assert_eq!(

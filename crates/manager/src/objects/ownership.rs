@@ -26,7 +26,7 @@ pub fn without_upgrades(entries: &[ManagedFieldsEntry]) -> Option<Value> {
         }
     }
     if kept.is_empty() {
-        // An empty list says nothing; one empty entry says that nobody owns anything.
+        // This is how Kubernetes writes that nobody owns anything.
         kept.push(json!({}));
     }
     found.then_some(Value::Array(kept))
