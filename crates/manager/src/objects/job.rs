@@ -25,6 +25,18 @@ fn pod_name() -> Value {
 /// The user of our image, who may do nothing in particular.
 const NOBODY: u32 = 1000;
 
+/// The security context of a container that touches nothing of its node.
+pub(super) fn unprivileged() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": true,
+        "runAsUser": NOBODY,
+        "runAsGroup": NOBODY,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
 /// The Job that applies the cluster's manifests.
 ///
 /// # Errors
@@ -107,14 +119,7 @@ pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result
             "command": ["upgrade-toolkit"],
             "args": ["restore-vm", "--node", node, "--upgrade", plan.name_any()],
             // It only talks to the API server.
-            "securityContext": {
-                "allowPrivilegeEscalation": false,
-                "capabilities": {"drop": ["ALL"]},
-                "runAsNonRoot": true,
-                "runAsUser": NOBODY,
-                "runAsGroup": NOBODY,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": unprivileged(),
         }],
     });
     on_node(plan, settings, job_type::RESTORE_VM, node, false, pod)

@@ -29,7 +29,7 @@ pub fn build(
     // Whole, so that the version can say what it is for. A security context of ours replaces the controller's own.
     container["image"] = json!(image);
     container["securityContext"] = match component {
-        component::IMAGE_CHECK => json!({"privileged": false, "allowPrivilegeEscalation": false}),
+        component::IMAGE_CHECK => super::job::unprivileged(),
         _ => json!({"privileged": true, "runAsUser": 0}),
     };
     serde_json::from_value(json!({
