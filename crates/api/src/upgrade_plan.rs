@@ -287,6 +287,9 @@ pub struct WaitingFor {
 
 /// Of a wait: how many VMs are left on a node that is evacuated. Its beginning is the last time that one left.
 pub const VMS_LEFT: &str = "VMsLeft";
+/// Of a wait: how many volumes lack copies before a node can be evacuated. Its beginning is the last time that one was whole
+/// again.
+pub const VOLUMES_LEFT: &str = "VolumesLeft";
 
 impl UpgradePlan {
     /// The phase, or `None` when it is absent or no phase of ours.

@@ -10,6 +10,7 @@ use api::{
         longhorn::{Engine, Replica, Setting, Volume},
     },
     labels, names,
+    upgrade_plan::VOLUMES_LEFT,
 };
 use cache::Cache;
 use futures::FutureExt;
@@ -30,6 +31,7 @@ use crate::{
     evacuation::{self, Act, Decision, Evacuation},
     longhorn_health::{self, Storage},
     node_run::NodeRun,
+    progress::Left,
     report::{Look, Waiting},
     step::Pace,
     vm::{VmName, detector, power, restore_list},
@@ -100,6 +102,7 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
     let replicas: Cache<Replica> = watches.add(run.longhorn(), any(), everything);
     let settings: Cache<Setting> = watches.add(run.longhorn(), any(), everything);
     let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), any(), prune_pod);
+    let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", run.node));
     let look = || {
         let plan = plan.get("", &run.plan);
         let skipped = plan
@@ -118,7 +121,9 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
                 .get(names::LONGHORN_NAMESPACE, longhorn_health::DRAIN_POLICY)
                 .is_some_and(|policy| policy.value == longhorn_health::ALWAYS_ALLOW),
         };
-        Look::of(rule(&storage))
+        let waiting = rule(&storage);
+        left.sees(pace, waiting.len());
+        Look::of(longhorn_health::summed_up(&run.node, waiting))
     };
     watches.until(pace, look).await
 }

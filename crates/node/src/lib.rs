@@ -20,6 +20,7 @@ pub mod os_steps;
 pub mod plan_events;
 pub mod post_drain;
 pub mod pre_drain;
+pub mod progress;
 pub mod report;
 pub mod rke2_steps;
 pub mod single_node;

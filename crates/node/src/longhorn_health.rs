@@ -25,6 +25,7 @@ use std::{
 use api::{
     foreign::longhorn::{Engine, Replica, Volume},
     labels, names,
+    upgrade_plan::VOLUMES_LEFT,
 };
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -37,6 +38,9 @@ use crate::report::Waiting;
 const VOLUME_LABEL: &str = "longhornvolume";
 /// From this many nodes on, a volume can have all copies it wants while one node is down.
 const NODES_FOR_ALL_COPIES: usize = 3;
+
+/// How many volumes are named; the others are counted.
+const NAMED: usize = 20;
 
 /// What Longhorn and Kubernetes report.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +138,22 @@ pub fn after_evacuation(storage: &Storage<'_>) -> Vec<Waiting> {
         }
     };
     in_use(storage).iter().filter_map(looked_at).collect()
+}
+
+/// Of very many volumes, some; the others are counted, since an object has room for some hundred at most.
+#[must_use]
+pub fn summed_up(node: &str, mut waiting: Vec<Waiting>) -> Vec<Waiting> {
+    let count = waiting.len();
+    if count > NAMED {
+        waiting.truncate(NAMED);
+        let in_all = Waiting {
+            what: VOLUMES_LEFT,
+            object: format!("Node {node}"),
+            message: format!("{count} volumes keep node {node} from being drained; {NAMED} of them are named"),
+        };
+        waiting.insert(0, in_all);
+    }
+    waiting
 }
 
 /// A volume that is in use.

@@ -66,7 +66,7 @@ impl Pace<'_> {
                     self.report.going_on();
                     return Ok(());
                 }
-                Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.deadline)),
+                Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.ends())),
                 Look::Fail(why) => return Err(Error::Lasting(why)),
             }
             rung.await;

@@ -8,14 +8,12 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::{Act, Decision};
-use crate::{error::Result, report::Waiting, step::Pace};
+use crate::{error::Result, progress::Left, report::Waiting, step::Pace};
 
 /// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
 /// The taint is set again sooner: KubeVirt looks for it every five seconds before it moves the next VMs.
 const TAINT_AGAIN: Duration = Duration::from_secs(5);
-/// That VMs leave is shown no more often than this. Who reads it gives an evacuation half an hour.
-const SHOWN_PROGRESS: Duration = Duration::from_mins(5);
 
 /// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
 /// again; it does not end the program, since somebody may help. `look` decides nothing before it can.
@@ -34,9 +32,8 @@ pub async fn attend<'a>(
 ) -> Result<()> {
     let clock = &pace.report.clock;
     let mut done: Vec<Done> = Vec::new();
-    let mut fewest = usize::MAX;
-    let mut shown = clock.now();
     let whole = || format!("Node {node}");
+    let mut progress = Left::new(VMS_LEFT, whole());
     loop {
         let rung = bell.notified();
         let mut look_again = None;
@@ -61,21 +58,13 @@ pub async fn attend<'a>(
                     message: failure.clone(),
                 });
             }
-            decision.waiting.push(Waiting {
+            let in_all = Waiting {
                 what: VMS_LEFT,
                 object: whole(),
                 message: left(decision.left, node),
-            });
-            if decision.left < fewest {
-                let is_first = fewest == usize::MAX;
-                fewest = decision.left;
-                pace.report.progresses();
-                let since = clock.now().duration_since(shown);
-                if !is_first && since.unsigned_abs() >= SHOWN_PROGRESS {
-                    shown = clock.now();
-                    pace.report.begin_anew(VMS_LEFT, &whole());
-                }
-            }
+            };
+            decision.waiting.insert(0, in_all);
+            progress.sees(pace, decision.left);
             pace.report.waiting(&decision.waiting, Some(pace.ends()));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }

@@ -258,7 +258,7 @@ async fn block_ends_at_its_deadline_with_the_name_of_the_vm() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "step wait-for-vms did not end within 1800s: VM default/web has not begun to move; 1 VM is still on node node-1"
+        "step wait-for-vms did not end within 1800s: 1 VM is still on node node-1; VM default/web has not begun to move"
     );
 }
 

@@ -2,7 +2,7 @@
 //! KubeVirt move the others, and wait until all have left. What is waited for, and what is done about a VM that does not
 //! leave, is decided by the rules of the real program.
 
-use api::annotations;
+use api::{annotations, upgrade_plan::VOLUMES_LEFT};
 use futures::FutureExt;
 use node::{
     Result,
@@ -11,6 +11,7 @@ use node::{
     limits::Limits,
     longhorn_health::{self, Storage},
     pre_drain,
+    progress::Left,
     report::{Look, Reporter, Waiting},
     step::Pace,
     vm::{Hypervisor, VmName, restore_list},
@@ -60,11 +61,12 @@ async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) ->
     world.engines.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
     world.pods.subscribe(&inbox);
+    let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", call.node));
     let look = || {
         let plan = world.upgrade_plans.get("", &call.plan);
         let annotations = plan.as_ref().and_then(|plan| plan.metadata.annotations.as_ref());
         let skipped = annotations.and_then(|known| known.get(annotations::SKIP_VOLUMES));
-        Look::of(rule(&Storage {
+        let waiting = rule(&Storage {
             node: &call.node,
             nodes: longhorn_health::storage_nodes(world.nodes.list().iter().map(AsRef::as_ref)),
             volumes: &world.volumes.list(),
@@ -74,7 +76,9 @@ async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) ->
             cordoned: &longhorn_health::cordoned(world.nodes.list().iter().map(AsRef::as_ref)),
             claims: &longhorn_health::claims_in_use(world.pods.list().iter().map(AsRef::as_ref)),
             always_allowed: false,
-        }))
+        });
+        left.sees(pace, waiting.len());
+        Look::of(longhorn_health::summed_up(&call.node, waiting))
     };
     pace.until(inbox.bell(), look).await
 }

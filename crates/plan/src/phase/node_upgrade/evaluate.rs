@@ -6,7 +6,7 @@ use api::{
     NodeState,
     labels::{component, job_type},
     names, reasons,
-    upgrade_plan::VMS_LEFT,
+    upgrade_plan::{VMS_LEFT, VOLUMES_LEFT},
 };
 use jiff::Timestamp;
 
@@ -182,7 +182,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
         ),
         None => format!("Node {name}"),
     };
-    let progressed = (state == NodeState::PreDraining).then(|| last_vm_left(draft, name));
+    let progressed = (state == NodeState::PreDraining).then(|| last_progress(draft, name));
     let message = format!("node {name}: {message}");
     draft.wait_while_it_progresses(what, Some(object), message, limit, progressed.flatten());
     if let Some(step) = step {
@@ -191,12 +191,15 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     true
 }
 
-/// When the program on a node last saw a VM leave. Moving hundreds of VMs takes hours, and is not stalled while they leave.
-fn last_vm_left(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
+/// When the program on a node last saw a VM leave, or a volume become whole. Moving hundreds of VMs takes hours, and is not
+/// stalled while they leave.
+fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
     let pods = draft.seen.pods.values();
     let of_node =
         pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type.as_deref() == Some(job_type::PRE_DRAIN));
-    let said = of_node.flat_map(|pod| &pod.said).filter(|entry| entry.what == VMS_LEFT);
+    let said = of_node
+        .flat_map(|pod| &pod.said)
+        .filter(|entry| matches!(entry.what.as_str(), VMS_LEFT | VOLUMES_LEFT));
     said.map(|entry| entry.since.0).max()
 }
 

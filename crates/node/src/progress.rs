@@ -1,0 +1,49 @@
+//! Whether a step that waits for many things gets nearer to its end: fewer are left than ever before.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::step::Pace;
+
+/// That fewer things are left is shown no more often than this. Who reads it gives the whole step half an hour.
+const SHOWN: Duration = Duration::from_mins(5);
+
+/// How many things a step waits for, and when it last said that there are fewer.
+#[derive(Debug)]
+pub struct Left {
+    /// The word under which people see how many are left.
+    what: &'static str,
+    object: String,
+    fewest: usize,
+    shown: Option<Timestamp>,
+}
+
+impl Left {
+    /// Nothing is known yet of what is left. `what` and `object` are those of the wait that says how many are.
+    #[must_use]
+    pub fn new(what: &'static str, object: String) -> Self {
+        Self {
+            what,
+            object,
+            fewest: usize::MAX,
+            shown: None,
+        }
+    }
+
+    /// So many are left. When that is fewer than ever before, the time that the step has begins anew, and what is said of them
+    /// all is waited for since then.
+    pub fn sees(&mut self, pace: Pace<'_>, left: usize) {
+        if left >= self.fewest {
+            return;
+        }
+        self.fewest = left;
+        pace.report.progresses();
+        let now = pace.report.clock.now();
+        let shown = *self.shown.get_or_insert(now);
+        if now.duration_since(shown).unsigned_abs() >= SHOWN {
+            self.shown = Some(now);
+            pace.report.begin_anew(self.what, &self.object);
+        }
+    }
+}
