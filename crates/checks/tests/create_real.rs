@@ -1,6 +1,10 @@
 //! Creating a plan, held to what Harvester, CDI and KubeVirt really do (docs/world.md).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values are written out where they are passed"
+)]
 
 mod support;
 

@@ -23,7 +23,7 @@ fn plans(client: kube::Client) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::erase::<UpgradePlan>(&()))
 }
 
-fn plan(name: &str, spec: Value) -> DynamicObject {
+fn plan(name: &str, spec: &Value) -> DynamicObject {
     serde_json::from_value(json!({
         "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan",
         "metadata": {"name": name}, "spec": spec,
@@ -40,7 +40,7 @@ async fn a_field_that_was_dropped_is_told_once_with_its_object() {
         let made = api
             .create(
                 &PostParams::default(),
-                &plan(name, json!({"version": "v1.8.0", "colour": "red"})),
+                &plan(name, &json!({"version": "v1.8.0", "colour": "red"})),
             )
             .await
             .unwrap();
@@ -74,7 +74,7 @@ async fn a_strict_client_is_refused_what_would_be_dropped() {
     let (client, _) = for_product(server.client(), Mode::Strict);
     let api = plans(client);
     let refused = api
-        .create(&PostParams::default(), &plan("one", json!({"colour": "red"})))
+        .create(&PostParams::default(), &plan("one", &json!({"colour": "red"})))
         .await
         .unwrap_err();
     let kube::Error::Api(status) = refused else {
@@ -88,7 +88,7 @@ async fn a_strict_client_is_refused_what_would_be_dropped() {
         "{}",
         status.message
     );
-    api.create(&PostParams::default(), &plan("one", json!({"version": "v1.8.0"})))
+    api.create(&PostParams::default(), &plan("one", &json!({"version": "v1.8.0"})))
         .await
         .unwrap();
     let patch = Patch::Merge(json!({"spec": {"sound": "loud"}}));

@@ -169,7 +169,7 @@ async fn r18_a_vm_that_kubevirt_will_not_migrate_is_waited_for_until_the_plan_sa
         .await;
     pre_drain(&lab, "node-1").await;
     lab.minutes(60).await;
-    assert_eq!(vms_on(&lab, "node-1").await, [name.clone()]);
+    assert_eq!(vms_on(&lab, "node-1").await, std::slice::from_ref(&name));
     let pods = lab.list(POD, HARVESTER).await;
     let said = |pod: &Value| {
         pod["metadata"]["annotations"]

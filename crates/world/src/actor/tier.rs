@@ -168,13 +168,7 @@ mod tests {
             !ill.is_unavailable("2/v3"),
             "with another plan to come only the old one counts"
         );
-        assert!(
-            MachinePlan {
-                failed: true,
-                ..calm.clone()
-            }
-            .is_exempt()
-        );
+        assert!(MachinePlan { failed: true, ..calm }.is_exempt());
         assert!(
             MachinePlan {
                 was_healthy: false,

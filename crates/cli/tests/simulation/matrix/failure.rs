@@ -44,6 +44,7 @@ impl fmt::Display for Cluster {
 }
 
 /// How an upgrade stops.
+#[allow(clippy::large_enum_variant, reason = "there are a few dozen of them, made once")]
 #[derive(Clone, Debug)]
 pub(super) enum Stop {
     /// The plan fails, or waits beyond a deadline.

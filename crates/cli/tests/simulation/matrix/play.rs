@@ -58,9 +58,8 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     stop(&rehearsal, failure, &name).await?;
     let last = go_on(&rehearsal, failure, way, name).await?;
     let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
-    let plan = match rehearsal.follow(&last, Some(LIMIT), ended).await {
-        Some(plan) => plan,
-        None => return Err(vec![not_ended(&rehearsal, &last).await]),
+    let Some(plan) = rehearsal.follow(&last, Some(LIMIT), ended).await else {
+        return Err(vec![not_ended(&rehearsal, &last).await]);
     };
     if way == Way::StartsVms {
         start_vms(&rehearsal, &before).await;

@@ -106,7 +106,7 @@ mod tests {
         .unwrap()
     }
 
-    fn node(name: &str, labels: serde_json::Value) -> Arc<Node> {
+    fn node(name: &str, labels: &serde_json::Value) -> Arc<Node> {
         let mut node = json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "labels": labels}});
         node["metadata"]["labels"][HOSTNAME] = json!(name);
         Arc::new(serde_json::from_value(node).unwrap())
@@ -134,17 +134,17 @@ mod tests {
     #[test]
     fn nodes_that_have_had_the_plan_or_are_disabled_are_not_selected() {
         let nodes = [
-            node("a", json!({"plan.upgrade.cattle.io/p": "h"})),
-            node("b", json!({"plan.upgrade.cattle.io/p": "disabled"})),
-            node("c", json!({"plan.upgrade.cattle.io/p": "of-an-older-version"})),
-            node("d", json!({})),
+            node("a", &json!({"plan.upgrade.cattle.io/p": "h"})),
+            node("b", &json!({"plan.upgrade.cattle.io/p": "disabled"})),
+            node("c", &json!({"plan.upgrade.cattle.io/p": "of-an-older-version"})),
+            node("d", &json!({})),
         ];
         assert_eq!(names(&concurrent(&plan(9, &[]), &nodes)), ["c", "d"]);
     }
 
     #[test]
     fn who_is_being_served_stays_and_others_come_only_within_the_concurrency() {
-        let nodes = ["a", "b", "c", "d"].map(|name| node(name, json!({})));
+        let nodes = ["a", "b", "c", "d"].map(|name| node(name, &json!({})));
         assert_eq!(names(&concurrent(&plan(2, &["c", "d"]), &nodes)), ["c", "d"]);
         let one_more = concurrent(&plan(2, &["d"]), &nodes);
         assert!(one_more.len() == 2 && names(&one_more).contains(&"d"));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_order_of_nodes_is_by_chance_and_the_same_each_time() {
-        let nodes = ["a", "b", "c", "d", "e", "f"].map(|name| node(name, json!({})));
+        let nodes = ["a", "b", "c", "d", "e", "f"].map(|name| node(name, &json!({})));
         let first = |uid: &str| {
             let mut plan = plan(1, &[]);
             plan.metadata.uid = Some(uid.to_owned());
