@@ -53,8 +53,8 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     let before = Cluster::of(&rehearsal);
     let violations = invariants::watch(&rehearsal, way == Way::Retries);
     let manager = rehearsal.start_only_manager();
-    let plan = rehearsal.plan(true, &failure.held());
-    let name = rehearsal.create(&plan).await.unwrap().name_any();
+    // What goes wrong later may be there already, and some of it admission would see.
+    let name = insist(&rehearsal, &failure.held()).await;
     stop(&rehearsal, failure, &name).await?;
     let last = go_on(&rehearsal, failure, way, name).await?;
     let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
@@ -78,6 +78,18 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     } else {
         Err(wrong)
     }
+}
+
+/// Creates a plan, as admission allows it; its name.
+async fn create(rehearsal: &Rehearsal) -> String {
+    let created = rehearsal.create(&rehearsal.plan(true, &[])).await;
+    created.unwrap().name_any()
+}
+
+/// Creates a plan that admission refuses as things are; its name.
+async fn insist(rehearsal: &Rehearsal, held: &[String]) -> String {
+    let created = rehearsal.create_unchecked(rehearsal.plan(true, held)).await;
+    created.unwrap().name_any()
 }
 
 /// Takes the cause away, and what it left behind that nobody else would see to: budgets that keep pods from being evicted,
@@ -158,7 +170,6 @@ fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
 /// A person mends the cause and goes on; the plan that is to end well.
 async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String) -> Result<String, Vec<String>> {
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
-    let create = async || rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
     let deleted = !matches!(failure.stop, Stop::Troubles(..));
     if matches!(failure.ways(), [_]) {
         return Ok(name);
@@ -186,7 +197,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             }
             plans.delete(&name, &DeleteParams::default()).await.unwrap();
             let beside = if way == Way::CreatesBeside {
-                Some(create().await)
+                Some(create(rehearsal).await)
             } else {
                 None
             };
@@ -201,10 +212,12 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
                 Some(beside) => Ok(beside),
                 None => {
                     rehearsal.clock.sleep(A_WHILE).await;
-                    Ok(create().await)
+                    Ok(create(rehearsal).await)
                 }
             }
         }
-        Way::CreatesAnew | Way::CreatesBeside => Ok(create().await),
+        // Beside a plan that waits admission refuses another one.
+        Way::CreatesAnew | Way::CreatesBeside if failure.ways() == Way::STALLED => Ok(insist(rehearsal, &[]).await),
+        Way::CreatesAnew | Way::CreatesBeside => Ok(create(rehearsal).await),
     }
 }
