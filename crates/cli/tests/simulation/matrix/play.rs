@@ -134,6 +134,8 @@ async fn not_ended(rehearsal: &Rehearsal, name: &str) -> String {
 async fn stop(rehearsal: &Rehearsal, failure: &Failure, name: &str) -> Result<(), Vec<String>> {
     let stopped = match &failure.stop {
         Stop::Troubles(_, [Way::Waits] | [Way::StartsVms]) => return Ok(()),
+        // On its way to its end a plan that fails may wait beyond a deadline.
+        Stop::Troubles(_, ways) if *ways == Way::FAILED => rehearsal.follow(name, Some(LIMIT), has_ended).await,
         Stop::Troubles(..) => rehearsal.follow(name, Some(LIMIT), has_stopped).await,
         Stop::DeletedAt(phase) => {
             let entered = |plan: &UpgradePlan| plan.phase() >= Some(*phase);
@@ -153,9 +155,14 @@ async fn stop(rehearsal: &Rehearsal, failure: &Failure, name: &str) -> Result<()
 
 /// The plan has failed and everything is put back, or it waits beyond a deadline. A plan that succeeded has ended too.
 fn has_stopped(plan: &UpgradePlan) -> bool {
-    let ended = plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
+    let ended = has_ended(plan);
     let degraded = plan.condition(reasons::DEGRADED);
     ended || degraded.is_some_and(|condition| condition.status == "True" && condition.reason == reasons::STALLED)
+}
+
+/// The plan has ended, and everything is put back.
+fn has_ended(plan: &UpgradePlan) -> bool {
+    plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
 }
 
 /// A node has reached a state.
@@ -190,8 +197,8 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             Ok(name)
         }
         Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
-            let has_ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
-            if !rehearsal.read(&name).await.is_ok_and(|plan| has_ended(&plan)) {
+            let is_over = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
+            if !rehearsal.read(&name).await.is_ok_and(|plan| is_over(&plan)) {
                 // The webhook refuses to delete a plan that runs, and another one beside it: who insists takes it away.
                 rehearsal.take_admission_away().await.unwrap();
             }
