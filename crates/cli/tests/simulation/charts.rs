@@ -31,6 +31,7 @@ async fn newer() -> Rehearsal {
         shape,
         // Others write too, and what they own is kept account of.
         open: true,
+        definitions: crate::run::definitions(),
         ..Scenario::default()
     };
     let clock = Clock::simulated(beginning(), 1.0);

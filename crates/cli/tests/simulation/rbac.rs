@@ -152,6 +152,7 @@ fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Resu
                 vms: 0,
                 ..Shape::default()
             },
+            definitions: crate::run::definitions(),
             ..Scenario::default()
         };
         let rehearsal = Rehearsal::start(scenario, clock.clone()).await.unwrap();
@@ -190,7 +191,10 @@ fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Resu
 /// A drain that a budget blocks does not end; what is waited for names the budget.
 fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
     in_paused_time(async {
-        let mut scenario = Scenario::default();
+        let mut scenario = Scenario {
+            definitions: crate::run::definitions(),
+            ..Scenario::default()
+        };
         scenario.shape.vms = 0;
         scenario.troubles.blocked_drains.insert("node-1".to_owned());
         let clock = Clock::simulated(beginning(), 1.0);

@@ -127,7 +127,7 @@ pub(crate) fn try_run(case: &Case) -> Result<Ended, String> {
 }
 
 /// The real definitions where there are any. They cost less than a tenth more than ours, so sweeps use them too.
-fn definitions() -> Definitions {
+pub(crate) fn definitions() -> Definitions {
     testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given)
 }
 

@@ -78,9 +78,12 @@ fn r27_events_are_told_once_they_can_be() {
 #[test]
 fn r28_a_plan_that_cannot_be_written_holds_no_other_up() {
     in_paused_time(async {
-        let rehearsal = Rehearsal::start(Scenario::default(), Clock::simulated(beginning(), 1.0))
-            .await
-            .unwrap();
+        let scenario = Scenario {
+            definitions: crate::run::definitions(),
+            ..Scenario::default()
+        };
+        let clock = Clock::simulated(beginning(), 1.0);
+        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
         let broken = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();
         rehearsal.clock.sleep(Duration::from_secs(5)).await;
         let other = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();

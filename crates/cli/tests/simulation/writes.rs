@@ -152,6 +152,14 @@ fn from_image() -> Case {
     case
 }
 
+/// Some steps of the cluster's upgrade are for clusters that run v1.8.
+fn newer() -> Case {
+    let mut case = Case::three_nodes();
+    case.scenario.shape.from = "v1.8.0".to_owned();
+    case.scenario.shape.to = "v1.9.0".to_owned();
+    case
+}
+
 fn restoring() -> Case {
     let mut case = Case::three_nodes();
     case.restore_vm = true;
@@ -161,11 +169,15 @@ fn restoring() -> Case {
 
 #[rstest]
 #[case::several_nodes(&[Case::three_nodes(), restoring()])]
+#[case::from_v1_8(&[newer()])]
 #[case::one_node(&[Case::single_node()])]
 #[case::an_image_instead_of_a_version(&[from_image()])]
 #[case::held(&[Case::held()])]
 #[case::tried_again(&[
     tried_again(failing_job(component::IMAGE_PRELOAD, None)),
+    tried_again(failing_job(component::CLUSTER_UPGRADE, None)),
+    tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))),
+    tried_again(failing_job(component::IMAGE_CLEANUP, None)),
     tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN))),
 ])]
 #[case::failed(&[
@@ -180,7 +192,7 @@ fn restoring() -> Case {
 ])]
 #[case::deleted(&[
     deleted(Phase::Initializing), deleted(Phase::ISODownloading), deleted(Phase::RepoCreating),
-    deleted(Phase::ImagePreloading), deleted(Phase::ClusterUpgrading), deleted(Phase::NodeUpgrading),
+    deleted(Phase::MetadataPopulating), deleted(Phase::ImagePreloading), deleted(Phase::ClusterUpgrading), deleted(Phase::NodeUpgrading),
     deleted(Phase::CleaningUp),
 ])]
 fn r01_whole_upgrades_write_no_field_that_the_real_definitions_do_not_have(#[case] cases: &[Case]) {

@@ -254,6 +254,35 @@ fn r09_the_only_node_of_all_is_a_single_node() {
 }
 
 #[test]
+fn r09_a_node_that_joins_before_a_single_node_stops_its_vms_fails_the_plan() {
+    let joined = NodeSeen {
+        ready: true,
+        managed: true,
+        ..NodeSeen::default()
+    };
+    let mut model = Model::new(1);
+    until(&mut model, at(Phase::ClusterUpgraded));
+    model.seen.nodes.insert("node-9".into(), joined.clone());
+    until(&mut model, at(Phase::Failed));
+    assert!(
+        model.seen.jobs.is_empty()
+            || !model
+                .seen
+                .jobs
+                .contains_key(&job(job_type::SINGLE_NODE_UPGRADE, "node-1"))
+    );
+    let why = model.seen.plan.condition(api::reasons::PROGRESSING).unwrap();
+    assert!(why.message.contains("Node node-9 joined"), "{}", why.message);
+    // What has begun goes on.
+    let mut model = Model::new(1);
+    let name = job(job_type::SINGLE_NODE_UPGRADE, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&name));
+    model.seen.nodes.insert("node-9".into(), joined);
+    decide_and_apply(&mut model);
+    assert_eq!(model.phase(), Some(Phase::NodeUpgrading));
+}
+
+#[test]
 fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
     for deleted in [false, true] {
         let mut model = Model::new(3);

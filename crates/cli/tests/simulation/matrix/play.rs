@@ -47,6 +47,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     let scenario = Scenario {
         shape: failure.cluster.shape(),
         troubles: failure.troubles(),
+        definitions: crate::run::definitions(),
         ..Scenario::default()
     };
     let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();

@@ -4,7 +4,7 @@ mod evaluate;
 mod nodes;
 mod prepare;
 
-use api::{annotations, labels::job_type};
+use api::{annotations, labels::job_type, names};
 pub(crate) use evaluate::{restore_vms, restores_vms};
 
 use super::{hooks, standing::standing};
@@ -22,6 +22,9 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 /// Sees every node through.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let single = draft.status().single_node.clone();
+    if let Some(why) = no_longer_alone(draft) {
+        return Outcome::Fail(why);
+    }
     if single.is_none()
         && let Some(outcome) = provision(draft)
     {
@@ -40,6 +43,22 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         None => hooks::answer_all(draft),
     }
     evaluate::evaluate(draft)
+}
+
+/// Why the only node of the cluster is not upgraded as such: another one has joined since the plan began. Stopping all VMs is
+/// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun goes on.
+fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
+    let single = draft.status().single_node.as_ref()?;
+    let job = names::node_job(draft.plan_name(), job_type::SINGLE_NODE_UPGRADE, single);
+    let runs = draft.seen.jobs.get(&job).is_some_and(|job| !job.suspended);
+    let has_begun = runs || standing(draft, single).map_or(0, node::ordinal) > 2;
+    let joined = draft.seen.nodes.keys().find(|name| *name != single)?;
+    (!has_begun).then(|| {
+        format!(
+            "Node {joined} joined after the plan began, which is for a cluster of one node and would stop all VMs: create \
+             another UpgradePlan, which upgrades the nodes one by one"
+        )
+    })
 }
 
 /// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A

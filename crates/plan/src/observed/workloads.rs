@@ -1,0 +1,95 @@
+//! What is seen of the workloads of a plan: Plans of system-upgrade-controller, Jobs and pods.
+
+use api::WaitingFor;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A pod of the upgrade that has something to say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSeen {
+    /// Its namespace and name.
+    pub name: String,
+    /// Which part of the upgrade it serves.
+    pub component: String,
+    /// Which step of a node, for pods of nodes.
+    pub job_type: Option<String>,
+    /// The node it is for, if it is for one.
+    pub node: Option<String>,
+    /// The uid of the Job it belongs to, if it belongs to one.
+    pub owner: Option<String>,
+    /// Why it cannot start, if it cannot.
+    pub problem: Option<String>,
+    /// The image that its node does not have and cannot pull, if that is why.
+    pub missing_image: Option<String>,
+    /// What its program says that it waits for.
+    pub said: Vec<WaitingFor>,
+    /// What its program said when it failed, if it has.
+    pub last_word: Option<LastWord>,
+    /// Its program has ended well, and said that the node need not be rebooted.
+    pub no_reboot: bool,
+}
+
+/// What a program said when it failed. Later ones are greater.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastWord {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub text: String,
+}
+
+/// A system-upgrade-controller Plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SucPlanSeen {
+    /// Its uid: Jobs of another Plan of its name are none of its own.
+    pub uid: Option<String>,
+    /// It has run on all nodes.
+    pub complete: bool,
+    /// A Job of it has failed.
+    pub job_failed: bool,
+}
+
+/// A Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSeen {
+    /// Its uid.
+    pub uid: Option<String>,
+    /// The uid of the system-upgrade-controller Plan that made it, if one did.
+    pub owner: Option<String>,
+    /// Its namespace.
+    pub namespace: String,
+    /// Which part of the upgrade it serves.
+    pub component: String,
+    /// Which step of a node, for Jobs of nodes.
+    pub job_type: Option<String>,
+    /// Its node, if it has one.
+    pub node: Option<String>,
+    /// It is held.
+    pub suspended: bool,
+    /// How many of its pods have failed.
+    pub failed_pods: u32,
+    /// How it stands.
+    pub outcome: JobOutcome,
+}
+
+/// How a Job stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JobOutcome {
+    /// Not ended.
+    #[default]
+    Running,
+    /// Ended well.
+    Complete,
+    /// Ended badly.
+    Failed {
+        /// Why, in one word.
+        reason: String,
+        /// Why, in a sentence.
+        message: String,
+    },
+}
