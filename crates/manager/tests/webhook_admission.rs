@@ -108,7 +108,8 @@ async fn a_plan_for_a_cluster_at_rest_is_created() {
 async fn a_denied_plan_names_the_webhook_and_all_causes() {
     let (server, plans) = cluster().await;
     let backup = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup",
-        "metadata": {"name": "nightly", "namespace": "default"}});
+        "metadata": {"name": "nightly", "namespace": "default"},
+        "spec": {"source": {"kind": "VirtualMachine", "name": "web"}}});
     support::create(&server.client(), backup).await;
     let status = refusal(
         plans

@@ -93,7 +93,9 @@ async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_i
         found.next().unwrap()
     };
     lab.minutes(1).await;
-    assert_eq!(environment(&of("up-image-preload").await)[0]["value"], "up");
+    let given = environment(&of("up-image-preload").await);
+    let given = given.as_array().unwrap().iter();
+    assert!(given.clone().any(|one| one["value"] == "up"), "{given:?}");
     let left = environment(&of("misnamed").await);
     let names: Vec<_> = left.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, ["SYSTEM_UPGRADE_NODE_NAME", "SYSTEM_UPGRADE_PLAN_NAME"]);

@@ -236,7 +236,8 @@ async fn three_nodes_take_as_long_as_they_did_in_life() {
     near("iso", 284);
     near("repo", 5);
     near("preload", 601);
-    near("cluster", 915);
+    // The other 20 of the seed's 915 seconds are the manager's: Fleet applies what it set in the chart's values first.
+    near("cluster", 895);
     near("nodes", 63 * 60 + 27);
     near("cleanup", 133);
     let order: Vec<&String> = asked.keys().collect();

@@ -91,7 +91,8 @@ async fn a_fleet_that_does_not_settle_holds_nothing_up() {
     let cluster = alone().await;
     let bundle = json!({"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
         "metadata": {"name": "mcc-harvester", "namespace": "fleet-local"},
-        "status": {"conditions": [{"type": "Ready", "status": "False", "message": "Modified(1)"}]}});
+        "status": {"observedGeneration": 1,
+            "conditions": [{"type": "Ready", "status": "False", "message": "Modified(1)"}]}});
     cluster.install(&[bundle]).await;
     let (ended, ()) = cluster.run_while(steps, rancher(&cluster)).await;
     ended.unwrap();
