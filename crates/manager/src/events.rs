@@ -48,8 +48,16 @@ impl State {
         self.told.contains(name) || self.untold.iter().any(|event| event.name_any() == name)
     }
 
-    /// Takes note of how telling an event went.
-    fn ended(&mut self, event: Event, result: Result<Event, kube::Error>, now: Duration) {
+    /// Keeps an event for later.
+    fn keep(&mut self, event: Event) {
+        self.untold.push_back(event);
+        if self.untold.len() > MOST_UNTOLD {
+            self.untold.pop_front();
+        }
+    }
+
+    /// Takes note of how telling an event went; tells whether it went well.
+    fn ended(&mut self, event: Event, result: Result<Event, kube::Error>, now: Duration) -> bool {
         let of_plan = event.involved_object.uid.clone().unwrap_or_default();
         let error = match result {
             Ok(_) => None,
@@ -59,7 +67,7 @@ impl State {
         let Some(error) = error else {
             self.told.insert(event.name_any());
             self.setbacks.remove(&of_plan);
-            return;
+            return true;
         };
         // Without the name, which differs each time: this is shown on the plan, and the same trouble must have the same words.
         let why = error.to_string().replace(&event.name_any(), "…");
@@ -70,10 +78,8 @@ impl State {
         tracing::warn!(event = %event.name_any(), "{message}");
         let pause = self.setbacks.entry(of_plan).or_default().add(message);
         self.again_at = now.saturating_add(pause);
-        self.untold.push_back(event);
-        if self.untold.len() > MOST_UNTOLD {
-            self.untold.pop_front();
-        }
+        self.keep(event);
+        false
     }
 }
 
@@ -94,6 +100,13 @@ impl Recorder {
         if self.state().knows(&built.name_any()) {
             return;
         }
+        {
+            let mut state = self.state();
+            if !state.untold.is_empty() && now < state.again_at {
+                state.keep(built);
+                return;
+            }
+        }
         self.create(built, now).await;
     }
 
@@ -106,14 +119,20 @@ impl Recorder {
             }
             std::mem::take(&mut state.untold)
         };
-        for event in due {
-            self.create(event, now).await;
+        let mut due = due.into_iter();
+        for event in due.by_ref() {
+            if !self.create(event, now).await {
+                break;
+            }
         }
+        // After one that fails the others would only take their time to fail too.
+        self.state().untold.extend(due);
     }
 
-    async fn create(&self, event: Event, now: Duration) {
+    /// Tells whether the API server took it.
+    async fn create(&self, event: Event, now: Duration) -> bool {
         let result = self.events.create(&PostParams::default(), &event).await;
-        self.state().ended(event, result, now);
+        self.state().ended(event, result, now)
     }
 
     /// How long until events are tried again that could not be told.

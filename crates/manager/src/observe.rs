@@ -347,7 +347,8 @@ fn cluster(watched: &Watched) -> Option<ClusterSeen> {
         provision_generation: rke.provision_generation.unwrap_or_default(),
         upgrade_strategy: rke.upgrade_strategy,
         saved_upgrade_strategy: cluster.annotations().get(annotations::SAVED_UPGRADE_STRATEGY).cloned(),
-        ready: cluster.status.ready == Some(true),
+        // `status.ready` never goes back to false.
+        ready: condition_is(cluster.status.conditions.as_deref().unwrap_or_default(), "Updated") == Some(true),
         message: rancher_says(cluster.status.conditions.as_deref().unwrap_or_default()),
     })
 }

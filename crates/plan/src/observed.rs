@@ -220,6 +220,15 @@ pub struct MachinePlanSeen {
     pub post_hook: Option<String>,
 }
 
+impl MachinePlanSeen {
+    /// Rancher drains the node, or has drained it and not let it go: it keeps its questions until then.
+    #[must_use]
+    pub fn is_in_drain(&self) -> bool {
+        let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
+        asks(&self.pre_drain) || asks(&self.post_drain)
+    }
+}
+
 /// The Rancher cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -17,7 +17,7 @@ use crate::{
     decision::{Action, Child, ChildKind, PlanEvent},
     draft::{Draft, Outcome},
     node,
-    observed::{JobOutcome, JobSeen},
+    observed::{JobOutcome, JobSeen, MachinePlanSeen},
     phase::node_upgrade,
 };
 
@@ -40,14 +40,15 @@ const UNDO: [Undo; 11] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
-    charts::methods,
-    charts::methods_of_kubevirt,
-    charts::pauses,
     upgrade_strategy,
     taints,
     nodes,
     children,
     stopped_vms,
+    // Last: after an upgrade of Rancher or KubeVirt that broke off these may be refused for long.
+    charts::methods,
+    charts::methods_of_kubevirt,
+    charts::pauses,
 ];
 
 /// Puts everything back; [`Outcome::Done`] once all of it is seen to be so.
@@ -161,12 +162,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
 
 /// No node is left that Rancher would go on with.
 fn rancher_is_done(draft: &Draft<'_>) -> bool {
-    let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-    let open = draft
-        .seen
-        .machine_plans
-        .iter()
-        .any(|plan| asks(&plan.pre_drain) || asks(&plan.post_drain));
+    let open = draft.seen.machine_plans.iter().any(MachinePlanSeen::is_in_drain);
     let mut managed = draft.seen.nodes.iter().filter(|(_, node)| node.managed);
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }

@@ -59,7 +59,8 @@ async fn rancher_waits_for_the_hook_before_it_drains() {
         .get(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)
         .await
         .unwrap();
-    assert_eq!(cluster["status"]["ready"], false);
+    assert_eq!(cluster["status"]["ready"], true, "it never goes back");
+    assert_eq!(condition(&cluster, "Updated")["status"], "Unknown");
 }
 
 #[tokio::test(start_paused = true)]

@@ -207,7 +207,9 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         }
     }
     lab.until(10, CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, |cluster| {
-        cluster["status"]["ready"] == true
+        let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+        let mut updated = conditions.filter(|condition| condition["type"] == "Updated");
+        updated.all(|condition| condition["status"] == "True")
     })
     .await;
     watch.abort();

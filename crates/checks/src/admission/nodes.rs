@@ -12,13 +12,15 @@ const PAUSE_NODES: &str = "spec.nodeUpgradeOption.pauseNodes";
 
 pub(super) fn are_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let mut errors = Vec::new();
-    let may_be_cordoned = takes_over(cluster);
+    // Upgrades go node by node: of those that are cordoned one may be that of the plan that was broken off.
+    let cordoned = |node: &&Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let may_be_cordoned = takes_over(cluster) && all(&cluster.nodes, "nodes")?.iter().filter(cordoned).count() == 1;
     for node in all(&cluster.nodes, "nodes")? {
         let name = node.name_any();
         if !is_ready(node) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is not Ready")));
         }
-        if !may_be_cordoned && node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        if !may_be_cordoned && cordoned(&node) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is unschedulable")));
         }
     }

@@ -52,7 +52,11 @@ fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a
 fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
     let state = standing(draft, node);
     match state.map_or(0, node::ordinal) {
-        // Also nodes that are further: a question that is asked again is answered again.
+        // It is done, and its VMs may be back: Rancher drains it once more, and only while no other node is in flight.
+        _ if state.is_some_and(node::is_upgraded) && turns.iter().any(|name| name != node) => {
+            standing::wait_for_turn(draft, node, turns);
+        }
+        // A question that is asked again is answered again.
         4.. if state.is_none_or(|state| !node::is_upgrade_failure(state)) => {
             draft.act(Action::AnswerHook {
                 secret: machine_plan.secret.clone(),

@@ -48,7 +48,12 @@ pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a Mach
 fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
     let state = standing(draft, node).filter(|_| draft.seen.nodes.contains_key(node))?;
     let ordinal = node::ordinal(state);
-    let asked = machine_plan(draft, node).is_some_and(|plan| hooks::asks_after_drain(plan).is_some());
+    // Rancher keeps its questions until it has let the node go: one that is done is in flight again between the first answer
+    // and the last.
+    let asked = machine_plan(draft, node).is_some_and(|plan| {
+        let has_last_answer = plan.post_drain.is_some() && hooks::asks_after_drain(plan).is_none();
+        plan.is_in_drain() && hooks::asks_before_drain(plan).is_none() && !has_last_answer
+    });
     let is_under_way = match state {
         _ if node::is_upgraded(state) => asked,
         _ if node::is_upgrade_failure(state) => true,

@@ -60,6 +60,30 @@ fn r05_no_hook_job_starts_while_another_node_is_in_flight_and_the_wait_names_it(
 }
 
 #[test]
+fn r05_a_node_that_is_done_is_not_drained_once_more_while_another_is_in_flight() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"))
+    });
+    assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
+    let plan = &mut model.seen.machine_plans[0];
+    (plan.pre_hook, plan.post_drain, plan.post_hook) = (None, None, None);
+    ask(&mut model, "node-1", "once more");
+    for _ in 0..3 {
+        decide_and_apply(&mut model);
+        assert_eq!(model.seen.machine_plans[0].pre_hook, None);
+    }
+    let waits = &model.seen.plan.status.as_ref().unwrap().waiting_for;
+    assert!(waits.iter().any(|wait| wait.what == "Turn"), "{waits:?}");
+    until(&mut model, |model| model.seen.machine_plans[0].pre_hook.is_some());
+    // Rancher drains it, and lets it go.
+    let plan = &mut model.seen.machine_plans[0];
+    (plan.pre_drain, plan.pre_hook) = (None, None);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
 fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
     let mut model = Model::new(3);
     until(&mut model, is_at("node-1", NodeState::PreDrained));

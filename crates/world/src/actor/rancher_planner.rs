@@ -180,6 +180,13 @@ fn unready_since(cluster: &Cluster) -> Option<Timestamp> {
     ready.other.get("lastTransitionTime")?.as_str()?.parse().ok()
 }
 
+/// What the cluster says about whether its machines are as wanted; nothing if nobody said so.
+fn is_updated(cluster: &Cluster) -> Option<bool> {
+    let mut conditions = cluster.status.conditions.iter().flatten();
+    let updated = conditions.find(|condition| condition.type_ == "Updated")?;
+    Some(updated.status.as_deref() == Some("True"))
+}
+
 /// Says on the cluster what the planner waits for, or that it waits for nothing. What is said already is not said again.
 async fn report(world: &Context, message: Option<&str>) -> Result<()> {
     let now = world.stamp();
@@ -191,8 +198,8 @@ async fn report(world: &Context, message: Option<&str>) -> Result<()> {
         let updated = conditions.find(|condition| condition.type_ == "Updated");
         updated.and_then(|updated| updated.message.clone()).unwrap_or_default()
     };
-    let is_said = |cluster: &Arc<Cluster>| cluster.status.ready == Some(ready) && said(cluster) == message;
-    let was_never_unready = |cluster: &Arc<Cluster>| ready && cluster.status.ready != Some(false);
+    let is_said = |cluster: &Arc<Cluster>| is_updated(cluster) == Some(ready) && said(cluster) == message;
+    let was_never_unready = |cluster: &Arc<Cluster>| ready && is_updated(cluster) != Some(false);
     if cluster
         .as_ref()
         .is_none_or(|cluster| is_said(cluster) || was_never_unready(cluster))
@@ -202,7 +209,7 @@ async fn report(world: &Context, message: Option<&str>) -> Result<()> {
     let (status, updated) = if ready { ("True", "True") } else { ("False", "Unknown") };
     // The moment at which the cluster ceased to be ready stays while only the message moves.
     let since = cluster
-        .filter(|cluster| cluster.status.ready == Some(ready))
+        .filter(|cluster| is_updated(cluster) == Some(ready))
         .and_then(|cluster| unready_since(&cluster));
     let since = since.map_or_else(|| now.clone(), |since| since.to_string());
     let reason = if ready { "" } else { "Waiting" };
@@ -211,6 +218,7 @@ async fn report(world: &Context, message: Option<&str>) -> Result<()> {
             "lastTransitionTime": since, "lastUpdateTime": now})
     };
     let conditions = [condition("Ready", status), condition("Updated", updated)];
-    let status = json!({"ready": ready, "conditions": conditions});
+    // `status.ready` never goes back to false; only the conditions say that there is something left to do.
+    let status = json!({"ready": true, "conditions": conditions});
     world.clusters.patch_status(&cluster_key(), &status).await.map(drop)
 }

@@ -19,7 +19,7 @@ use crate::{
     decision::{Child, PlanEvent},
     draft::{Draft, Outcome, UNBOUNDED},
     node,
-    observed::JobOutcome,
+    observed::{JobOutcome, MachinePlanSeen},
 };
 
 /// How many VMs are named in a message; the others are counted.
@@ -52,7 +52,11 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         .iter()
         .filter(|(_, state)| state.is_some_and(node::is_upgraded))
         .count();
-    if done == nodes.len() && done > 0 {
+    // Rancher may ask for one more: a node that joined, or one that it drains once more.
+    let seen = draft.seen;
+    let is_asked = |plan: &MachinePlanSeen| plan.node.is_some() && hooks::asks_before_drain(plan).is_some();
+    let single = draft.status().single_node.is_some();
+    if done == nodes.len() && done > 0 && (single || !seen.machine_plans.iter().any(is_asked)) {
         return Outcome::Done;
     }
     let is_held_up = wait_for_paused(draft, &nodes);

@@ -185,7 +185,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
         let asked = |token: fn(&MachinePlanSeen) -> &Option<String>| {
             plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
         };
-        let is_in_drain = asked(|plan| &plan.pre_drain) || asked(|plan| &plan.post_drain);
+        let is_in_drain = plan.is_some_and(MachinePlanSeen::is_in_drain);
         let ordinal = draft.progress(name).ordinal();
         if single && is_current && ordinal < 3 {
             draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
