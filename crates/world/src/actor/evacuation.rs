@@ -50,9 +50,18 @@ pub(crate) async fn run(world: Arc<Context>) {
                 Ok(())
             }
             _ => {
-                let migration = world.migrations.at(&key);
-                if let Some(node) = migration.as_ref().and_then(|migration| evacuated(migration)) {
-                    inbox.now(Kind::Node, (String::new(), node.to_owned()));
+                match world.migrations.at(&key) {
+                    Some(migration) => {
+                        if let Some(node) = evacuated(&migration) {
+                            inbox.now(Kind::Node, (String::new(), node.to_owned()));
+                        }
+                    }
+                    // Somebody cancelled it: whichever node it was for may need another one.
+                    None => {
+                        for node in world.nodes.select(has_drain_taint) {
+                            inbox.now(Kind::Node, key_of(node.as_ref()));
+                        }
+                    }
                 }
                 Ok(())
             }

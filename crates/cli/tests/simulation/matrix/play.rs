@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use api::{NodeState, Phase, UpgradePlan, annotations, foreign::kubevirt::VirtualMachine, labels, reasons};
+use api::{
+    NodeState, Phase, UpgradePlan, annotations,
+    foreign::kubevirt::{VirtualMachine, VirtualMachineInstanceMigration},
+    labels, reasons,
+};
 use cli::rehearsal::{Rehearsal, Scenario, beginning};
 use clock::Clock;
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 use world::{Troubles, troubles::JobFailure};
@@ -104,6 +108,17 @@ async fn mend(rehearsal: &Rehearsal, troubles: &Troubles) {
                 let namespace = pod.namespace().unwrap_or_default();
                 let pods: Api<Pod> = Api::namespaced(rehearsal.server.client(), &namespace);
                 pods.delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
+            }
+        }
+    }
+    // A migration that does not end is cancelled by deleting it.
+    for vm in troubles.migrations.keys() {
+        let (namespace, name) = vm.split_once('/').unwrap();
+        let migrations: Api<VirtualMachineInstanceMigration> = Api::namespaced(rehearsal.server.client(), namespace);
+        for migration in migrations.list(&ListParams::default()).await.unwrap() {
+            if migration.spec.vmi_name.as_deref() == Some(name) {
+                let how = DeleteParams::default();
+                migrations.delete(&migration.name_any(), &how).await.unwrap();
             }
         }
     }
