@@ -2,7 +2,7 @@
 # The programs of one control plane and how each is started. Sourced by hack/control-plane.
 
 # How long the API server may take to be ready, and everything else after it.
-readonly ready_seconds=60
+readonly ready_seconds=180
 # How often other ports are tried when somebody else was faster.
 readonly port_attempts=5
 

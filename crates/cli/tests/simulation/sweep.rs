@@ -185,11 +185,18 @@ fn whatever_happens_a_held_node_ends_the_same() {
 #[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)))]
 #[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
 #[case::reboot(old_system())]
-#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
 fn whatever_happens_a_failure_ends_the_same(#[case] troubles: world::Troubles) {
     let mut case = Case::three_nodes();
     case.scenario.troubles = troubles;
     sweep_drawn(&case, Same::Everything, 1);
+}
+
+/// system-upgrade-controller takes the nodes in no fixed order, so which one is named depends on the run.
+#[test]
+fn whatever_happens_a_failed_cleanup_leaves_the_same_cluster() {
+    let mut case = Case::three_nodes();
+    case.scenario.troubles = failing_job(component::IMAGE_CLEANUP, None);
+    sweep_drawn(&case, Same::TheCluster, 1);
 }
 
 #[rstest]
