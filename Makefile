@@ -29,8 +29,11 @@ IMAGE_ARGS = --build-arg SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) \
 	--build-arg VERSION=$(shell git describe --tags --always) --build-arg GIT_COMMIT=$(shell git rev-parse HEAD) \
 	--build-arg GIT_TREE_STATE=$(if $(shell git status --porcelain),dirty,clean) \
 	$(foreach name,CDI_SHA256 WITH_NGINX,$(if $($(name)),--build-arg $(name)=$($(name))))
-# The release of Harvester that the image is for, as in package/releases.
+# The release of Harvester that the image is for, as in package/releases. On a tag the image is a release: all of it is pinned
+# (package/pins), and unfinished changes are refused.
 HARVESTER_VERSION ?=
+# What is attached to an image that is pushed: how it was built, and of what it is made.
+ATTESTATIONS ?= --provenance=mode=max --sbom=true
 RELEASE_ARGS = release_args="$$(package/release-args "$(HARVESTER_VERSION)" "$$(git describe --tags --exact-match 2>/dev/null)")"
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/upgrade-toolkit
@@ -148,9 +151,9 @@ docker-push: ## Push the image IMG
 	$(CONTAINER_TOOL) push $(OUR_IMAGE)
 
 .PHONY: docker-buildx
-docker-buildx: ## Build the image for all PLATFORMS and HARVESTER_VERSION, and push it
+docker-buildx: ## Build the image for all PLATFORMS and HARVESTER_VERSION, and push it with provenance and bill of materials
 	$(RELEASE_ARGS) && $(CONTAINER_TOOL) buildx build $(IMAGE_ARGS) $$release_args --platform $(PLATFORMS) --tag $(OUR_IMAGE) \
-		--output type=image,push=true,rewrite-timestamp=true .
+		$(ATTESTATIONS) --output type=image,push=true,rewrite-timestamp=true .
 
 .PHONY: man
 man: ## Write manual pages and shell completions into dist/
@@ -163,7 +166,16 @@ sbom: ## Write the bill of materials of the binary into dist/
 	@mkdir -p dist
 	hack/sbom >dist/upgrade-toolkit.cdx.json
 
-# Advisories come from the network; without it the tests hold the rest (hack/allowed-dependencies).
+.PHONY: provenance
+provenance: ## Write a statement of how the files in dist/ were made, to be signed, into dist/
+	@mkdir -p dist
+	hack/provenance $(filter-out dist/provenance.json%,$(wildcard dist/*)) >dist/provenance.json || { rm dist/provenance.json; exit 1; }
+
+.PHONY: advisories
+advisories: ## Compare dependencies with the advisories in ADVISORY_DB, a checkout of rustsec/advisory-db; needs no network
+	ADVISORIES=required hack/advisories
+
+# cargo-deny gets advisories from the network; without it the tests and CI hold the rest (hack/allowed-dependencies).
 .PHONY: deny
 deny: ## Check licences, sources and bans of dependencies, and advisories about them
 	hack/allowed-dependencies

@@ -30,6 +30,8 @@ subjectAltName=$names"
         sign "$dir" front-proxy-client /CN=front-proxy-client front-proxy-ca
         sign "$dir" admin /O=system:masters/CN=admin ca
         sign "$dir" kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client ca
+        sign "$dir" kubelet /CN=kubelet ca "extendedKeyUsage=serverAuth
+subjectAltName=IP:127.0.0.1"
         sign "$dir" kube-controller-manager /CN=system:kube-controller-manager ca
         sign "$dir" kube-scheduler /CN=system:kube-scheduler ca
         sign "$dir" kwok /O=system:masters/CN=kwok ca

@@ -1,7 +1,11 @@
 //! Annotation keys, finalizers and Secret types: what users set, what we record, what we read of others.
 
-/// User, on a plan: `"true"` bypasses all create-time checks.
+/// User, on a plan: `"true"` bypasses the create-time checks, but for those that protect data.
 pub const SKIP_WEBHOOK: &str = "management.harvesterhci.io/skip-webhook";
+/// User, on a plan (ours): `"true"` beside [`SKIP_WEBHOOK`] bypasses the create-time checks that protect data, too.
+pub const SKIP_DATA_CHECKS: &str = "management.harvesterhci.io/skip-data-checks";
+/// Ours, on a plan: who last used what needs a permission of its own, what, and when, as JSON. Set by the webhook.
+pub const OVERRIDES: &str = "management.harvesterhci.io/overrides";
 /// User, on a plan: `"true"` skips the check for detached single-replica volumes.
 pub const SKIP_SINGLE_REPLICA_DETACHED_VOL: &str = "management.harvesterhci.io/skip-single-replica-detached-vol";
 /// User, on a plan: `"true"` allows deleting a progressing plan outside ClusterUpgrading and NodeUpgrading.
@@ -25,6 +29,9 @@ pub const RETRIED: &str = "management.harvesterhci.io/retried";
 /// Ours, on a plan: `"true"` when it goes on with what a failed plan began, behind the hooks that are in place.
 pub const TAKEN_OVER: &str = "management.harvesterhci.io/taken-over";
 
+/// Ours, on a plan: the manager's image when it made the plan's first workload. Workloads run it from then on, whatever the
+/// manager is replaced by, unless the plan says otherwise.
+pub const TOOLKIT_IMAGE: &str = "management.harvesterhci.io/toolkit-image";
 /// Ours, on a plan: Longhorn's replica-replenishment-wait-interval before we raised it.
 pub const SAVED_REPLENISHMENT_INTERVAL: &str = "management.harvesterhci.io/replica-replenishment-wait-interval";
 /// Ours, on a plan: `"true"` when we turned the descheduler addon off.
@@ -33,10 +40,23 @@ pub const DESCHEDULER_WAS_ENABLED: &str = "management.harvesterhci.io/deschedule
 pub const SKIP_MANIFESTS_APPLIED: &str = "management.harvesterhci.io/skip-manifests-applied";
 /// Ours, on a plan: the Rancher cluster's upgradeStrategy before we replaced it, as JSON.
 pub const SAVED_UPGRADE_STRATEGY: &str = "management.harvesterhci.io/saved-upgrade-strategy";
-/// Ours, on a plan: what ManagedChart `harvester` made of KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
+/// Ours, on a plan and on that chart: what ManagedChart `harvester` made of KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
 pub const SAVED_CHART_METHODS: &str = "management.harvesterhci.io/saved-chart-workload-update-methods";
 /// Ours, on a plan of an older version: KubeVirt's workloadUpdateMethods before we emptied them, as JSON. Only put back.
 pub const SAVED_WORKLOAD_UPDATE_METHODS: &str = "management.harvesterhci.io/saved-workload-update-methods";
+
+/// What the manager notes about a plan, in its status. Managers before this one noted it in annotations of these names.
+pub const NOTES: [&str; 9] = [
+    RETRIED,
+    TOOLKIT_IMAGE,
+    TAKEN_OVER,
+    SAVED_REPLENISHMENT_INTERVAL,
+    DESCHEDULER_WAS_ENABLED,
+    SKIP_MANIFESTS_APPLIED,
+    SAVED_UPGRADE_STRATEGY,
+    SAVED_CHART_METHODS,
+    SAVED_WORKLOAD_UPDATE_METHODS,
+];
 
 /// Ours, on a machine-plan Secret: tells Rancher that the pre-drain hook is done, by repeating its token.
 pub const PRE_HOOK: &str = "management.harvesterhci.io/pre-hook";
@@ -79,6 +99,9 @@ pub const BOOT_ID_BEFORE_UPGRADE: &str = "management.harvesterhci.io/bootIDBefor
 pub const MACHINE: &str = "cluster.x-k8s.io/machine";
 /// `"True"` on a VirtualMachineImage that holds an upgrade ISO.
 pub const OS_UPGRADE_IMAGE: &str = "harvesterhci.io/os-upgrade-image";
+
+/// Ours, on the Deployment of a repository: `"true"` when it serves a manifest. One of an older version does not.
+pub const SERVES_MANIFEST: &str = "management.harvesterhci.io/serves-manifest";
 
 /// Finalizer on a plan: what we changed has not been put back yet.
 pub const FINALIZER: &str = "management.harvesterhci.io/upgradeplan-cleanup";

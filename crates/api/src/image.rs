@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{UpgradePlan, annotations};
+
 /// Longest name of an image, in bytes.
 const NAME_LIMIT: usize = 255;
 /// Longest tag, in bytes.
@@ -119,6 +121,84 @@ fn is_digest(text: &str) -> bool {
             && hex.len() >= 32
             && hex.chars().all(|digit| digit.is_ascii_hexdigit())
     })
+}
+
+/// The repository that a plan names, if it does. What is empty is no choice.
+#[must_use]
+pub fn chosen_repository(plan: &UpgradePlan) -> Option<&str> {
+    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)
+        .filter(|image| !image.is_empty())
+}
+
+/// Where images may come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// The manager's own image.
+    pub own: Image,
+    /// Other repositories.
+    pub others: Vec<String>,
+}
+
+/// The repository that a plan names and that it may not: neither the manager's own nor one of `others`.
+#[must_use]
+pub fn forbidden_repository<'a>(plan: &'a UpgradePlan, own: &Image, others: &[String]) -> Option<&'a str> {
+    chosen_repository(plan).filter(|chosen| *chosen != own.repository && !others.iter().any(|other| other == chosen))
+}
+
+/// Why a repository may not be chosen, and what may.
+#[must_use]
+pub fn forbidden_text(own: &Image, others: &[String]) -> String {
+    let allowed: Vec<&str> = std::iter::once(own.repository.as_str())
+        .chain(others.iter().map(String::as_str))
+        .collect();
+    format!(
+        "images come only from the repositories that the manager allows ({}); its flag --allow-image-repository allows another \
+         one",
+        allowed.join(", ")
+    )
+}
+
+/// Where a plan says what image its workloads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The annotation that names the repository.
+    Repository,
+    /// `spec.upgrade`, which holds the tag.
+    Tag,
+}
+
+impl Place {
+    /// As people write it.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Repository => format!("annotation {}", annotations::UPGRADE_TOOLKIT_IMAGE),
+            Self::Tag => "spec.upgrade".to_owned(),
+        }
+    }
+}
+
+/// Something that a plan says of its image and that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault<'a> {
+    /// Where it stands.
+    pub place: Place,
+    /// What it is.
+    pub given: &'a str,
+    /// What it should be.
+    pub rule: &'static str,
+}
+
+/// What a plan says of its image and cannot be. What is empty is no choice.
+#[must_use]
+pub fn faults(plan: &UpgradePlan) -> Vec<Fault<'_>> {
+    let repository = chosen_repository(plan).filter(|given| !is_repository(given));
+    let tag = plan.spec.upgrade.as_deref();
+    let tag = tag.filter(|given| !given.is_empty() && !is_tag(given));
+    let fault = |place, rule| move |given| Fault { place, given, rule };
+    let repository = repository.map(fault(Place::Repository, REPOSITORY_RULE));
+    let tag = tag.map(fault(Place::Tag, TAG_RULE));
+    repository.into_iter().chain(tag).collect()
 }
 
 #[cfg(test)]

@@ -7,17 +7,24 @@ pub mod annotations;
 pub mod crd;
 pub mod foreign;
 pub mod image;
+pub mod job_kind;
 pub mod labels;
 pub mod names;
 pub mod node_state;
+pub mod overrides;
 pub mod phase;
+mod plan_reads;
+pub mod quoted;
 pub mod reasons;
+pub mod release_digests;
 // The lint takes the printer columns of the derive for one attribute written several times.
 #[allow(clippy::duplicated_attributes)]
 pub mod upgrade_plan;
 
+pub use job_kind::JobKind;
 pub use node_state::NodeState;
 pub use phase::Phase;
+pub use release_digests::ReleaseDigests;
 pub use upgrade_plan::{
     ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
     UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,

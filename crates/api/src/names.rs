@@ -43,6 +43,9 @@ pub const KUBERNETES_SERVICE: &str = "kubernetes";
 /// Repository and name of the toolkit's container image.
 pub const TOOLKIT_IMAGE: &str = "rancher/harvester-upgrade-toolkit";
 
+/// The variable that tells programs in Jobs the SHA-256 of the repository's manifest.
+pub const MANIFEST_VARIABLE: &str = "HARVESTER_UPGRADE_MANIFEST_SHA256";
+
 /// Longest name, in bytes, that [`safe_concat`] returns.
 const NAME_LIMIT: usize = 63;
 
@@ -92,6 +95,12 @@ pub fn repo(plan: &str) -> String {
 #[must_use]
 pub fn repo_url(plan: &str) -> String {
     format!("http://{}.{HARVESTER_NAMESPACE}/harvester-iso", repo(plan))
+}
+
+/// Where the plan's repository serves the manifest of that content.
+#[must_use]
+pub fn repo_manifest_url(plan: &str) -> String {
+    format!("{}.manifest", repo_url(plan))
 }
 
 /// A system-upgrade-controller Plan of the plan, by [`component`].

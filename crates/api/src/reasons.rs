@@ -35,8 +35,12 @@ pub const PHASE_COMPLETED: &str = "PhaseCompleted";
 pub const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
 /// Event: the upgrade failed.
 pub const UPGRADE_FAILED: &str = "UpgradeFailed";
+/// Event: somebody used what needs a permission of its own.
+pub const OVERRIDE_USED: &str = "OverrideUsed";
 /// Event: the repository has no image lists, so nothing is removed from the nodes.
 pub const IMAGE_CLEANUP_SKIPPED: &str = "ImageCleanupSkipped";
+/// Event: the ISO or what nodes install is not verified, and why. Ours.
+pub const RELEASE_NOT_VERIFIED: &str = "ReleaseNotVerified";
 /// Event: a Job was created that starts the VMs of a node again.
 pub const RESTORE_VM_JOB_DISPATCHED: &str = "RestoreVMJobDispatched";
 /// Event: a Job that starts the VMs of a node again has failed. Ours.

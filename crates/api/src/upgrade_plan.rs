@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{Phase, annotations};
+use crate::ReleaseDigests;
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -162,6 +162,11 @@ pub struct UpgradePlanStatus {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub phase_transition_timestamps: Vec<PhaseTransition>,
 
+    /// What the manager must remember: what was there before it changed it, and what the last try was for. Absent on
+    /// plans of older managers, which kept it in annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<BTreeMap<String, String>>,
+
     /// The Harvester version before the upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_version: Option<String>,
@@ -169,6 +174,10 @@ pub struct UpgradePlanStatus {
     /// The provisionGeneration that this upgrade gives to the Rancher cluster; recorded before it is written there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provision_generation: Option<i64>,
+
+    /// Digests of the new release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_digests: Option<ReleaseDigests>,
 
     /// What the ISO says about the new release.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,37 +299,6 @@ pub const VMS_LEFT: &str = "VMsLeft";
 /// Of a wait: how many volumes lack copies before a node can be evacuated. Its beginning is the last time that one was whole
 /// again.
 pub const VOLUMES_LEFT: &str = "VolumesLeft";
-
-impl UpgradePlan {
-    /// The phase, or `None` when it is absent or no phase of ours.
-    #[must_use]
-    pub fn phase(&self) -> Option<Phase> {
-        self.status.as_ref()?.current_phase.as_deref()?.parse().ok()
-    }
-
-    /// One condition by type.
-    #[must_use]
-    pub fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.status
-            .as_ref()?
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == type_)
-    }
-
-    /// The value of an annotation.
-    #[must_use]
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-    }
-
-    /// Whether its user lets any version be upgraded to any other: `spec.force`, or the annotation of the existing
-    /// toolkit. The only place that says so, since a plan that the manager lets pass must not fail on the nodes.
-    #[must_use]
-    pub fn skips_version_check(&self) -> bool {
-        self.spec.force == Some(true) || self.annotation(annotations::SKIP_VERSION_CHECK) == Some("true")
-    }
-}
 
 /// Stands for a date-time in schemas.
 struct DateTime;

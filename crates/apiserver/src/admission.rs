@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kind::ResourceId,
+    match_conditions,
     patch::apply_json_patch,
     request::Call,
     selector::LabelSelector,
@@ -59,9 +60,10 @@ pub(crate) async fn mutate(
         let Some(response) = ask(server, &hook, call, request, Some(object), warnings).await? else {
             continue;
         };
-        let Some(encoded) = response["patch"].as_str() else {
+        let encoded = &response["patch"];
+        if encoded.is_null() {
             continue;
-        };
+        }
         let patch = decode_patch(encoded).ok_or_else(|| ApiError::internal("webhook sent an unreadable patch"))?;
         *object = apply_json_patch(object, &patch).map_err(|error| ApiError::internal(error.message))?;
         changed = true;
@@ -214,7 +216,7 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
 }
 
-/// Asks one webhook. None when it is down and may be ignored.
+/// Asks one webhook. None when it does not want to be asked, or is down and may be ignored.
 async fn ask(
     server: &Server,
     hook: &Value,
@@ -223,6 +225,10 @@ async fn ask(
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Option<Value>> {
+    let review = review(server, call, request, object);
+    if !match_conditions::hold(hook, &review)? {
+        return Ok(None);
+    }
     let name = hook["name"].as_str().unwrap_or_default();
     let addresses = addresses(hook);
     let handler = addresses.iter().find_map(|address| server.webhook(address));
@@ -235,7 +241,7 @@ async fn ask(
             "failed calling webhook \"{name}\": failed to call webhook: Post \"{target}\": connection refused"
         )));
     };
-    let response = handler(review(server, call, request, object)).await["response"].take();
+    let response = handler(review).await["response"].take();
     for warning in response["warnings"]
         .as_array()
         .into_iter()
@@ -267,8 +273,12 @@ async fn ask(
     Err(error)
 }
 
-fn decode_patch(encoded: &str) -> Option<Value> {
+/// Bytes come as base64 or, as Go reads them too, as a list of numbers.
+fn decode_patch(encoded: &Value) -> Option<Value> {
     use base64::Engine as _;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+    let bytes = match encoded.as_str() {
+        Some(text) => base64::engine::general_purpose::STANDARD.decode(text).ok()?,
+        None => serde_json::from_value(encoded.clone()).ok()?,
+    };
     serde_json::from_slice(&bytes).ok()
 }

@@ -1,18 +1,16 @@
 //! The doors: in process as a tower service, over HTTP on a listener. Both end in `ApiServer::handle`.
 
-use std::{future::Future, pin::pin};
+use std::future::Future;
 
 use http::{Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::{conn::auto, graceful::GracefulShutdown},
-};
-use tokio::net::TcpListener;
+use http_body_util::{BodyExt, LengthLimitError};
+use hyper::body::Body as _;
+use serving::{Limits, RequestBody, TooSlow};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     BODY_LIMIT,
+    browser::Door,
     identity::Identity,
     response::{self, Body, ReplyLost},
     server::ApiServer,
@@ -48,44 +46,32 @@ impl ApiServer {
         kube::Client::new(service, "default")
     }
 
-    /// Serves HTTP (1.1 and 2 with prior knowledge) until `shutdown`; open watches end with it.
+    /// Serves HTTP/1.1 within limits until `shutdown`; open watches end with it. Only programs are served, and only by the
+    /// names of loopback or of the address that is listened on: not what a page in a browser asks for.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) {
-        let mut shutdown = pin!(shutdown);
-        let graceful = GracefulShutdown::new();
+        let door = Door::of(listener.local_addr().ok());
         let (closing, closed) = tokio::sync::watch::channel(false);
-        loop {
-            let stream = tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    // A connection that broke before it was accepted concerns nobody else.
-                    Err(error) => { tracing::debug!(%error, "failed to accept a connection"); continue }
-                },
-            };
-            let server = self.clone();
-            let closed = closed.clone();
-            let service = hyper::service::service_fn(move |request| {
-                let (server, closed) = (server.clone(), closed.clone());
-                async move { server.answer(request, closed).await }
-            });
-            let builder = auto::Builder::new(TokioExecutor::new());
-            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(error, "connection ended");
+        let service = tower::service_fn(move |request: Request<RequestBody>| {
+            let (server, door, closed) = (self.clone(), door, closed.clone());
+            async move {
+                match door.admit(request.method(), request.headers()) {
+                    Ok(()) => server.answer(request, closed).await,
+                    Err(error) => Ok(response::error(&error)),
                 }
-            });
-        }
-        // Only fails when no connection is left to tell.
-        let _ = closing.send(true);
-        graceful.shutdown().await;
+            }
+        });
+        let end = async {
+            shutdown.await;
+            // Only fails when no connection is left to tell.
+            let _ = closing.send(true);
+        };
+        let handshake = |stream: TcpStream| std::future::ready(Ok(stream));
+        serving::http::serve(&listener, Limits::REHEARSAL, handshake, service, end).await;
     }
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         mut closed: tokio::sync::watch::Receiver<bool>,
     ) -> Result<Response<Body>, ConnectionLost> {
         let who = match self.identify(request.headers()) {
@@ -93,10 +79,13 @@ impl ApiServer {
             Err(error) => return Ok(response::error(&error)),
         };
         let (parts, body) = request.into_parts();
-        let bytes = match Limited::new(body, BODY_LIMIT).collect().await {
+        let bytes = match body.collect().await {
             Ok(whole) => whole.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
                 return Ok(response::error(&ApiError::too_large(BODY_LIMIT)));
+            }
+            Err(error) if error.is::<TooSlow>() => {
+                return Ok(response::error(&ApiError::new(408, "Timeout", error.to_string())));
             }
             Err(_) => return Err(ConnectionLost),
         };
@@ -127,6 +116,7 @@ impl ApiServer {
             .get(http::header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
         match header {
+            None if self.0.tokens().is_required => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),
             None => match &self.0.config.without_token {
                 Some(who) => Ok(who.clone()),
                 None if self.0.config.enforce_rbac => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),

@@ -51,6 +51,12 @@ pub struct ReadAttempt<'a> {
     pub verb: Verb,
     /// Of which resource.
     pub resource: &'a ResourceId,
+    /// Namespace, empty for cluster-scoped objects and for all namespaces.
+    pub namespace: &'a str,
+    /// Name, also when a list or watch insists on it by its field selector; else empty.
+    pub name: &'a str,
+    /// `status`, `scale` …
+    pub subresource: Option<&'a str>,
 }
 
 /// What happens to a read.

@@ -54,10 +54,20 @@ impl Identity {
     }
 }
 
-/// Tokens handed out so far. They are names, not secrets: the server listens on loopback only.
-#[derive(Debug, Default)]
+/// Tokens handed out so far. They are names, not secrets, but for one that is required: the server listens on loopback
+/// only.
+#[derive(Default)]
 pub(crate) struct Tokens {
     known: BTreeMap<String, Identity>,
+    pub(crate) is_required: bool,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens")
+            .field("known", &self.known.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Tokens {
@@ -77,6 +87,12 @@ impl Tokens {
         }
         self.known.insert(token.clone(), who.clone());
         token
+    }
+
+    /// Lets somebody in by this token, and nobody without one.
+    pub(crate) fn require(&mut self, token: &str, who: Identity) {
+        self.known.insert(token.to_owned(), who);
+        self.is_required = true;
     }
 
     pub(crate) fn identity(&self, token: &str) -> Option<Identity> {

@@ -10,6 +10,7 @@
 
 mod admission;
 mod body;
+mod browser;
 mod builtin;
 mod builtin_fields;
 mod builtin_rules;
@@ -22,6 +23,7 @@ mod history;
 mod identity;
 mod kind;
 mod managed;
+mod match_conditions;
 mod metadata;
 mod openapi;
 mod openapi_protobuf;
@@ -50,4 +52,4 @@ pub use server::{ApiServer, Config, NodeProxy, Now};
 pub use store::Store;
 
 /// Bodies larger than this are refused with 413, as by a real server.
-pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
+pub const BODY_LIMIT: usize = serving::Limits::REHEARSAL.body_bytes;

@@ -208,6 +208,24 @@ impl Call {
         self.target.name.as_deref().unwrap_or_default()
     }
 
+    /// The name that permission is asked for: of lists, watches and deletions of many, the one that the field selector
+    /// insists on.
+    pub(crate) fn name_in_question(&self) -> &str {
+        let of_many = matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        let (None, true) = (&self.target.name, of_many) else {
+            return self.name();
+        };
+        let selector = self.query.get("fieldSelector").unwrap_or_default();
+        let mut clauses = selector.split(',').map(str::trim);
+        let name = clauses.find_map(|clause| {
+            let (field, value) = clause.split_once('=')?;
+            (field == "metadata.name").then(|| value.trim_start_matches('='))
+        });
+        // What cannot be a part of a path cannot be a name.
+        let is_name = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+        name.filter(is_name).unwrap_or_default()
+    }
+
     pub(crate) fn subresource(&self) -> Option<&str> {
         self.target.subresource.as_deref()
     }

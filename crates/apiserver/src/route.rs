@@ -144,6 +144,9 @@ fn read(api: &ApiServer, who: &Identity, call: &Call) -> ApiResult<Response<Body
         who,
         verb: call.verb,
         resource: &call.kind().resource,
+        namespace: call.namespace(),
+        name: call.name_in_question(),
+        subresource: call.subresource(),
     };
     let older_by = match server.faults().for_read(&attempt) {
         ReadFault::None => 0,
@@ -166,7 +169,7 @@ fn authorize(server: &Server, who: &Identity, call: &Call) -> ApiResult<()> {
         resource: &kind.plural,
         subresource: call.subresource(),
         namespace: call.namespace(),
-        name: call.name(),
+        name: call.name_in_question(),
         path: None,
     };
     // Everybody who is authenticated may ask about themselves.
@@ -174,7 +177,7 @@ fn authorize(server: &Server, who: &Identity, call: &Call) -> ApiResult<()> {
     if about_self || rbac::allows(&server.store, who, &question) {
         return Ok(());
     }
-    Err(ApiError::forbidden(kind, call.name(), &rbac::refusal(who, &question)))
+    Err(ApiError::forbidden(kind, question.name, &rbac::refusal(who, &question)))
 }
 
 /// Keeps what was asked and how it ended.

@@ -168,6 +168,11 @@ impl ApiServer {
         self.0.tokens().issue(who)
     }
 
+    /// From now on only who has a token gets in over HTTP; this one is the administrator's.
+    pub fn require_token(&self, token: &str) {
+        self.0.tokens().require(token, Identity::admin());
+    }
+
     /// What `/version` says (default `v1.35.2+embedded`).
     pub fn set_version(&self, git_version: &str) {
         git_version.clone_into(&mut write(&self.0.git_version));

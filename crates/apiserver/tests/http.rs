@@ -10,7 +10,12 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
 
 struct Running {
     base: String,
@@ -193,16 +198,73 @@ async fn a_lost_reply_is_a_broken_connection_over_http() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_with_prior_knowledge() {
+async fn http_2_is_not_spoken_and_whoever_tries_is_told() {
     let server = support::server();
     let running = start(&server).await;
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let response = client
-        .get(format!("{}/version", running.base).parse().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(
-        (response.status().as_u16(), response.version()),
-        (200, http::Version::HTTP_2)
-    );
+    let request = client.get(format!("{}/version", running.base).parse().unwrap());
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(30), request).await;
+    assert!(answer.expect("an end in time").is_err());
+    let (status, _) = read(send(&running, "GET", "/version", None, Vec::new()).await).await;
+    assert_eq!(status, 200);
+}
+
+/// What a page in a browser can have it send: simple requests, and its own name once that leads to loopback.
+#[tokio::test]
+async fn s14_a_page_in_a_browser_creates_and_reads_nothing() {
+    let server = support::server();
+    let running = start(&server).await;
+    let address = running.base.strip_prefix("http://").unwrap();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "evil"}}).to_string();
+    for (method, headers, wanted) in [
+        // A form, and a fetch without CORS.
+        (
+            "POST",
+            format!("host: {address}\r\ncontent-type: text/plain\r\norigin: http://evil.example"),
+            403,
+        ),
+        (
+            "POST",
+            format!("host: {address}\r\ncontent-type: application/json\r\norigin: null"),
+            403,
+        ),
+        ("POST", format!("host: {address}\r\ncontent-type: text/plain"), 415),
+        (
+            "POST",
+            format!("host: {address}\r\ncontent-type: application/x-www-form-urlencoded"),
+            415,
+        ),
+        // DNS rebinding: the same origin, as the browser sees it.
+        (
+            "POST",
+            "host: evil.example:8001\r\ncontent-type: application/json".to_owned(),
+            403,
+        ),
+        ("GET", "host: evil.example:8001".to_owned(), 403),
+        ("DELETE", "host: evil.example:8001".to_owned(), 403),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{headers}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{object}",
+            object.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap_or_default();
+        assert_eq!(status, wanted.to_string(), "{method} {headers}: {answer}");
+    }
+    assert!(server.store().get("", "configmaps", "default", "evil").is_none());
+}
+
+#[tokio::test]
+async fn s14_where_a_token_is_asked_for_nobody_gets_in_without_it() {
+    let server = support::server();
+    server.require_token("of this rehearsal");
+    let running = start(&server).await;
+    for (token, wanted) in [(None, 401), (Some("another"), 401), (Some("of this rehearsal"), 200)] {
+        let response = send(&running, "GET", "/api/v1/nodes", token, Vec::new()).await;
+        assert_eq!(response.status(), wanted, "{token:?}");
+    }
 }

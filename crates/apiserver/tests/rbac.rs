@@ -126,6 +126,31 @@ async fn rules_allow_what_they_name(#[case] method: &str, #[case] path: &str, #[
     assert_eq!(other.0, 403);
 }
 
+#[rstest]
+#[case::listed("GET", "?fieldSelector=metadata.name%3Dmine", true)]
+#[case::listed_by_two_signs("GET", "?fieldSelector=metadata.name%3D%3Dmine", true)]
+#[case::listed_among_other_clauses("GET", "?fieldSelector=type%3DOpaque%2Cmetadata.name%3Dmine", true)]
+#[case::watched("GET", "?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dmine", true)]
+#[case::another("GET", "?fieldSelector=metadata.name%3Dyours", false)]
+#[case::all_others("GET", "?fieldSelector=metadata.name%21%3Dmine", false)]
+#[case::by_label("GET", "?labelSelector=metadata.name%3Dmine", false)]
+#[case::all("GET", "", false)]
+#[case::collection_deleted("DELETE", "?fieldSelector=metadata.name%3Dmine", true)]
+#[case::whole_collection_deleted("DELETE", "", false)]
+#[tokio::test]
+async fn a_field_selector_that_insists_on_a_name_asks_for_that_name(
+    #[case] method: &str,
+    #[case] query: &str,
+    #[case] allowed: bool,
+) {
+    let mut named = rule(&[""], &["secrets"], &["list", "watch", "deletecollection"]);
+    named["resourceNames"] = json!(["mine"]);
+    let server = server(json!([named]), json!([])).await;
+    let path = format!("/api/v1/namespaces/default/secrets{query}");
+    let (status, answer) = ask(&server, &robot(), method, &path, &Value::Null).await;
+    assert_eq!(status != 403, allowed, "{status} {answer}");
+}
+
 #[tokio::test]
 async fn refusals_are_worded_like_the_real_ones() {
     let server = server(json!([]), json!([])).await;

@@ -20,6 +20,31 @@ fn create_with_any_other_value_of_skip_webhook_is_not_skipped(#[case] value: &st
 }
 
 #[test]
+fn s11_who_skips_the_checks_still_meets_no_other_upgrade_and_no_volume_that_is_not_healthy() {
+    let mut cluster = healthy(1);
+    cluster.nodes = Ok(Vec::new());
+    cluster.versions = Ok(Vec::new());
+    let skips = || annotated(plan(), "skip-webhook", "true");
+    assert!(
+        create(&skips(), &cluster).is_empty(),
+        "nodes and versions do not matter"
+    );
+    cluster.plans = Ok(vec![other("running", "NodeUpgrading", Some("True"))]);
+    cluster.volumes = Err("no answer".to_owned());
+    let errors = create(&skips(), &cluster);
+    assert_eq!(errors.len(), 2, "{errors:#?}");
+    assert!(errors[0].contains("running"), "{errors:#?}");
+    let knows = annotated(skips(), "skip-data-checks", "true");
+    assert!(create(&knows, &cluster).is_empty());
+    let alone = annotated(plan(), "skip-data-checks", "true");
+    assert_eq!(
+        create(&alone, &cluster),
+        create(&plan(), &cluster),
+        "the second word alone says nothing"
+    );
+}
+
+#[test]
 fn create_with_version_and_image_and_the_version_missing_gives_no_version_error() {
     let mut cluster = healthy(1);
     cluster.versions = Ok(Vec::new());
@@ -255,4 +280,29 @@ fn create_with_a_name_that_no_service_could_be_named_after_is_refused(#[case] na
     let errors = create(&plan, &healthy(1));
     assert_eq!(errors.is_empty(), allowed, "{errors:?}");
     assert_eq!(errors.concat().contains("is named after the plan"), !allowed);
+}
+
+#[test]
+fn s07_create_without_a_checksum_of_the_iso_is_answered_with_a_warning_and_not_refused() {
+    let mut cluster = healthy(1);
+    let version = |checksum: &str| {
+        let spec = json!({"isoURL": "http://x/y.iso", "isoChecksum": checksum});
+        Ok(vec![named("harvester-system", support::VERSION, json!({"spec": spec}))])
+    };
+    cluster.versions = version("");
+    assert!(create(&plan(), &cluster).is_empty());
+    let warned = admission::warnings(&plan(), &cluster);
+    assert!(
+        warned[0].starts_with("spec.isoChecksum of Version v1.8.0 is not set"),
+        "{warned:?}"
+    );
+    cluster.versions = version("ab12");
+    assert!(admission::warnings(&plan(), &cluster).is_empty());
+    cluster.images = Ok(vec![support::upgrade_image("iso")]);
+    let own = plan_with(json!({"image": "iso"}));
+    let warned = admission::warnings(&own, &cluster);
+    assert!(
+        warned[0].starts_with("spec.checksum of VirtualMachineImage iso is not set"),
+        "{warned:?}"
+    );
 }

@@ -31,6 +31,7 @@ use node::images::{ImageStore, Patience, Repository};
 use release::{image_list, testing::Sources};
 use serde_json::json;
 use tokio::{net::TcpListener, task::spawn_blocking};
+use world::Definitions;
 
 /// A process that ends with the test.
 struct Repo {
@@ -48,6 +49,7 @@ impl Drop for Repo {
 fn toolkit() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"));
     command.env("HOME", "/nonexistent");
+    command.env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict");
     for name in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HARVESTER_UPGRADE_POD_NAME"] {
         command.env_remove(name);
     }
@@ -93,7 +95,8 @@ async fn cluster(folder: &Path) -> PathBuf {
         "spec": {"version": "v1.8.0"},
         "status": {"previousVersion": "v1.7.1", "releaseMetadata": {"harvester": "v1.8.0"}},
     });
-    world::install(&server.client(), &[plan]).await.unwrap();
+    let definitions = testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given);
+    world::install_by(&server.client(), definitions, &[plan]).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(server.serve(listener, std::future::pending()));

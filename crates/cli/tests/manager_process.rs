@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use api::{Phase, UpgradePlan, names, reasons};
+use api::{Phase, UpgradePlan, annotations, names, reasons};
 use cli::rehearsal::{Rehearsal, Scenario, beginning};
 use clock::Clock;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -24,7 +24,7 @@ use kube::{
 };
 use serde_json::json;
 use tokio::net::TcpListener;
-use world::Durations;
+use world::{Definitions, Durations};
 
 /// Ends the process that this test started, and no other.
 struct Running(Child);
@@ -66,6 +66,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     // up, by name.
     let scenario = Scenario {
         durations: Durations::instant(),
+        definitions: testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given),
         ..Scenario::default()
     };
     let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
@@ -105,11 +106,16 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
         .args(["--metrics-bind-address", &metrics, "--metrics-secure=false"])
         .env("KUBECONFIG", &kubeconfig)
         .env("ENABLE_WEBHOOKS", "false")
+        .env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict")
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut running = Running(child);
-    let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
+    // Nor do the kubelets of simulated nodes listen anywhere.
+    let mut plan = rehearsal.plan(false, &[]);
+    let skip = (annotations::SKIP_GC_THRESHOLD_CHECK.to_owned(), "true".to_owned());
+    plan.annotations_mut().extend([skip]);
+    let plan = rehearsal.create_unchecked(plan).await.unwrap();
     let ended = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed);
     let ended = rehearsal
         .follow(&plan.name_any(), Some(Duration::from_secs(180)), ended)

@@ -18,6 +18,7 @@ use clock::Clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use tokio::net::TcpListener;
+use world::Definitions;
 
 fn binary() -> std::path::PathBuf {
     assert_cmd::cargo::cargo_bin("upgrade-toolkit")
@@ -33,6 +34,7 @@ fn call(program: &Path, arguments: &[&str]) -> Output {
     ];
     let mut command = Command::new(program);
     command.args(arguments).env("HOME", "/nonexistent");
+    command.env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict");
     for name in unset {
         command.env_remove(name);
     }
@@ -163,6 +165,7 @@ fn last_word(arguments: &[&str]) -> (Option<i32>, String) {
     std::fs::write(&log, "").unwrap();
     let mut command = Command::new(binary());
     command.args(arguments).env("HOME", "/nonexistent");
+    command.env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict");
     for name in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HARVESTER_UPGRADEPLAN_NAME"] {
         command.env_remove(name);
     }
@@ -248,7 +251,11 @@ fn the_version_is_three_lines_also_by_the_old_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flags_count_wherever_they_stand() {
-    let rehearsal = Rehearsal::start(Scenario::default(), Clock::simulated(beginning(), 1.0))
+    let scenario = Scenario {
+        definitions: testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given),
+        ..Scenario::default()
+    };
+    let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
         .await
         .unwrap();
     let plan = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap();

@@ -92,9 +92,15 @@ fn three_nodes_pass_the_seventeen_phases_of_a_real_cluster_in_order() {
 }
 
 #[test]
-fn three_nodes_end_with_the_fields_of_a_real_cluster_and_no_others() {
+fn three_nodes_end_with_the_fields_of_a_real_cluster_and_what_is_on_record_and_no_others() {
     let (ours, real) = (&THREE_NODES.0["status"], &seed()["status"]);
-    assert_eq!(keys(ours), keys(real));
+    // The existing toolkit records no digests (S-07), and its notes in annotations (S-03).
+    let mut wanted = keys(real);
+    wanted.extend(["notes", "releaseDigests"]);
+    wanted.sort_unstable();
+    assert_eq!(keys(ours), wanted);
+    assert_eq!(ours["releaseDigests"]["isoVerified"], true);
+    assert_eq!(ours["releaseDigests"]["isoSHA512"], ours["version"]["isoChecksum"]);
     assert_eq!(keys(&ours["releaseMetadata"]), keys(&real["releaseMetadata"]));
     assert_eq!(keys(&ours["version"]), keys(&real["version"]));
     for same in ["currentPhase", "previousVersion", "provisionGeneration"] {
@@ -332,4 +338,36 @@ fn a_reader_that_leaves_early_does_not_end_the_upgrade() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn s16_whoever_ends_a_served_rehearsal_its_kubeconfig_goes() {
+    for signal in ["-TERM", "-INT"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"))
+            .args(["rehearse", "--serve", "127.0.0.1:0", "--no-plan", "--token"])
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let path = lines.find_map(|line| line.split("export KUBECONFIG=").nth(1).map(str::to_owned));
+        let config = std::fs::read_to_string(path.expect("it says where its kubeconfig is")).unwrap();
+        let config: Value = serde_saphyr::from_str(&config).unwrap();
+        assert_eq!(
+            config["users"][0]["user"]["token"].as_str().unwrap().len(),
+            32,
+            "{config}"
+        );
+        let sent = std::process::Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        lines.for_each(drop);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert!(left.is_empty(), "{signal} leaves {left:?}");
+    }
 }

@@ -5,15 +5,18 @@
 
 mod charts;
 mod children;
+mod error;
 mod rancher_cluster;
+mod record;
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use api::{
-    UpgradePlan, annotations,
+    UpgradePlan,
     foreign::{harvester, longhorn},
     names,
 };
+use cache::Cache;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -21,12 +24,14 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use plan::{Action, Decision, PlanEvent, observed::Settings};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use self::error::ActError;
+use self::error::Failures;
 use crate::{
     events::Recorder,
     lease::Leadership,
@@ -34,43 +39,6 @@ use crate::{
     objects,
     watched::{Watched, Written},
 };
-
-/// Why a decision could not be carried out to its end. The rest of it will be decided anew.
-#[derive(Debug, thiserror::Error)]
-pub enum ActError {
-    /// Another manager may be at work.
-    #[error("the lease is lost")]
-    NotLeader,
-    /// The API server refused or did not answer.
-    #[error("failed to {doing}: {source}")]
-    Kube {
-        /// What was being done.
-        doing: String,
-        /// Why it failed.
-        source: Box<kube::Error>,
-    },
-    /// An object of that name exists and is not ours.
-    #[error("{object} exists and does not belong to this UpgradePlan; delete it to go on")]
-    NotOurs {
-        /// The object.
-        object: String,
-    },
-    /// The plan that was decided on is not the newest.
-    #[error("the UpgradePlan has changed meanwhile")]
-    Outdated,
-    /// An object could not be built.
-    #[error("failed to build an object")]
-    Build(#[from] serde_json::Error),
-}
-
-impl ActError {
-    /// Somebody else changed the object meanwhile: not an error, just another look.
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        let refused = |source: &kube::Error| matches!(source, kube::Error::Api(status) if status.code == 409);
-        matches!(self, Self::Outdated) || matches!(self, Self::Kube { source, .. } if refused(source))
-    }
-}
 
 /// The newest version that we wrote, per kind: until the caches have seen it, they are behind.
 pub type Versions = BTreeMap<Written, u64>;
@@ -118,13 +86,11 @@ impl Actor {
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let decided_on = plan.resource_version();
-        let plan = self.write_metadata(plan, decision, written).await?;
-        if plan.metadata.deletion_timestamp.is_some() && !decision.finalizer {
+        let Some(plan) = self.write_plan(plan, decision, written).await? else {
             return Ok(());
-        }
-        let written_status = self.write_status(plan.clone(), decision, written).await?;
+        };
         // A write is refused when the plan is outdated; where there was none, somebody must ask.
-        let was_written = written_status || plan.resource_version() != decided_on;
+        let was_written = plan.resource_version() != decided_on;
         if !was_written && !decision.actions.is_empty() {
             self.refuse_if_outdated(&plan).await?;
         }
@@ -132,11 +98,18 @@ impl Actor {
             self.fence()?;
             self.recorder.tell(&plan, now, event, elapsed).await;
         }
+        let mut failures = Failures::default();
         for action in &decision.actions {
             self.fence()?;
-            self.act(&plan, watched, action, written).await?;
+            // What cannot be put back keeps nothing else from it; but nothing goes further on what is not there.
+            if failures.is_any() && action.needs_those_before() {
+                continue;
+            }
+            if let Err(error) = self.act(&plan, watched, action, written).await {
+                failures.add(error);
+            }
         }
-        Ok(())
+        failures.into_result()
     }
 
     /// Tells events, each with its moment. One that was told is not told again, and one that cannot be told stops nothing.
@@ -180,78 +153,6 @@ impl Actor {
         }
     }
 
-    async fn write_metadata(
-        &self,
-        plan: &UpgradePlan,
-        decision: &Decision,
-        written: &mut Versions,
-    ) -> Result<UpgradePlan, ActError> {
-        let mut finalizers = plan.metadata.finalizers.clone().unwrap_or_default();
-        let has_ours = finalizers.iter().any(|one| one == annotations::FINALIZER);
-        let mut metadata = json!({});
-        if decision.finalizer != has_ours {
-            finalizers.retain(|one| one != annotations::FINALIZER);
-            if decision.finalizer {
-                finalizers.push(annotations::FINALIZER.to_owned());
-            }
-            metadata["finalizers"] = json!(finalizers);
-        }
-        if !decision.annotations.is_empty() {
-            metadata["annotations"] = json!(decision.annotations);
-        }
-        if metadata == json!({}) {
-            return Ok(plan.clone());
-        }
-        metadata["resourceVersion"] = json!(plan.resource_version());
-        self.fence()?;
-        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
-        let patch = Patch::Merge(json!({"metadata": metadata}));
-        let patched = plans.patch(&plan.name_any(), &PatchParams::default(), &patch).await;
-        self.count(&patched);
-        let patched = patched.map_err(|source| failed("record in the UpgradePlan's metadata", source))?;
-        note(written, Written::Plan, &patched);
-        Ok(patched)
-    }
-
-    async fn write_status(
-        &self,
-        mut plan: UpgradePlan,
-        decision: &Decision,
-        written: &mut Versions,
-    ) -> Result<bool, ActError> {
-        if plan.status.as_ref() == Some(&decision.status) {
-            return Ok(false);
-        }
-        plan.status = Some(decision.status.clone());
-        self.fence()?;
-        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
-        let updated = plans
-            .replace_status(&plan.name_any(), &PostParams::default(), &plan)
-            .await;
-        self.count(&updated);
-        note(
-            written,
-            Written::Plan,
-            &updated.map_err(|source| failed("write the UpgradePlan's status", source))?,
-        );
-        Ok(true)
-    }
-
-    /// Nothing is done about a plan that somebody, or a manager before this one, has taken further.
-    async fn refuse_if_outdated(&self, plan: &UpgradePlan) -> Result<(), ActError> {
-        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
-        // Listing is allowed already; a list without a version is read from where it is stored.
-        let of_name = ListParams::default().fields(&format!("metadata.name={}", plan.name_any()));
-        let found = plans.list_metadata(&of_name).await;
-        let found = found.map_err(|source| failed("read the UpgradePlan", source))?;
-        let is_it = |newest: &PartialObjectMeta<UpgradePlan>| newest.resource_version() == plan.resource_version();
-        if found.items.iter().any(is_it) {
-            Ok(())
-        } else {
-            Err(ActError::Outdated)
-        }
-    }
-
     async fn act(
         &self,
         plan: &UpgradePlan,
@@ -263,12 +164,19 @@ impl Actor {
             Action::Create(child) => self.create(plan, child, written).await,
             Action::ResumeJob { name } => {
                 let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                self.patch(&jobs, name, json!({"spec": {"suspend": false}}), Written::Job, written)
-                    .await
+                self.patch(
+                    &jobs,
+                    &watched.jobs,
+                    name,
+                    json!({"spec": {"suspend": false}}),
+                    Written::Job,
+                    written,
+                )
+                .await
             }
             Action::DeleteJob { namespace, name } => {
                 let jobs = self.in_namespace::<Job>(namespace);
-                match jobs.delete(name, &DeleteParams::background()).await {
+                match jobs.delete(name, &children::with_pods()).await {
                     Ok(_) => Ok(()),
                     Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
                     Err(source) => Err(failed(format!("delete Job {namespace}/{name}"), source)),
@@ -283,6 +191,7 @@ impl Actor {
                 let patch = json!({"metadata": {"annotations": annotations}});
                 self.patch(
                     &Api::<Node>::all(self.client.clone()),
+                    &watched.nodes,
                     node,
                     patch,
                     Written::Node,
@@ -295,6 +204,7 @@ impl Actor {
                 let patch = json!({"metadata": {"labels": labels}});
                 self.patch(
                     &Api::<Node>::all(self.client.clone()),
+                    &watched.nodes,
                     node,
                     patch,
                     Written::Node,
@@ -308,12 +218,14 @@ impl Actor {
                 };
                 let patch = objects::node::without_drain_taint(&seen);
                 let nodes = Api::<Node>::all(self.client.clone());
-                self.patch(&nodes, node, patch, Written::Node, written).await
+                self.patch(&nodes, &watched.nodes, node, patch, Written::Node, written)
+                    .await
             }
             Action::AnswerHook { secret, hook, token } => {
                 let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
                 let patch = json!({"metadata": {"annotations": {hook: token}}});
-                self.patch(&secrets, secret, patch, Written::Secret, written).await
+                self.patch(&secrets, &watched.secrets, secret, patch, Written::Secret, written)
+                    .await
             }
             Action::ProvisionCluster {
                 kubernetes_version,
@@ -331,6 +243,7 @@ impl Actor {
                 let patch = json!({"value": value});
                 self.patch(
                     &settings,
+                    &watched.longhorn_settings,
                     names::REPLENISHMENT_SETTING,
                     patch,
                     Written::LonghornSetting,
@@ -341,29 +254,47 @@ impl Actor {
             Action::EnableDescheduler { enabled } => {
                 let addons = self.in_namespace::<harvester::Addon>(names::KUBE_SYSTEM_NAMESPACE);
                 let patch = json!({"spec": {"enabled": enabled}});
-                self.patch(&addons, names::DESCHEDULER_ADDON, patch, Written::Addon, written)
+                self.patch(
+                    &addons,
+                    &watched.addons,
+                    names::DESCHEDULER_ADDON,
+                    patch,
+                    Written::Addon,
+                    written,
+                )
+                .await
+            }
+            Action::SetChartMethods {
+                methods,
+                resume,
+                record,
+            } => {
+                self.set_chart_methods(watched, methods, (*resume, record.as_deref()), written)
                     .await
             }
-            Action::SetChartMethods { methods, resume } => {
-                self.set_chart_methods(watched, methods, *resume, written).await
-            }
-            Action::ResumeChart { name } => self.resume_chart(name, written).await,
-            Action::SetWorkloadUpdateMethods { methods } => self.set_kubevirt_methods(methods, written).await,
+            Action::PauseChart { name } => self.pause_chart(watched, name, true, written).await,
+            Action::ResumeChart { name } => self.pause_chart(watched, name, false, written).await,
+            Action::SetWorkloadUpdateMethods { methods } => self.set_kubevirt_methods(watched, methods, written).await,
             Action::StopIgnoringWorkloadUpdateMethods => self.stop_ignoring_methods(watched, written).await,
         }
     }
 
+    /// Changes an object as it was seen: one that somebody, or a manager after this one, has changed since is left alone.
     async fn patch<K>(
         &self,
         api: &Api<K>,
+        seen: &Cache<K>,
         name: &str,
-        patch: Value,
+        mut patch: Value,
         kind: Written,
         written: &mut Versions,
     ) -> Result<(), ActError>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
+        if let Some(seen) = seen.get(api.namespace().unwrap_or_default(), name) {
+            patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        }
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(patched) => note(written, kind, &patched),
             // What is gone needs no patch; the next look will tell what that means.

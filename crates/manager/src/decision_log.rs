@@ -41,7 +41,7 @@ fn describe(action: &Action) -> String {
         Action::Create(child) => format!("create {}", describe_child(child)),
         Action::ResumeJob { name } => format!("resume Job {name}"),
         Action::DeleteJob { name, .. } => format!("delete Job {name}"),
-        Action::Delete { kind, component, .. } => format!("delete {kind:?} of {component}"),
+        Action::Delete { kind, component, .. } => format!("delete {} of {component}", kind.name()),
         Action::AnnotateNode { node, .. } => format!("annotate Node {node}"),
         Action::UnlabelNode { node, .. } => format!("unlabel Node {node}"),
         Action::UntaintNode { node } => format!("remove the drain taint of Node {node}"),
@@ -53,6 +53,7 @@ fn describe(action: &Action) -> String {
             format!("turn the descheduler {}", if *enabled { "on" } else { "off" })
         }
         Action::SetChartMethods { methods, .. } => format!("have the chart set workloadUpdateMethods to {methods}"),
+        Action::PauseChart { name } => format!("pause ManagedChart {name}"),
         Action::ResumeChart { name } => format!("resume ManagedChart {name}"),
         Action::SetWorkloadUpdateMethods { methods } => {
             format!("set KubeVirt's workloadUpdateMethods to [{}]", methods.join(", "))

@@ -14,6 +14,7 @@ use plan::{
     PlanEvent,
     event_object::{Teller, build},
 };
+use tokio::time::error::Elapsed;
 
 use crate::setbacks::Row;
 
@@ -24,6 +25,8 @@ const TELLER: Teller<'_> = Teller {
 };
 /// How many events wait to be told. More come only where none can be told for long, and then the newest say most.
 const MOST_UNTOLD: usize = 200;
+/// How long the API server may take over an event. The upgrade waits meanwhile, and events are not worth waiting for.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Tells events.
 pub struct Recorder {
@@ -57,12 +60,13 @@ impl State {
     }
 
     /// Takes note of how telling an event went; tells whether it went well.
-    fn ended(&mut self, event: Event, result: Result<Event, kube::Error>, now: Duration) -> bool {
+    fn ended(&mut self, event: Event, result: Result<Result<Event, kube::Error>, Elapsed>, now: Duration) -> bool {
         let of_plan = event.involved_object.uid.clone().unwrap_or_default();
         let error = match result {
-            Ok(_) => None,
-            Err(kube::Error::Api(status)) if status.is_already_exists() => None,
-            Err(error) => Some(error),
+            Ok(Ok(_)) => None,
+            Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {} s", ANSWER.as_secs())),
         };
         let Some(error) = error else {
             self.told.insert(event.name_any());
@@ -70,7 +74,7 @@ impl State {
             return true;
         };
         // Without the name, which differs each time: this is shown on the plan, and the same trouble must have the same words.
-        let why = error.to_string().replace(&event.name_any(), "…");
+        let why = error.replace(&event.name_any(), "…");
         let message = format!(
             "failed to create Events in namespace {}: {why}",
             names::DEFAULT_NAMESPACE
@@ -131,7 +135,8 @@ impl Recorder {
 
     /// Tells whether the API server took it.
     async fn create(&self, event: Event, now: Duration) -> bool {
-        let result = self.events.create(&PostParams::default(), &event).await;
+        let params = PostParams::default();
+        let result = tokio::time::timeout(ANSWER, self.events.create(&params, &event)).await;
         self.state().ended(event, result, now)
     }
 

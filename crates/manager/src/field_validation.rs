@@ -33,6 +33,15 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// As a setting says: refused only where it is `Strict`, to the letter. Production warns.
+    #[must_use]
+    pub fn of(setting: Option<&str>) -> Self {
+        match setting {
+            Some("Strict") => Self::Strict,
+            _ => Self::Warn,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Warn => "Warn",
@@ -193,6 +202,14 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn only_the_literal_strict_has_unknown_fields_refused() {
+        assert_eq!(Mode::of(Some("Strict")), Mode::Strict);
+        for setting in [None, Some(""), Some("Warn"), Some("strict")] {
+            assert_eq!(Mode::of(setting), Mode::Warn);
+        }
+    }
 
     #[rstest]
     #[case("/api/v1/nodes/a", "/api/v1/nodes/a?fieldValidation=Warn")]

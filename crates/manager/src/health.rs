@@ -1,15 +1,13 @@
 //! `/healthz` and `/readyz`.
 
 use axum::{Router, http::StatusCode, routing::get};
+use serving::Limits;
 use tokio::net::TcpListener;
 
-use crate::watched::Watched;
+use crate::{https, watched::Watched};
 
-/// Serves both until the manager ends.
-///
-/// # Errors
-/// The listener broke.
-pub async fn serve(listener: TcpListener, watched: Watched) -> std::io::Result<()> {
+/// Serves both until it is dropped.
+pub async fn serve(listener: TcpListener, watched: Watched) {
     let ready = move || {
         let watched = watched.clone();
         async move {
@@ -23,5 +21,5 @@ pub async fn serve(listener: TcpListener, watched: Watched) -> std::io::Result<(
     let router = Router::new()
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready));
-    axum::serve(listener, router).await
+    https::serve_plain(&listener, router, Limits::HEALTH).await;
 }

@@ -3,7 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use api::{WaitingFor, annotations, foreign::longhorn::Volume, labels, reasons};
+use api::{
+    WaitingFor, annotations,
+    foreign::longhorn::Volume,
+    labels,
+    quoted::{LONGEST_MESSAGE, LONGEST_NAME, plain},
+    reasons,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
@@ -33,27 +39,35 @@ const NO_IMAGE: [&str; 4] = [
 ];
 
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.
-pub(crate) fn pod_seen(pod: &Pod, plan: &str) -> Option<PodSeen> {
-    pod.labels().get(labels::UPGRADE_PLAN).filter(|name| *name == plan)?;
+pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
     let (problem, said, no_reboot) = (problem(pod), said(pod), says_no_reboot(pod));
     let last_word = containers(pod).filter_map(last_word).max();
-    if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot {
+    let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
+    let owner = owners.next().map(|owner| owner.uid.clone());
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let works = owner.is_some() && !has_ended(phase);
+    if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot && !works {
         return None;
     }
-    let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
     let label = |key: &str| pod.labels().get(key).cloned();
     Some(PodSeen {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
         component: label(labels::UPGRADE_COMPONENT)?,
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
-        owner: owners.next().map(|owner| owner.uid.clone()),
+        owner,
         problem,
         missing_image: containers(pod).find_map(missing_image),
         said,
         last_word,
         no_reboot,
+        works,
     })
+}
+
+/// A pod of this phase runs nothing any more.
+pub(crate) fn has_ended(phase: Option<&str>) -> bool {
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// All containers of a pod, as far as they have something to say.
@@ -82,15 +96,27 @@ pub(crate) fn last_word(container: &ContainerStatus) -> Option<LastWord> {
         .filter(|text| !text.is_empty())?;
     (ended.exit_code != 0).then(|| LastWord {
         at: ended.finished_at.as_ref().map_or(Timestamp::MIN, |time| time.0),
-        text: text.to_owned(),
+        text: plain(text, LONGEST_MESSAGE),
     })
 }
 
 /// What the program of a pod says that it waits for. What cannot be read says nothing.
 fn said(pod: &Pod) -> Vec<WaitingFor> {
     let text = pod.annotations().get(annotations::WAITING_FOR);
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
+    let said: Vec<WaitingFor> = text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    said.into_iter().map(bounded).collect()
+}
+
+/// An entry of which every text may be shown.
+fn bounded(entry: WaitingFor) -> WaitingFor {
+    WaitingFor {
+        what: plain(&entry.what, LONGEST_NAME),
+        object: entry.object.map(|text| plain(&text, LONGEST_NAME)),
+        message: entry.message.map(|text| plain(&text, LONGEST_MESSAGE)),
+        ..entry
+    }
 }
 
 /// The program of a pod has ended well, and its last word is that the node need not be rebooted.
@@ -136,7 +162,7 @@ pub(crate) fn stuck(container: &ContainerStatus) -> Option<String> {
 
 fn reason(word: &str, message: Option<&str>) -> String {
     match message.filter(|message| !message.is_empty()) {
-        Some(message) => format!("{word}: {message}"),
+        Some(message) => format!("{word}: {}", plain(message, LONGEST_MESSAGE)),
         None => word.to_owned(),
     }
 }
@@ -198,12 +224,11 @@ mod tests {
         let entry = json!({"what": "VMEvacuation", "object": "VirtualMachine default/web-1", "message": "it moves",
             "since": "2026-03-13T03:57:09Z", "deadline": "2026-03-13T04:27:09Z"});
         let annotations = json!({annotations::WAITING_FOR: json!([entry]).to_string(), "other/one": "x".repeat(100)});
-        let seen = pod_seen(&speaking("Running", &annotations), "up").unwrap();
+        let seen = pod_seen(&speaking("Running", &annotations)).unwrap();
         assert_eq!(json!(seen.said), json!([entry]));
         assert_eq!((seen.problem, seen.node.as_deref()), (None, Some("node-1")));
-        assert!(pod_seen(&speaking("Running", &annotations), "other").is_none());
         for ended in ["Succeeded", "Failed"] {
-            assert!(pod_seen(&speaking(ended, &annotations), "up").is_none(), "{ended}");
+            assert!(pod_seen(&speaking(ended, &annotations)).is_none(), "{ended}");
         }
         assert_eq!(
             speaking("Running", &annotations).annotations().len(),
@@ -216,9 +241,9 @@ mod tests {
     fn a_pod_that_says_nothing_or_nonsense_has_nothing_to_say() {
         for text in ["", "[]", "{}", "[{\"what\": 1}]", "waiting"] {
             let pod = speaking("Running", &json!({annotations::WAITING_FOR: text}));
-            assert!(pod_seen(&pod, "up").is_none(), "{text:?}");
+            assert!(pod_seen(&pod).is_none(), "{text:?}");
         }
-        assert!(pod_seen(&speaking("Running", &json!({})), "up").is_none());
+        assert!(pod_seen(&speaking("Running", &json!({}))).is_none());
     }
 
     fn pod(status: &serde_json::Value) -> Pod {

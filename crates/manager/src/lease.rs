@@ -3,6 +3,13 @@
 //! The algorithm is that of client-go: whoever holds the lease renews it; whoever does not takes it over once it has
 //! not been renewed for its duration. Time is measured on the own clock since a change was seen, never compared with
 //! another machine's. The lease's own timestamps are for people.
+//!
+//! What is promised: of several managers one writes, but for one request that was under way when its manager was stopped or
+//! cut off, and that is sent or arrives after another one has taken over. No fence on this side of the network can hold that
+//! one back. So a request that comes late does no harm: a change is refused when the object is not as it was seen (its
+//! resourceVersion goes along), a deletion names the UID, and what is created has a fixed name and an owner: an Event that is
+//! told twice is told once, and a Job that exists is adopted. One thing remains: a creation that comes after the object was
+//! made, has done its work and was deleted again makes it once more; the time for that is that of a request.
 
 use std::{
     sync::{

@@ -19,6 +19,7 @@ pub mod metrics;
 mod news;
 pub mod objects;
 pub mod observe;
+mod ours;
 pub mod outside;
 pub mod own_image;
 pub mod rbac;

@@ -77,27 +77,34 @@ impl<K, V> Default for RememberedEach<K, V> {
 
 impl<K: Resource, V: Clone> RememberedEach<K, V> {
     /// What `look` sees of each object of the cache; of an object of which it sees nothing, nothing.
+    ///
+    /// `made_for` stands for all else that `look` depends on: when it is another, all objects are looked at again.
     pub(crate) fn get(
         &mut self,
-        plan: &str,
-        cache: &Cache<K>,
+        made_for: &str,
+        caches: &[&Cache<K>],
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
-        // News first: what comes in between is looked at again, not missed.
-        let news = cache.news();
-        self.get_from(plan, news, || cache.list(), look)
+        // News first: what comes in between is looked at again, not missed. Each count only grows, and so does their sum.
+        let news = caches.iter().map(|cache| cache.news()).sum();
+        self.get_from(
+            made_for,
+            news,
+            || caches.iter().flat_map(|cache| cache.list()).collect(),
+            look,
+        )
     }
 
     fn get_from(
         &mut self,
-        plan: &str,
+        whom: &str,
         news: u64,
         list: impl FnOnce() -> Vec<Arc<K>>,
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
         match &self.made_for {
-            Some((made_for, at)) if made_for == plan && *at == news => return self.value.clone(),
-            Some((made_for, _)) if made_for == plan => {}
+            Some((made_for, at)) if made_for == whom && *at == news => return self.value.clone(),
+            Some((made_for, _)) if made_for == whom => {}
             _ => *self = Self::default(),
         }
         let objects = list();
@@ -111,7 +118,7 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
             }
         }
         self.objects = objects;
-        self.made_for = Some((plan.to_owned(), news));
+        self.made_for = Some((whom.to_owned(), news));
         self.value.clone()
     }
 }

@@ -1,29 +1,29 @@
 //! What the caches hold, as one plain value for one plan.
 
+mod rancher;
+mod repository;
+
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{
-    NodeState, UpgradePlan, annotations,
-    foreign::{ForeignCondition, condition_is},
-    labels, names,
-};
+use api::{NodeState, UpgradePlan, annotations, foreign::condition_is, labels, names, quoted};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
     batch::v1::Job,
-    core::v1::{Node, Pod, Secret, Service},
+    core::v1::{Node, Pod},
 };
 use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
-    chart,
-    observed::{
-        ChartSeen, ClusterSeen, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan,
-        RepoSeen, Settings, SucPlanSeen,
-    },
+    observed::{Facts, ImageSeen, JobOutcome, JobSeen, NodeSeen, Observed, OtherPlan, PodSeen, Settings, SucPlanSeen},
     shared::Shared,
 };
 
-use crate::{hindrance, memory::Memory, objects, watched::Watched};
+use crate::{
+    hindrance,
+    memory::Memory,
+    objects,
+    ours::{self, JobOwners, PodOwners, Tie},
+    watched::Watched,
+};
 
 /// What is known about a plan and the cluster around it.
 #[must_use]
@@ -41,6 +41,24 @@ pub fn observe(
         .iter()
         .flat_map(|status| status.node_upgrade_statuses.values())
         .any(|node| node.state.as_deref() == Some(NodeState::PreDraining.as_str()));
+    let jobs = {
+        let owners = JobOwners::of(watched, plan);
+        let look = |job: &Job| owners.own(job).then(|| job_seen(job)).flatten();
+        memory
+            .jobs
+            .get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
+    };
+    let owners = PodOwners::of(watched, plan, &jobs);
+    let pods = {
+        let look = |pod: &Pod| match owners.tie(pod) {
+            Tie::Own => hindrance::pod_seen(pod),
+            Tie::LeftOver => hindrance::pod_seen(pod).map(PodSeen::silent),
+            Tie::None => None,
+        };
+        memory
+            .pods
+            .get(&owners.key(), &[&watched.pods, &watched.suc_pods], look)
+    };
     Observed {
         settings: settings.clone(),
         plan: plan.clone().into(),
@@ -58,20 +76,19 @@ pub fn observe(
         nodes: {
             let leftovers = leftovers(&name);
             let look = |node: &Node| Some(node_seen(node, &leftovers));
-            memory.nodes.get(&name, &watched.nodes, look)
+            memory.nodes.get(&name, &[&watched.nodes], look)
         },
         iso_image: iso_image(watched, plan),
-        repo: repo(watched, &name),
-        suc_plans: suc_plans(watched, &name),
-        jobs: {
-            let look = |job: &Job| belongs_to(job, &name).then(|| job_seen(job)).flatten();
-            memory.jobs.get(&name, &watched.jobs, look)
-        },
+        repo: repository::look(watched, plan),
+        suc_plans: suc_plans(watched, plan),
+        jobs,
         machine_plans: {
             let news = watched.secrets.news() + watched.machines.news();
-            memory.machine_plans.get(&name, news, || machine_plans(watched))
+            memory
+                .machine_plans
+                .get(&name, news, || rancher::machine_plans(watched))
         },
-        cluster: cluster(watched),
+        cluster: rancher::cluster(watched),
         replenishment_interval: watched
             .longhorn_settings
             .get(names::LONGHORN_NAMESPACE, names::REPLENISHMENT_SETTING)
@@ -89,16 +106,14 @@ pub fn observe(
                     .and_then(|strategy| strategy.workload_update_methods.clone())
                     .unwrap_or_default()
             }),
-        charts: charts(watched),
+        charts: rancher::charts(watched),
         restore_list: watched
             .config_maps
             .get(names::HARVESTER_NAMESPACE, &names::restore_config_map(&name))
+            .filter(|list| ours::is_child(list.as_ref(), plan))
             .and_then(|list| list.data.clone())
             .unwrap_or_default(),
-        pods: {
-            let look = |pod: &Pod| hindrance::pod_seen(pod, &name);
-            memory.pods.get(&name, &watched.pods, look)
-        },
+        pods,
         // Only read while a node is being emptied: there may be thousands of either.
         unhealthy_volumes: if emptying {
             let volumes = || hindrance::unhealthy_volumes(watched);
@@ -129,22 +144,24 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
             uid: other.uid().unwrap_or_default(),
             created: other.creation_timestamp().map(|time| time.0),
             active: plan::decide::is_active(&other),
-            saved_upgrade_strategy: other.annotation(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
+            saved_upgrade_strategy: other.note(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
         })
         .collect()
 }
 
+/// What Plans of system-upgrade-controller do for an upgrade.
+pub(crate) const SUC_COMPONENTS: [&str; 6] = [
+    labels::component::IMAGE_PRELOAD,
+    labels::component::IMAGE_CHECK,
+    labels::component::IMAGE_CLEANUP,
+    labels::component::SKIP_MANIFESTS_APPLY,
+    labels::component::SKIP_MANIFESTS_REMOVE,
+    labels::component::HOLD_AGENT,
+];
+
 /// The labels that system-upgrade-controller leaves on nodes for this plan.
 fn leftovers(plan: &str) -> [String; 6] {
-    let components = [
-        labels::component::IMAGE_PRELOAD,
-        labels::component::IMAGE_CHECK,
-        labels::component::IMAGE_CLEANUP,
-        labels::component::SKIP_MANIFESTS_APPLY,
-        labels::component::SKIP_MANIFESTS_REMOVE,
-        labels::component::HOLD_AGENT,
-    ];
-    components.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)))
+    SUC_COMPONENTS.map(|of| format!("{}{}", labels::SUC_NODE_PLAN_PREFIX, names::suc_plan(plan, of)))
 }
 
 /// What is seen of a node; `leftovers` are the labels that system-upgrade-controller leaves for this plan.
@@ -160,7 +177,7 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         witness: has_label(labels::WITNESS),
         ready: conditions
             .iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            .any(|one| one.type_ == "Ready" && one.status == "True"),
         os_image: info.map(|info| info.os_image.clone()).unwrap_or_default(),
         kubelet_version: info.map(|info| info.kubelet_version.clone()).unwrap_or_default(),
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
@@ -180,7 +197,9 @@ fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
     let image = watched
         .images
         .get(names::HARVESTER_NAMESPACE, &name)
-        .filter(|image| !is_deleting(image.as_ref()))?;
+        .filter(|image| !is_deleting(image.as_ref()))
+        // One that the plan names is the user's; one that it makes must be its own.
+        .filter(|image| plan.spec.image.is_some() || ours::is_child(image.as_ref(), plan))?;
     let conditions = image.status.conditions.as_deref().unwrap_or_default();
     let given_up = condition_is(conditions, "RetryLimitExceeded") == Some(true);
     Some(ImageSeen {
@@ -191,57 +210,17 @@ fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
         } else {
             condition_is(conditions, "Imported")
         },
+        checksum: image.spec.checksum.clone().filter(|sum| !sum.is_empty()),
     })
 }
 
-fn repo(watched: &Watched, plan: &str) -> RepoSeen {
-    let name = names::repo(plan);
-    let deployment = watched.deployments.get(names::HARVESTER_NAMESPACE, &name);
-    let service = watched.services.get(names::HARVESTER_NAMESPACE, &name);
-    RepoSeen {
-        deployment_ready: deployment
-            .filter(|found| !is_deleting(found.as_ref()))
-            .map(|found| deployment_is_ready(&found)),
-        service_ready: service
-            .filter(|found| !is_deleting(found.as_ref()))
-            .map(|found| service_is_ready(watched, &found)),
-    }
-}
-
-fn deployment_is_ready(deployment: &Deployment) -> bool {
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
-    let available = deployment
-        .status
-        .as_ref()
-        .and_then(|status| status.available_replicas)
-        .unwrap_or_default();
-    wanted.is_some_and(|wanted| available >= wanted)
-}
-
-/// A Service is ready when it has an address and an endpoint that says of itself that it is ready.
-fn service_is_ready(watched: &Watched, service: &Service) -> bool {
-    let has_address = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.cluster_ip.as_deref())
-        .is_some_and(|address| !address.is_empty());
-    let name = service.name_any();
-    has_address
-        && watched.endpoint_slices.list().iter().any(|slice| {
-            slice.labels().get(labels::SERVICE_NAME) == Some(&name)
-                && slice
-                    .endpoints
-                    .iter()
-                    .any(|endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) == Some(true))
-        })
-}
-
-fn suc_plans(watched: &Watched, plan: &str) -> BTreeMap<String, SucPlanSeen> {
+fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<String, SucPlanSeen> {
     let ours = watched
         .suc_plans
         .list()
         .into_iter()
-        .filter(|found| belongs_to(found.as_ref(), plan));
+        // And be it one that is being deleted: it may run still.
+        .filter(|found| ours::is_child(found.as_ref(), plan));
     ours.filter_map(|found| {
         let component = found.labels().get(labels::UPGRADE_COMPONENT)?.clone();
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
@@ -250,6 +229,7 @@ fn suc_plans(watched: &Watched, plan: &str) -> BTreeMap<String, SucPlanSeen> {
             uid: found.uid(),
             complete: condition_is(conditions, "Complete") == Some(true),
             job_failed: complete.is_some_and(|condition| condition.reason.as_deref() == Some("JobFailed")),
+            deleting: is_deleting(found.as_ref()),
         };
         Some((component, seen))
     })
@@ -269,7 +249,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
     } else if let Some(failed) = condition("Failed") {
         JobOutcome::Failed {
             reason: failed.reason.clone().unwrap_or_default(),
-            message: failed.message.clone().unwrap_or_default(),
+            message: quoted::plain(failed.message.as_deref().unwrap_or_default(), quoted::LONGEST_MESSAGE),
         }
     } else {
         JobOutcome::Running
@@ -288,6 +268,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         job_type: label(labels::JOB_TYPE),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
         suspended: job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true),
+        deleting: is_deleting(job),
         outcome,
     })
 }
@@ -296,9 +277,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
 #[must_use]
 pub fn failed_restores(watched: &Watched, plan: &UpgradePlan) -> Vec<FailedRestore> {
     let jobs = watched.jobs.list();
-    let of_plan = jobs
-        .iter()
-        .filter(|job| job.labels().get(labels::UPGRADE_PLAN) == Some(&plan.name_any()));
+    let of_plan = jobs.iter().filter(|job| ours::is_child(job.as_ref(), plan));
     of_plan.filter_map(|job| failed_restore(job)).collect()
 }
 
@@ -317,66 +296,9 @@ fn failed_restore(job: &Job) -> Option<FailedRestore> {
     })
 }
 
-fn machine_plans(watched: &Watched) -> Vec<MachinePlanSeen> {
-    let secrets = watched.secrets.list();
-    let ours = secrets
-        .iter()
-        .filter(|secret| secret.type_.as_deref() == Some(annotations::MACHINE_PLAN_SECRET_TYPE));
-    ours.map(|secret| machine_plan(watched, secret)).collect()
-}
-
-fn machine_plan(watched: &Watched, secret: &Secret) -> MachinePlanSeen {
-    let annotation = |key: &str| secret.annotations().get(key).cloned();
-    let machine = secret.labels().get(labels::MACHINE_NAME);
-    let machine = machine.and_then(|name| watched.machines.get(names::FLEET_NAMESPACE, name));
-    MachinePlanSeen {
-        secret: secret.name_any(),
-        node: machine.and_then(|machine| machine.status.node_ref.as_ref()?.name.clone()),
-        pre_drain: annotation(annotations::RKE_PRE_DRAIN),
-        pre_hook: annotation(annotations::PRE_HOOK),
-        post_drain: annotation(annotations::RKE_POST_DRAIN),
-        post_hook: annotation(annotations::POST_HOOK),
-    }
-}
-
-fn cluster(watched: &Watched) -> Option<ClusterSeen> {
-    let cluster = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)?;
-    let rke = cluster.spec.rke_config.clone().unwrap_or_default();
-    Some(ClusterSeen {
-        kubernetes_version: cluster.spec.kubernetes_version.clone(),
-        provision_generation: rke.provision_generation.unwrap_or_default(),
-        upgrade_strategy: rke.upgrade_strategy,
-        saved_upgrade_strategy: cluster.annotations().get(annotations::SAVED_UPGRADE_STRATEGY).cloned(),
-        // `status.ready` never goes back to false.
-        ready: condition_is(cluster.status.conditions.as_deref().unwrap_or_default(), "Updated") == Some(true),
-        message: rancher_says(cluster.status.conditions.as_deref().unwrap_or_default()),
-    })
-}
-
-/// What Rancher says about what it is doing: the message of the first condition that does not hold yet.
-fn rancher_says(conditions: &[ForeignCondition]) -> Option<String> {
-    let open = conditions
-        .iter()
-        .filter(|condition| condition.status.as_deref() != Some("True"));
-    open.filter_map(|condition| condition.message.clone())
-        .find(|message| !message.is_empty())
-}
-
-/// Harvester's charts that there are.
-fn charts(watched: &Watched) -> BTreeMap<String, ChartSeen> {
-    let found = names::MANAGED_CHARTS.into_iter().filter_map(|name| {
-        let chart = watched.managed_charts.get(names::FLEET_NAMESPACE, name)?;
-        Some((name.to_owned(), chart::seen(&chart)))
-    });
-    found.collect()
-}
-
-fn belongs_to<K: kube::Resource>(object: &K, plan: &str) -> bool {
-    !is_deleting(object)
-        && object
-            .labels()
-            .get(labels::UPGRADE_PLAN)
-            .is_some_and(|name| name == plan)
+/// The plan owns an object that is there to stay.
+fn is_present_child<K: kube::Resource>(object: &K, plan: &UpgradePlan) -> bool {
+    !is_deleting(object) && ours::is_child(object, plan)
 }
 
 fn is_deleting<K: kube::Resource>(object: &K) -> bool {

@@ -1,12 +1,16 @@
-//! What the manager asks outside the Kubernetes API: the upgrade repository and the API servers' certificates.
+//! What the manager asks outside the Kubernetes API: the upgrade repository, the API servers' certificates and kubelets.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
+pub mod absolute;
 mod http;
+pub mod kubelets;
 mod tls;
+
+pub use kubelets::Kubelets;
 
 /// How long one question may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +35,46 @@ impl fmt::Display for FetchError {
     }
 }
 
+/// A kubelet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kubelet {
+    /// The name of its node.
+    pub node: String,
+    /// The node's InternalIP, if it has one.
+    pub address: Option<String>,
+}
+
+/// What is read from kubelets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeletFile {
+    /// How full its disks are.
+    Summary,
+    /// Its configuration. Before Kubernetes 1.33 only whoever may do everything with kubelets may read it.
+    Configz,
+}
+
+impl KubeletFile {
+    /// Its path, without the slash.
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Summary => "stats/summary",
+            Self::Configz => "configz",
+        }
+    }
+}
+
+/// Why a kubelet did not answer with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KubeletError {
+    /// It does not let us.
+    #[error("{0}")]
+    Forbidden(String),
+    /// Anything else, for people.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// The world outside the Kubernetes API.
 pub trait Outside: Send + Sync {
     /// Reads a file from the repository.
@@ -41,6 +85,9 @@ pub trait Outside: Send + Sync {
 
     /// When the certificate chain of an API server ends; its address is `host:port`, IPv6 in brackets.
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>>;
+
+    /// Reads a file from a kubelet.
+    fn kubelet<'a>(&'a self, kubelet: &'a Kubelet, file: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>>;
 }
 
 /// The real outside.
@@ -50,6 +97,8 @@ pub struct Network {
     pub repo_host: Option<String>,
     /// Replaces the addresses of API servers, as `host:port`: not every machine reaches the network of the nodes.
     pub api_server: Option<String>,
+    /// How kubelets are asked; without it they are not.
+    pub kubelets: Option<Arc<Kubelets>>,
 }
 
 /// An answer of the repository, if it comes soon enough.
@@ -86,9 +135,23 @@ impl Outside for Network {
             }
         })
     }
+
+    fn kubelet<'a>(&'a self, kubelet: &'a Kubelet, file: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {
+        Box::pin(self.ask_kubelet(kubelet, file))
+    }
 }
 
 impl Network {
+    async fn ask_kubelet(&self, kubelet: &Kubelet, file: KubeletFile) -> Result<Vec<u8>, KubeletError> {
+        let Some(kubelets) = &self.kubelets else {
+            return Err(KubeletError::Other("kubelets are not asked from here".to_owned()));
+        };
+        match tokio::time::timeout(TIMEOUT, kubelets.ask(kubelet, file)).await {
+            Ok(result) => result,
+            Err(_) => Err(KubeletError::Other(format!("no answer within {} s", TIMEOUT.as_secs()))),
+        }
+    }
+
     fn reachable(&self, url: &str) -> String {
         let path = url
             .split_once("://")
@@ -96,7 +159,7 @@ impl Network {
             .map(|(_, path)| path);
         match (&self.repo_host, path) {
             (Some(host), Some(path)) => format!("{host}/{path}"),
-            _ => url.to_owned(),
+            _ => absolute::here(url),
         }
     }
 }
@@ -108,7 +171,7 @@ mod tests {
     #[test]
     fn a_manager_outside_the_cluster_asks_another_host_for_the_same_path() {
         let inside = "http://up-repo.harvester-system/harvester-iso/harvester-release.yaml";
-        assert_eq!(Network::default().reachable(inside), inside);
+        assert_eq!(Network::default().reachable(inside), absolute::here(inside));
         let forwarded = Network {
             repo_host: Some("http://localhost".to_owned()),
             ..Network::default()

@@ -1,88 +1,157 @@
 //! What the manager may do in a cluster: the one source of the roles that ship and of those the tests enforce.
+//!
+//! A rule is of a namespace unless its objects are in all of them or in none, and of a name where the name is known. A
+//! list or watch of one name is asked for with a field selector, which Kubernetes judges like the name itself.
 
+mod accounts;
 mod people;
+mod role;
 
+use api::names;
 use serde_json::{Value, json};
 
+pub use accounts::{KUBELET_READER, accounts};
 pub use people::people;
+pub use role::Rule;
+use role::{Holder, Scope, binding, role};
 
 use crate::{
     tls::managed,
     webhook::configurations::{MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION},
 };
 
-/// A rule: API group, resources, verbs.
-pub type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
-/// A rule on objects of certain names: API group, resources, verbs, names.
-pub type NamedRule = (
-    &'static str,
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static [&'static str],
-);
-
 /// What a cache needs: nobody reads single objects of a kind that is watched.
 const READ: &[&str] = &["list", "watch"];
 const READ_PATCH: &[&str] = &["list", "watch", "patch"];
 /// What we create is looked at when it is there already: it may be ours or somebody else's.
-const OWN: &[&str] = &["get", "list", "watch", "create", "deletecollection"];
+const OWN: &[&str] = &["get", "list", "watch", "create", "delete"];
+/// All objects of a kind.
+const ALL: &[&str] = &[];
 
-/// Rules for the whole cluster.
+/// Rules for the whole cluster: what is in no namespace or in all.
 pub const CLUSTER_RULES: &[Rule] = &[
-    ("", &["configmaps", "nodes", "pods"], READ),
-    ("", &["events"], &["create"]),
-    ("", &["nodes"], &["patch"]),
-    ("", &["nodes/proxy"], &["get"]),
-    ("", &["services"], OWN),
-    ("apps", &["deployments"], OWN),
-    (
-        "batch",
-        &["jobs"],
-        &["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
-    ),
-    ("cluster.x-k8s.io", &["machines"], READ),
-    ("discovery.k8s.io", &["endpointslices"], READ),
-    ("harvesterhci.io", &["addons"], READ_PATCH),
-    ("harvesterhci.io", &["settings", "versions"], READ),
-    ("harvesterhci.io", &["virtualmachineimages"], OWN),
-    ("kubevirt.io", &["kubevirts"], READ_PATCH),
-    ("kubevirt.io", &["virtualmachineinstances"], READ),
-    ("longhorn.io", &["settings"], READ_PATCH),
-    ("longhorn.io", &["volumes"], READ),
-    ("management.cattle.io", &["managedcharts"], READ_PATCH),
-    ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH),
-    ("management.harvesterhci.io", &["upgradeplans/status"], &["update"]),
+    ("", &["nodes"], READ_PATCH, ALL),
+    // Which pods keep a drain from ending, and what keeps them from being evicted.
+    ("", &["pods"], &["list"], ALL),
+    ("policy", &["poddisruptionbudgets"], &["list"], ALL),
+    // Who may use dangerous fields of a plan, and who may read metrics.
+    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"], ALL),
+    ("harvesterhci.io", &["settings"], READ, &[names::SERVER_VERSION_SETTING]),
+    ("kubevirt.io", &["virtualmachineinstances"], READ, ALL),
+    ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH, ALL),
+    ("management.harvesterhci.io", &["upgradeplans/status"], &["update"], ALL),
     // An owner that blocks deletion may only be named by who may touch its finalizers.
-    ("management.harvesterhci.io", &["upgradeplans/finalizers"], &["update"]),
-    // What keeps the pods of a node from being evicted.
-    ("policy", &["poddisruptionbudgets"], &["list"]),
+    (
+        "management.harvesterhci.io",
+        &["upgradeplans/finalizers"],
+        &["update"],
+        ALL,
+    ),
     // Admission lists these when a plan is created: what must be at rest before an upgrade may begin.
     (
         "harvesterhci.io",
-        &["virtualmachinebackups", "schedulevmbackups", "upgrades"],
+        &["addons", "virtualmachinebackups", "schedulevmbackups"],
         &["list"],
+        ALL,
     ),
-    ("kubevirt.io", &["virtualmachines"], &["list"]),
-    ("provisioning.cattle.io", &["clusters"], READ_PATCH),
-    ("upgrade.cattle.io", &["plans"], OWN),
+    ("kubevirt.io", &["virtualmachines"], &["list"], ALL),
 ];
 
-/// Rules for namespace `fleet-local` only: Secrets nowhere else.
-pub const FLEET_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH)];
+/// Rules for `harvester-system`: the release, its ISO, the repository and the Jobs.
+pub const HARVESTER_RULES: &[Rule] = &[
+    ("", &["configmaps"], READ, ALL),
+    // Listing is allowed everywhere.
+    ("", &["pods"], &["watch"], ALL),
+    ("", &["services"], OWN, ALL),
+    ("apps", &["deployments"], OWN, ALL),
+    // Whose pods the pods of the repository are.
+    ("apps", &["replicasets"], READ, ALL),
+    (
+        "batch",
+        &["jobs"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        ALL,
+    ),
+    ("discovery.k8s.io", &["endpointslices"], READ, ALL),
+    // Admission lists upgrades of Harvester's own controller: none may run beside ours.
+    ("harvesterhci.io", &["upgrades"], &["list"], ALL),
+    ("harvesterhci.io", &["versions"], READ, ALL),
+    ("harvesterhci.io", &["virtualmachineimages"], OWN, ALL),
+    ("kubevirt.io", &["kubevirts"], READ_PATCH, &[names::KUBEVIRT]),
+];
 
-/// Rules for the manager's own namespace: leader election.
-pub const LEASE_RULES: &[Rule] = &[("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
+/// Rules for `cattle-system`: Plans of system-upgrade-controller. Their Jobs are the controller's; one that failed is
+/// deleted so that it makes another.
+pub const CATTLE_RULES: &[Rule] = &[
+    ("", &["pods"], &["watch"], ALL),
+    ("batch", &["jobs"], &["list", "watch", "delete"], ALL),
+    ("upgrade.cattle.io", &["plans"], OWN, ALL),
+];
 
-/// Rules for the manager's own namespace: the Secret with the webhook's certificate. Kubernetes cannot limit `create`
-/// to a name; reading and changing is limited to this one.
-pub const CERTIFICATE_RULES: &[NamedRule] = &[
-    ("", &["secrets"], &["create"], &[]),
+/// Rules for `fleet-local`: Rancher's own cluster and Harvester's charts.
+pub const FLEET_RULES: &[Rule] = &[
+    ("cluster.x-k8s.io", &["machines"], READ, ALL),
+    ("management.cattle.io", &["managedcharts"], READ, ALL),
+    (
+        "management.cattle.io",
+        &["managedcharts"],
+        &["patch"],
+        &names::MANAGED_CHARTS,
+    ),
+    (
+        "provisioning.cattle.io",
+        &["clusters"],
+        READ_PATCH,
+        &[names::LOCAL_CLUSTER],
+    ),
+];
+
+/// Rules for `fleet-local`: the Secrets in which Rancher asks and is answered. Secrets nowhere else.
+pub const MACHINE_PLAN_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH, ALL)];
+
+/// Rules for `longhorn-system`.
+pub const LONGHORN_RULES: &[Rule] = &[
+    (
+        "longhorn.io",
+        &["settings"],
+        READ_PATCH,
+        &[names::REPLENISHMENT_SETTING],
+    ),
+    ("longhorn.io", &["volumes"], READ, ALL),
+];
+
+/// Rules for `kube-system`: the descheduler. Listing addons is allowed everywhere.
+pub const ADDON_RULES: &[Rule] = &[(
+    "harvesterhci.io",
+    &["addons"],
+    &["watch", "patch"],
+    &[names::DESCHEDULER_ADDON],
+)];
+
+/// Rules for `default`: where events of plans go, and where the addresses of the API servers are.
+pub const DEFAULT_RULES: &[Rule] = &[
+    ("", &["events"], &["create"], ALL),
+    ("discovery.k8s.io", &["endpointslices"], &["list"], ALL),
+];
+
+/// Rules for the manager's own namespace: leader election. Kubernetes cannot limit `create` to a name.
+pub const LEASE_RULES: &[Rule] = &[
+    ("coordination.k8s.io", &["leases"], &["create"], ALL),
+    ("coordination.k8s.io", &["leases"], &["get", "update"], &[names::LEASE]),
+];
+
+/// Rules for the manager's own namespace: the Secret with the webhook's certificate.
+pub const CERTIFICATE_RULES: &[Rule] = &[
+    ("", &["secrets"], &["create"], ALL),
     ("", &["secrets"], &["get", "update"], &[managed::SECRET]),
 ];
 
+/// Rules for the manager's own namespace, on names behind the prefix of an installation: a token for kubelets.
+pub const TOKEN_RULES: &[Rule] = &[("", &["serviceaccounts/token"], &["create"], &[KUBELET_READER])];
+
 /// Rules for the whole cluster, on names behind the prefix of an installation: the authority of the webhook's
 /// certificate goes into these two.
-pub const WEBHOOK_RULES: &[NamedRule] = &[
+pub const WEBHOOK_RULES: &[Rule] = &[
     (
         "admissionregistration.k8s.io",
         &["mutatingwebhookconfigurations"],
@@ -97,11 +166,8 @@ pub const WEBHOOK_RULES: &[NamedRule] = &[
     ),
 ];
 
-/// Rules for the whole cluster: asking whether somebody may read metrics.
-pub const METRICS_RULES: &[Rule] = &[
-    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
-    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
-];
+/// Rules for the whole cluster: asking who wants to read metrics.
+pub const METRICS_RULES: &[Rule] = &[("authentication.k8s.io", &["tokenreviews"], &["create"], ALL)];
 
 /// The role that lets somebody read metrics. Who that is, is for the cluster's administrator to say.
 #[must_use]
@@ -116,64 +182,40 @@ pub fn metrics_reader(prefix: &str) -> Value {
 /// All roles and bindings for a service account.
 #[must_use]
 pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Value> {
-    let subject = json!([{"kind": "ServiceAccount", "name": service_account, "namespace": namespace}]);
-    let role = |kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]| {
-        let mut metadata = json!({"name": format!("{prefix}{name}")});
-        if let Some(namespace) = namespace {
-            metadata["namespace"] = json!(namespace);
-        }
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
-            "rules": rules.iter().map(|(group, resources, verbs)| {
-                json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
-            }).collect::<Vec<_>>(),
-        })
+    let holder = Holder {
+        namespace,
+        account: service_account,
     };
-    let binding = |role: &Value| {
-        let kind = role["kind"].as_str().unwrap_or_default();
-        let name = role["metadata"]["name"].as_str().unwrap_or_default();
-        let mut metadata = role["metadata"].clone();
-        metadata["name"] = json!(format!("{name}binding"));
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-            "subjects": subject,
-        })
-    };
-    let named_role = |kind: &str, name: &str, namespace: Option<&str>, names_prefix: &str, rules: &[NamedRule]| {
-        let mut role = role(kind, name, namespace, &[]);
-        let rules = rules.iter().map(|(group, resources, verbs, names)| {
-            let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-            if !names.is_empty() {
-                rule["resourceNames"] = names.iter().map(|name| format!("{names_prefix}{name}")).collect();
-            }
-            rule
-        });
-        role["rules"] = rules.collect();
-        role
-    };
+    let cluster = |name: &str, rules: &[Rule]| role(prefix, name, Scope::Cluster, rules);
+    let inside = |namespace: &str, name: &str, rules: &[Rule]| role(prefix, name, Scope::Namespace(namespace), rules);
     let roles = [
-        role("ClusterRole", "manager-role", None, CLUSTER_RULES),
-        role(
-            "Role",
-            "machine-plan-role",
-            Some(api::names::FLEET_NAMESPACE),
-            FLEET_RULES,
-        ),
-        role("Role", "leader-election-role", Some(namespace), LEASE_RULES),
-        named_role(
-            "Role",
-            "webhook-certificate-role",
-            Some(namespace),
-            "",
-            CERTIFICATE_RULES,
-        ),
-        named_role("ClusterRole", "webhook-role", None, prefix, WEBHOOK_RULES),
-        role("ClusterRole", "metrics-auth-role", None, METRICS_RULES),
+        cluster("manager-role", CLUSTER_RULES),
+        inside(names::HARVESTER_NAMESPACE, "manager-harvester-role", HARVESTER_RULES),
+        inside(names::CATTLE_NAMESPACE, "manager-cattle-role", CATTLE_RULES),
+        inside(names::FLEET_NAMESPACE, "manager-fleet-role", FLEET_RULES),
+        inside(names::FLEET_NAMESPACE, "machine-plan-role", MACHINE_PLAN_RULES),
+        inside(names::LONGHORN_NAMESPACE, "manager-longhorn-role", LONGHORN_RULES),
+        inside(names::KUBE_SYSTEM_NAMESPACE, "manager-addon-role", ADDON_RULES),
+        inside(names::DEFAULT_NAMESPACE, "manager-default-role", DEFAULT_RULES),
+        inside(namespace, "leader-election-role", LEASE_RULES),
+        inside(namespace, "webhook-certificate-role", CERTIFICATE_RULES),
+        with_prefixed_names(inside(namespace, "kubelet-token-role", TOKEN_RULES), prefix),
+        with_prefixed_names(cluster("webhook-role", WEBHOOK_RULES), prefix),
+        cluster("metrics-auth-role", METRICS_RULES),
     ];
     roles
         .into_iter()
-        .flat_map(|role| [binding(&role), role])
+        .flat_map(|role| [binding(&role, holder), role])
         .rev()
         .collect()
+}
+
+/// The names in the rules are those of an installation.
+fn with_prefixed_names(mut role: Value, prefix: &str) -> Value {
+    for rule in role["rules"].as_array_mut().into_iter().flatten() {
+        for name in rule["resourceNames"].as_array_mut().into_iter().flatten() {
+            *name = json!(format!("{prefix}{}", name.as_str().unwrap_or_default()));
+        }
+    }
+    role
 }

@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use api::{UpgradePlan, labels, names};
+use api::{UpgradePlan, image::Sources, labels, names};
 use clock::Clock;
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -89,11 +89,7 @@ pub async fn run(
     }
     if let Some(listener) = health_listener {
         let watched = watched.clone();
-        background.spawn(async move {
-            if let Err(error) = health::serve(listener, watched).await {
-                tracing::error!(%error, "health endpoints failed");
-            }
-        });
+        background.spawn(health::serve(listener, watched));
     }
     if let Some(webhook) = config.webhook {
         let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
@@ -102,6 +98,10 @@ pub async fn run(
             clock.clone(),
             watched.clone(),
             webhook,
+            Sources {
+                own: config.settings.own_image.clone(),
+                others: config.settings.allowed_repositories.clone(),
+            },
             metrics,
         ));
     }
@@ -255,7 +255,8 @@ impl Manager {
     /// Decides about a plan and carries the decision out; tells when to look again at the latest.
     async fn look_at(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, ActError> {
         let (now, elapsed) = (self.clock.now_in_seconds(), self.clock.elapsed());
-        let changes = announce::phase_events(plan, now);
+        let mut changes = announce::phase_events(plan, now);
+        changes.extend(announce::override_event(plan, now));
         self.actor.announce(plan, changes, elapsed).await?;
         if plan::decide::is_settled(plan) {
             let late = announce::late_restore_events(plan, &failed_restores(&self.watched, plan), now);
@@ -319,7 +320,7 @@ impl Manager {
         let managed = nodes
             .iter()
             .filter(|node| node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"));
-        let managed = managed.map(|node| node.name_any()).collect();
+        let managed = managed.map(|node| facts::kubelet_of(node)).collect();
         self.answers.push(facts::answer(
             self.client.clone(),
             self.outside.clone(),

@@ -10,7 +10,7 @@ use api::{
 use cache::Cache;
 use futures::future::BoxFuture;
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{Deployment, ReplicaSet},
     batch::v1::{Job, JobStatus},
     core::v1::{ConfigMap, ContainerStatus, Node, Pod, PodStatus, Secret, Service},
     discovery::v1::EndpointSlice,
@@ -31,10 +31,13 @@ pub struct Watched {
     pub images: Cache<harvester::VirtualMachineImage>,
     pub addons: Cache<harvester::Addon>,
     pub deployments: Cache<Deployment>,
+    pub replica_sets: Cache<ReplicaSet>,
     pub services: Cache<Service>,
     pub endpoint_slices: Cache<EndpointSlice>,
     pub suc_plans: Cache<suc::Plan>,
     pub jobs: Cache<Job>,
+    /// The Jobs of system-upgrade-controller.
+    pub suc_jobs: Cache<Job>,
     pub secrets: Cache<Secret>,
     pub machines: Cache<capi::Machine>,
     pub clusters: Cache<rancher::Cluster>,
@@ -43,6 +46,8 @@ pub struct Watched {
     pub kubevirts: Cache<kubevirt::KubeVirt>,
     pub config_maps: Cache<ConfigMap>,
     pub pods: Cache<Pod>,
+    /// The pods of the Jobs of system-upgrade-controller.
+    pub suc_pods: Cache<Pod>,
     pub volumes: Cache<longhorn::Volume>,
     pub instances: Cache<kubevirt::VirtualMachineInstance>,
     /// Rings when any cache changes.
@@ -100,6 +105,11 @@ impl Watched {
                     .clone()
                     .run(harvester_system(c), ours(), |_| (), bell()),
             ),
+            Box::pin(
+                self.replica_sets
+                    .clone()
+                    .run(harvester_system(c), ours(), prune_replica_set, bell()),
+            ),
             Box::pin(self.services.clone().run(harvester_system(c), ours(), |_| (), bell())),
             Box::pin(self.endpoint_slices.clone().run(
                 harvester_system(c),
@@ -107,13 +117,9 @@ impl Watched {
                 |_| (),
                 bell(),
             )),
-            Box::pin(self.suc_plans.clone().run(
-                Api::namespaced(c.clone(), names::CATTLE_NAMESPACE),
-                ours(),
-                |_| (),
-                bell(),
-            )),
-            Box::pin(self.jobs.clone().run(Api::all(c.clone()), ours(), prune_job, bell())),
+            Box::pin(self.suc_plans.clone().run(cattle_system(c), ours(), |_| (), bell())),
+            Box::pin(self.jobs.clone().run(harvester_system(c), ours(), prune_job, bell())),
+            Box::pin(self.suc_jobs.clone().run(cattle_system(c), ours(), prune_job, bell())),
             Box::pin(
                 self.secrets
                     .clone()
@@ -146,7 +152,8 @@ impl Watched {
                     .clone()
                     .run(harvester_system(c), ours(), |_| (), bell()),
             ),
-            Box::pin(self.pods.clone().run(Api::all(c.clone()), ours(), prune_pod, bell())),
+            Box::pin(self.pods.clone().run(harvester_system(c), ours(), prune_pod, bell())),
+            Box::pin(self.suc_pods.clone().run(cattle_system(c), ours(), prune_pod, bell())),
             Box::pin(self.volumes.clone().run(
                 Api::namespaced(c.clone(), names::LONGHORN_NAMESPACE),
                 all(),
@@ -171,10 +178,12 @@ impl Watched {
             && self.images.is_synced()
             && self.addons.is_synced()
             && self.deployments.is_synced()
+            && self.replica_sets.is_synced()
             && self.services.is_synced()
             && self.endpoint_slices.is_synced()
             && self.suc_plans.is_synced()
             && self.jobs.is_synced()
+            && self.suc_jobs.is_synced()
             && self.secrets.is_synced()
             && self.machines.is_synced()
             && self.clusters.is_synced()
@@ -183,6 +192,7 @@ impl Watched {
             && self.kubevirts.is_synced()
             && self.config_maps.is_synced()
             && self.pods.is_synced()
+            && self.suc_pods.is_synced()
             && self.volumes.is_synced()
             && self.instances.is_synced()
     }
@@ -213,6 +223,13 @@ where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
 {
     Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE)
+}
+
+fn cattle_system<K>(client: &Client) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), names::CATTLE_NAMESPACE)
 }
 
 fn fleet_local<K>(client: &Client) -> Api<K>
@@ -246,17 +263,24 @@ fn prune_job(job: &mut Job) {
     });
 }
 
+/// Of a ReplicaSet, decisions read whose it is.
+fn prune_replica_set(set: &mut ReplicaSet) {
+    set.spec = None;
+    set.status = None;
+}
+
 /// Of a pod, decisions read its labels, why it does not start, what its program says that it waits for, and why it failed.
 /// A program that has ended waits for nothing, whatever it said last.
 pub(crate) fn prune_pod(pod: &mut Pod) {
     pod.spec = None;
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let ended = matches!(phase, Some("Succeeded" | "Failed"));
+    let ended = hindrance::has_ended(phase);
     if let Some(kept) = &mut pod.metadata.annotations {
         kept.retain(|key, _| key == annotations::WAITING_FOR && !ended);
     }
     let Some(status) = pod.status.take() else { return };
     pod.status = Some(PodStatus {
+        phase: status.phase.filter(|_| ended),
         conditions: status
             .conditions
             .map(|all| all.into_iter().filter(hindrance::is_unschedulable).collect()),

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use api::{UpgradePlan, names};
 use futures::future::BoxFuture;
-use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
@@ -17,7 +16,7 @@ use kube::{
 };
 use manager::{
     facts::{Known, answer},
-    outside::{FetchError, Outside},
+    outside::{FetchError, Kubelet, KubeletError, KubeletFile, Outside},
 };
 use plan::{
     Need,
@@ -31,6 +30,8 @@ use serde_json::{Value, json};
 struct Stub {
     body: Vec<u8>,
     asked: Mutex<Vec<String>>,
+    /// What kubelets show of their configuration.
+    configz: Option<Value>,
 }
 
 impl Outside for Stub {
@@ -47,6 +48,23 @@ impl Outside for Stub {
         self.asked.lock().unwrap().push(address.to_owned());
         Box::pin(std::future::ready(Ok(support::beginning())))
     }
+
+    fn kubelet<'a>(&'a self, _: &'a Kubelet, file: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {
+        let answer = match (file, &self.configz) {
+            (KubeletFile::Summary, _) => Ok(json!({"node": {"fs": {"capacityBytes": 100, "usedBytes": 1}}})),
+            (KubeletFile::Configz, Some(shown)) => Ok(json!({"kubeletconfig": shown})),
+            (KubeletFile::Configz, None) => Err(KubeletError::Forbidden("Forbidden (resource=nodes)".to_owned())),
+        };
+        Box::pin(std::future::ready(answer.map(|body| body.to_string().into_bytes())))
+    }
+}
+
+fn kubelets(nodes: &[&str]) -> Vec<Kubelet> {
+    let kubelet = |node: &&str| Kubelet {
+        node: (*node).to_owned(),
+        address: None,
+    };
+    nodes.iter().map(kubelet).collect()
 }
 
 fn plan() -> UpgradePlan {
@@ -56,7 +74,7 @@ fn plan() -> UpgradePlan {
 }
 
 /// Asks one question, as the manager's loop does.
-async fn ask(client: kube::Client, outside: Arc<Stub>, need: Need, nodes: Vec<String>) -> Facts {
+async fn ask(client: kube::Client, outside: Arc<Stub>, need: Need, nodes: Vec<Kubelet>) -> Facts {
     let plan = plan();
     let mut known = Known::default();
     assert!(known.ask(&plan, need));
@@ -91,13 +109,6 @@ fn slice(name: &str, family: &str, addresses: &[&str]) -> Value {
 #[tokio::test]
 async fn w30_every_api_server_of_a_dual_stack_cluster_is_asked_at_an_address_that_can_be_dialled() {
     let server = support::cluster().await;
-    server.set_node_proxy(Arc::new(|_, path| {
-        let body = match path.trim_start_matches('/') {
-            "stats/summary" => json!({"node": {"fs": {"capacityBytes": 100, "usedBytes": 1}}}),
-            _ => json!({"kubeletconfig": {}}),
-        };
-        Some((200, "application/json".to_owned(), Bytes::from(body.to_string())))
-    }));
     let client = server.client();
     let slices = json!([
         slice("kubernetes", "IPv4", &["10.0.0.1", "10.0.0.2"]),
@@ -105,8 +116,13 @@ async fn w30_every_api_server_of_a_dual_stack_cluster_is_asked_at_an_address_tha
     ]);
     serve_at(&client, slices).await;
     let outside = Arc::new(Stub::default());
-    let nodes = vec!["node-1".to_owned(), "node-2".to_owned()];
-    let facts = ask(client, outside.clone(), Need::Preflight, nodes).await;
+    let facts = ask(
+        client,
+        outside.clone(),
+        Need::Preflight,
+        kubelets(&["node-1", "node-2"]),
+    )
+    .await;
     let expected = ["10.0.0.1:6443", "10.0.0.2:6443", "[fd00::1]:6443", "[2001:db8::2]:6443"];
     let mut asked = outside.asked.lock().unwrap().clone();
     asked.sort();
@@ -121,6 +137,30 @@ async fn w30_every_api_server_of_a_dual_stack_cluster_is_asked_at_an_address_tha
     // An address as it is would not even parse.
     for address in asked {
         assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn s06_a_kubelet_that_hides_its_configuration_is_taken_to_have_the_threshold_of_kubernetes() {
+    for (shown, threshold) in [
+        (Some(json!({"imageGCHighThresholdPercent": 70})), 70.0),
+        (Some(json!({})), 85.0),
+        (None, 85.0),
+    ] {
+        let server = support::cluster().await;
+        let outside = Arc::new(Stub {
+            configz: shown,
+            ..Stub::default()
+        });
+        let facts = ask(server.client(), outside, Need::Preflight, kubelets(&["node-1"])).await;
+        let Fetched::Got(found) = facts.preflight else {
+            panic!("{:?}", facts.preflight)
+        };
+        let found = found.kubelets["node-1"].image_gc_high_threshold_percent;
+        assert!(
+            (found - threshold).abs() < f64::EPSILON,
+            "{found} instead of {threshold}"
+        );
     }
 }
 
@@ -202,4 +242,97 @@ fn a_release_file_as_the_iso_has_it_is_read() {
     };
     assert_eq!(release.os.as_deref(), Some("Harvester v1.8.0"));
     assert_eq!(release.kubernetes.as_deref(), Some("v1.35.2+rke2r1"));
+}
+
+/// A repository that serves these files.
+struct Files(std::collections::BTreeMap<String, Vec<u8>>);
+
+impl Outside for Files {
+    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
+        let path = url
+            .rsplit_once("harvester-iso")
+            .map(|(_, path)| path)
+            .unwrap_or_default();
+        let found = self.0.get(path).cloned().ok_or(FetchError::NotFound);
+        Box::pin(std::future::ready(found))
+    }
+
+    fn size<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+        Box::pin(std::future::ready(Ok(1)))
+    }
+
+    fn certificate_end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
+        Box::pin(std::future::ready(Err("nobody".to_owned())))
+    }
+
+    fn kubelet<'a>(&'a self, _: &'a Kubelet, _: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {
+        Box::pin(std::future::ready(Err(KubeletError::Forbidden("nobody".to_owned()))))
+    }
+}
+
+#[tokio::test]
+async fn s07_the_manager_itself_believes_only_what_is_on_record() {
+    let client = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning))).client();
+    let release = b"harvester: v1.8.0\nos: x\nkubernetes: y\n".to_vec();
+    let manifest = |release: &[u8]| {
+        let sum = release::manifest::sha256(release);
+        json!({
+            "iso": {"sha512": "ab".repeat(64), "size": 7},
+            "files": {"harvester-release.yaml": {"size": release.len(), "sha256": sum.as_str()}},
+        })
+        .to_string()
+        .into_bytes()
+    };
+    let known = async |files: &[(&str, Vec<u8>)], plan: &UpgradePlan, need: Need| {
+        let files = files
+            .iter()
+            .map(|(path, content)| ((*path).to_owned(), content.clone()));
+        let outside = Arc::new(Files(files.collect()));
+        let mut known = Known::default();
+        assert!(known.ask(plan, need));
+        let answer = answer(client.clone(), outside, plan, need, Vec::new()).await;
+        known.take(answer, &support::days_on(0));
+        known.of(plan)
+    };
+    let mut plan = plan();
+    let honest = [
+        ("/harvester-release.yaml", release.clone()),
+        (".manifest", manifest(&release)),
+    ];
+    let Fetched::Got(digests) = known(&honest, &plan, Need::Manifest).await.digests else {
+        panic!("no digests")
+    };
+    assert_eq!(digests.iso_sha512, "ab".repeat(64));
+    assert_eq!(digests.files.len(), 1);
+    let status = plan.status.get_or_insert_default();
+    status.release_digests = Some(digests);
+    assert!(matches!(
+        known(&honest, &plan, Need::Release).await.release,
+        Fetched::Got(_)
+    ));
+
+    let other = b"harvester: v1.7.0\nos: x\nkubernetes: y\n".to_vec();
+    let swapped = [
+        ("/harvester-release.yaml", other.clone()),
+        (".manifest", manifest(&release)),
+    ];
+    let replayed = [
+        ("/harvester-release.yaml", other.clone()),
+        (".manifest", manifest(&other)),
+    ];
+    for (files, words) in [
+        (swapped, "harvester-release.yaml is refused: its SHA-256 is"),
+        (replayed.clone(), "harvester-iso.manifest is refused"),
+    ] {
+        match known(&files, &plan, Need::Release).await.release {
+            Fetched::Failed { error, .. } => assert!(error.contains(words), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Without a record, which is how it was, it is believed.
+    plan.status = None;
+    assert!(matches!(
+        known(&replayed, &plan, Need::Release).await.release,
+        Fetched::Got(_)
+    ));
 }

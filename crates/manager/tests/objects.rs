@@ -71,7 +71,7 @@ fn r29_every_workload_runs_the_managers_image_whole() {
         let of_template = |object: Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
         let node_job = job::node(&plan, &settings, job_type::PRE_DRAIN, "node-1", false).unwrap();
         let templates = [
-            serde_json::to_value(repo::deployment(&plan, &settings, 2, "claim").unwrap()).unwrap(),
+            serde_json::to_value(repo::deployment(&plan, &settings, 2, ("claim", None)).unwrap()).unwrap(),
             serde_json::to_value(job::cluster(&plan, &settings).unwrap()).unwrap(),
             serde_json::to_value(node_job).unwrap(),
             serde_json::to_value(job::restore_vm(&plan, &settings, "node-1").unwrap()).unwrap(),
@@ -135,8 +135,9 @@ fn finished_jobs_are_kept_for_seven_days() {
 
 proptest! {
     #[test]
-    fn whatever_users_annotate_every_object_can_be_built_and_runs_the_image_they_name(
-        image in any::<String>(), server in any::<String>(), volumes in any::<String>(), skip in any::<String>()
+    fn whatever_users_annotate_every_object_can_be_built_and_runs_the_image_they_name_if_it_is_allowed(
+        image in any::<String>(), server in any::<String>(), volumes in any::<String>(), skip in any::<String>(),
+        allowed in any::<bool>()
     ) {
         let mut plan = plan();
         plan.metadata.annotations = Some([
@@ -145,10 +146,13 @@ proptest! {
             (annotations::SKIP_VOLUMES.to_owned(), volumes),
             (annotations::SKIP_VERSION_CHECK.to_owned(), skip),
         ].into());
-        let settings = Settings::default();
-        let wanted = if image.is_empty() { api::names::TOOLKIT_IMAGE } else { &image };
+        let settings = Settings {
+            allowed_repositories: allowed.then(|| image.clone()).into_iter().collect(),
+            ..Settings::default()
+        };
+        let wanted = if image.is_empty() || !allowed { api::names::TOOLKIT_IMAGE } else { &image };
         let wanted = format!("{wanted}:{}", settings.own_image.tag.clone().unwrap());
-        let deployment = serde_json::to_value(repo::deployment(&plan, &settings, 2, "claim").unwrap()).unwrap();
+        let deployment = serde_json::to_value(repo::deployment(&plan, &settings, 2, ("claim", None)).unwrap()).unwrap();
         let runs = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
         prop_assert_eq!(runs, &wanted);
         prop_assert!(job::cluster(&plan, &settings).is_ok() && repo::service(&plan).is_ok());

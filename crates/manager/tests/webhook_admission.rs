@@ -4,80 +4,19 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use api::{
-    UpgradePlan,
-    foreign::{ForeignKind, capi, harvester, kubevirt, longhorn, rancher},
-};
-use apiserver::{ApiServer, WebhookHandler};
-use checks::{Cluster, Listed};
-use futures::FutureExt;
+use api::UpgradePlan;
+use apiserver::ApiServer;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     core::Status,
 };
-use manager::webhook::{
-    configurations::{MUTATING_PATH, VALIDATING_PATH},
-    review::Review,
-    server,
-};
-use serde::de::DeserializeOwned;
+use manager::webhook::configurations::{MUTATING_PATH, VALIDATING_PATH};
 use serde_json::{Value, json};
-
-fn list<K: DeserializeOwned>(server: &ApiServer, group: &str, plural: &str) -> Listed<K> {
-    let objects = server.store().list(group, plural, None);
-    let objects = objects.iter().map(|object| serde_json::from_value((**object).clone()));
-    objects
-        .collect::<Result<_, _>>()
-        .map_err(|error: serde_json::Error| error.to_string())
-}
-
-fn foreign<K: DeserializeOwned>(server: &ApiServer, kind: &ForeignKind) -> Listed<K> {
-    list(server, kind.group, kind.plural)
-}
-
-/// The cluster as it is in the store.
-fn snapshot(server: &ApiServer) -> Cluster {
-    Cluster {
-        plans: list(server, api::GROUP, "upgradeplans"),
-        nodes: list(server, "", "nodes"),
-        versions: foreign(server, &harvester::Version::KIND),
-        rancher_clusters: foreign(server, &rancher::Cluster::KIND),
-        machines: foreign(server, &capi::Machine::KIND),
-        volumes: foreign(server, &longhorn::Volume::KIND),
-        vm_backups: foreign(server, &harvester::VirtualMachineBackup::KIND),
-        backup_schedules: foreign(server, &harvester::ScheduleVMBackup::KIND),
-        vms: foreign(server, &kubevirt::VirtualMachine::KIND),
-        vmis: foreign(server, &kubevirt::VirtualMachineInstance::KIND),
-        managed_charts: foreign(server, &rancher::ManagedChart::KIND),
-        addons: foreign(server, &harvester::Addon::KIND),
-        images: foreign(server, &harvester::VirtualMachineImage::KIND),
-        v1_upgrades: foreign(server, &harvester::Upgrade::KIND),
-    }
-}
-
-/// A target that answers at once.
-fn at_once(answer: impl Fn(Value) -> Value + Send + Sync + 'static) -> WebhookHandler {
-    Arc::new(move |review| std::future::ready(answer(review)).boxed())
-}
 
 /// A cluster that asks both webhooks, in this process.
 async fn cluster() -> (ApiServer, Api<UpgradePlan>) {
-    let cluster = support::cluster().await;
-    let address = |path: &str| format!("harvester-system/t-webhook-service{path}");
-    let asked = cluster.clone();
-    let validate = move |review: Value| {
-        let answer = match Review::read(review.to_string().as_bytes()) {
-            Ok(review) => review.validate(&snapshot(&asked)),
-            Err(answer) => *answer,
-        };
-        serde_json::to_value(answer).unwrap()
-    };
-    cluster.set_webhook_handler(&address(VALIDATING_PATH), at_once(validate));
-    let mutate = |review: Value| serde_json::to_value(server::mutate(review.to_string().as_bytes())).unwrap();
-    cluster.set_webhook_handler(&address(MUTATING_PATH), at_once(mutate));
+    let cluster = support::asking_cluster().await;
     let plans = Api::all(cluster.client());
     (cluster, plans)
 }
@@ -209,4 +148,23 @@ async fn a_webhook_that_is_down_lets_no_plan_through() {
         "{}",
         status.message
     );
+}
+
+#[tokio::test]
+async fn s05_while_the_webhook_is_down_only_the_manager_changes_plans() {
+    let (server, plans) = cluster().await;
+    let create = PostParams::default();
+    plans
+        .create(&create, &plan(&json!({"version": "v1.8.0"})))
+        .await
+        .unwrap();
+    for path in [MUTATING_PATH, VALIDATING_PATH] {
+        server.remove_webhook_handler(&format!("harvester-system/t-webhook-service{path}"));
+    }
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"a": "b"}}}));
+    let params = PatchParams::default();
+    let refused = refusal(plans.patch("up", &params, &patch).await);
+    assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
+    let own: Api<UpgradePlan> = Api::all(support::manager_client(&server));
+    own.patch("up", &params, &patch).await.unwrap();
 }

@@ -290,7 +290,12 @@ async fn a_caught_up_configuration_is_repaired_when_somebody_resets_it() {
     keeper.look().await.unwrap();
     let trusted = bundles(&server);
     let client = server.client();
-    for object in manager::webhook::configurations(support::PREFIX, names::HARVESTER_NAMESPACE, Some("reset")) {
+    for object in manager::webhook::configurations(
+        support::PREFIX,
+        names::HARVESTER_NAMESPACE,
+        support::ACCOUNT,
+        Some("reset"),
+    ) {
         let object: kube::api::DynamicObject = serde_json::from_value(object).unwrap();
         let kind = kube::api::GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
         let api: Api<kube::api::DynamicObject> =

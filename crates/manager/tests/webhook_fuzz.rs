@@ -4,8 +4,13 @@
 
 mod support;
 
-use checks::Cluster;
+use api::image::Sources;
+use checks::{
+    Cluster,
+    admission::powers::{Asker, Power},
+};
 use manager::webhook::{review::Review, server};
+use plan::observed::Settings;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -42,12 +47,20 @@ fn any_json() -> impl Strategy<Value = Value> {
 /// Both webhooks answer, and say yes or no; a no has a code and a reason.
 fn answers(body: &[u8]) -> Result<Value, TestCaseError> {
     let mut last = Value::Null;
+    let asker = Asker {
+        name: "alice".to_owned(),
+        powers: Ok(Power::ALL.into_iter().collect()),
+    };
+    let sources = Sources {
+        own: Settings::default().own_image,
+        others: Vec::new(),
+    };
     for cluster in [Cluster::empty(), Cluster::unknown("no route")] {
         let validated = match Review::read(body) {
-            Ok(review) => review.validate(&cluster),
+            Ok(review) => review.validate(&cluster, &asker, &sources),
             Err(answer) => *answer,
         };
-        for answer in [server::mutate(body), validated] {
+        for answer in [server::mutate(body, support::beginning()), validated] {
             let answer = serde_json::to_value(answer).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let response = &answer["response"];
             if response["allowed"] != true {

@@ -17,7 +17,7 @@ use kube::{
 use manager::{
     https::serve,
     tls::{
-        Presented,
+        Clients, Presented,
         files::{Files, Follower},
         managed::{Keeper, SECRET},
         mint::{LIFE, mint},
@@ -26,6 +26,7 @@ use manager::{
     webhook::{CertificateSource, WebhookConfig, configurations::MUTATING_PATH, facts::Facts, server::router},
 };
 use serde_json::{Value, json};
+use serving::Limits;
 use tokio::{net::TcpListener, task::JoinSet};
 use tower::ServiceExt;
 
@@ -54,8 +55,11 @@ impl Webhook {
         let (cluster, listener) = (cluster().await, listener().await);
         let facts = Facts::new(manager_client(&cluster), Watched::default(), days_on(0));
         let mut server = JoinSet::new();
-        let serving = serve(listener.clone(), presented.clone(), router(facts), days_on(0));
-        server.spawn(async move { serving.await.unwrap() });
+        let (listening, presenting) = (listener.clone(), presented.clone());
+        server.spawn(async move {
+            let served = serve(listening, presenting, &Clients::Any, router(facts), Limits::WEBHOOK).await;
+            served.unwrap();
+        });
         Self {
             cluster,
             listener,
@@ -334,6 +338,7 @@ async fn a_whole_manager_serves_the_webhook_with_a_certificate_of_its_own() {
         webhook: Some(WebhookConfig {
             listener: listener.clone(),
             certificate: CertificateSource::Managed(managed()),
+            clients: Clients::Any,
         }),
         ..manager::run::Config::default()
     };

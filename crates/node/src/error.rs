@@ -34,6 +34,9 @@ pub enum Error {
     /// Trouble that does not pass by itself: the program ends.
     #[error("{0}")]
     Lasting(String),
+    /// Something is not what is on record: it is not used, and the program ends.
+    #[error("{0}")]
+    Refused(String),
     /// A step did not get done in time.
     #[error("step {step} did not end within {limit:?}: {waiting}")]
     Deadline {
@@ -84,7 +87,7 @@ impl Error {
                 _ => true,
             },
             Self::Passing(_) => true,
-            Self::File { .. } | Self::Lasting(_) | Self::Deadline { .. } => false,
+            Self::File { .. } | Self::Lasting(_) | Self::Refused(_) | Self::Deadline { .. } => false,
         }
     }
 }

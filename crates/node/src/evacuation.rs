@@ -16,7 +16,7 @@
 //! The taint itself is watched too: older releases of Harvester take it away from nodes that are Ready, and then KubeVirt moves
 //! nothing more. It is set again for as long as VMs are waited for.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{
     OnMigrationFailure, annotations,
@@ -35,7 +35,7 @@ mod migrations;
 
 pub use attend::attend;
 pub use budgets::budgets;
-use migrations::{created, ended, has_failed, is_copying, is_over, moves, progress, reason};
+use migrations::{created, ended, has_failed, is_copying, is_over, progress, reason};
 
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
@@ -50,6 +50,10 @@ const NAMED_IDLE: usize = 20;
 const EVACUATION_ANNOTATION: &str = "kubevirt.io/evacuationMigration";
 /// Names of migrations that KubeVirt starts by itself begin with this.
 const EVACUATION_PREFIX: &str = "kubevirt-evacuation-";
+
+type Migration = VirtualMachineInstanceMigration;
+/// Namespace and name of an instance.
+type InstanceKey<'a> = (&'a Option<String>, &'a Option<String>);
 
 /// What KubeVirt reports, and what is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +126,10 @@ pub struct Decision {
 pub fn decide(seen: &Evacuation<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut waiting: Vec<(Stage, Waiting)> = Vec::new();
+    let migrations = by_instance(seen.migrations);
     for instance in seen.instances.iter().filter(|instance| is_on(instance, seen.node)) {
-        let found = look(seen, instance);
+        let its = migrations.get(&(&instance.metadata.namespace, &instance.metadata.name));
+        let found = look(seen, instance, its.map(Vec::as_slice).unwrap_or_default());
         let said = Waiting {
             what: "VMEvacuation",
             object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
@@ -211,15 +217,21 @@ impl Found {
     }
 }
 
-fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
+/// The migrations of each instance, by its namespace and name. There are hundreds of both.
+fn by_instance(migrations: &[Arc<VirtualMachineInstanceMigration>]) -> BTreeMap<InstanceKey<'_>, Vec<&Migration>> {
+    let mut found: BTreeMap<InstanceKey<'_>, Vec<&Migration>> = BTreeMap::new();
+    for migration in migrations {
+        let key = (&migration.metadata.namespace, &migration.spec.vmi_name);
+        found.entry(key).or_default().push(migration);
+    }
+    found
+}
+
+fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations: &[&Migration]) -> Found {
     if instance.metadata.deletion_timestamp.is_some() {
         return Found::waits("is shutting down");
     }
-    let mut migrations: Vec<_> = seen
-        .migrations
-        .iter()
-        .filter(|migration| moves(migration, instance))
-        .collect();
+    let mut migrations = migrations.to_vec();
     migrations.sort_by_key(|migration| (created(&migration.metadata), migration.metadata.name.clone()));
     let active = migrations.iter().rev().find(|migration| !is_over(migration));
     let failed: Vec<_> = migrations
@@ -271,8 +283,8 @@ fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found 
 fn retry(
     seen: &Evacuation<'_>,
     instance: &VirtualMachineInstance,
-    last: &VirtualMachineInstanceMigration,
-    failed: &[&&Arc<VirtualMachineInstanceMigration>],
+    last: &Migration,
+    failed: &[&&Migration],
     failure: &str,
 ) -> Found {
     let done = retries(&instance.metadata, seen.plan);

@@ -9,7 +9,10 @@ use api::{UpgradePlan, names};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use release::{bundle::Bundle, release_file::ReleaseFile};
+use release::{
+    bundle::{Bundle, Promise},
+    release_file::ReleaseFile,
+};
 
 use crate::{
     error::{Error, Result},
@@ -34,6 +37,12 @@ pub trait Repository: Send + Sync {
     /// # Errors
     /// When it does not come.
     fn save<'a>(&'a self, path: &'a str, to: &'a Path, pace: Pace<'a>) -> BoxFuture<'a, Result<()>>;
+
+    /// What is on record about a file; nothing where nothing is on record at all.
+    ///
+    /// # Errors
+    /// When what is on record does not come, is not what it should be, or does not have the file.
+    fn promise<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Promise>>>;
 }
 
 /// The pod that the program runs in.

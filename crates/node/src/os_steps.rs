@@ -111,7 +111,10 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     }
     let release = run.release()?;
     let os = &release.file.os;
-    let promise = release.bundle.files.get(os_image::IMAGE_IN_REPOSITORY).cloned();
+    let recorded = run.repository.promise(os_image::IMAGE_IN_REPOSITORY).await?;
+    // The repository has read all of the file for its checksum, if that is on record: once is enough.
+    let is_verified = recorded.is_some();
+    let promise = recorded.or_else(|| release.bundle.files.get(os_image::IMAGE_IN_REPOSITORY).cloned());
     let promise = promise.unwrap_or_default();
     if os_image::is_fetched(&run.root, &run.plan, os, &promise)? {
         tracing::info!(os, "the image of the operating system is on this node, whole");
@@ -119,7 +122,8 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     }
     let to = run.root.resolve(os_image::IMAGE)?;
     run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await?;
-    let promised = promise.clone();
+    let mut promised = promise.clone();
+    promised.sha256 = promised.sha256.filter(|_| !is_verified);
     let looked = tokio::task::spawn_blocking(move || os_image::flaw(&to, &promised)).await;
     match looked.map_err(|error| Error::Lasting(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
         None => os_image::note_fetched(&run.root, &run.plan, os, &promise),

@@ -9,6 +9,7 @@ use kube::{Api, Client, api::PostParams};
 use plan::{
     PlanEvent,
     event_object::{Teller, build},
+    tries,
 };
 
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ use crate::error::{Error, Result};
 const TRIES: u32 = 4;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
+/// How long the API server may take over one.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Tells events on a plan.
 #[derive(Clone)]
@@ -45,9 +48,10 @@ impl Recorder {
     pub async fn tell(&self, event: PlanEvent) {
         tracing::info!(reason = event.reason, "{}", event.message);
         for number in 1..=TRIES {
-            let error = match self.try_to_tell(&event).await {
-                Ok(()) => return,
-                Err(error) => error,
+            let error = match tokio::time::timeout(ANSWER, self.try_to_tell(&event)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) => Error::Passing(format!("no answer within {} s", ANSWER.as_secs())),
             };
             if !error.passes() || number == TRIES {
                 tracing::warn!(%error, reason = event.reason, "failed to tell an event");
@@ -59,13 +63,15 @@ impl Recorder {
 
     async fn try_to_tell(&self, event: &PlanEvent) -> Result<()> {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
-        let plan = plans.get_metadata(&self.plan).await;
+        let plan = plans.get(&self.plan).await;
         let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", self.plan), error))?;
         let teller = Teller {
             component: self.component,
             host: Some(&self.node),
         };
-        let event = build(&plan.metadata, teller, self.clock.now_in_seconds(), event);
+        // The same words in another try of the plan are another event.
+        let event = event.clone().in_attempt(tries::failed_before(plan.status.as_ref()));
+        let event = build(&plan.metadata, teller, self.clock.now_in_seconds(), &event);
         let events: Api<Event> = Api::namespaced(self.client.clone(), names::DEFAULT_NAMESPACE);
         match events.create(&PostParams::default(), &event).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

@@ -54,7 +54,7 @@ async fn serve_iso(iso: &Path) -> String {
     tokio::spawn(serve(
         listener,
         iso,
-        Limits::default(),
+        Limits::REPOSITORY,
         Clock::system(),
         std::future::pending(),
     ));

@@ -3,7 +3,12 @@
 //! Because only what is on record is announced, an event never speaks of a change that was lost, and a manager that
 //! died between a write and its events catches up when it is back.
 
-use api::{Phase, PhaseTransition, UpgradePlan, reasons};
+use api::{
+    Phase, PhaseTransition, UpgradePlan,
+    overrides::Override,
+    quoted::{LONGEST_NAME, plain, quoted},
+    reasons,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{decision::PlanEvent, pipeline, tries};
@@ -27,6 +32,15 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
             Some((moment, event.in_attempt(tries::failures(before))))
         })
         .collect()
+}
+
+/// The event of who used what needs a permission of its own, with its moment.
+#[must_use]
+pub fn override_event(plan: &UpgradePlan, now: Timestamp) -> Option<(Timestamp, PlanEvent)> {
+    let used = Override::of(plan).filter(|used| is_fresh(used.at, now))?;
+    let what: Vec<String> = used.what.iter().map(|what| plain(what, LONGEST_NAME)).collect();
+    let text = format!("User {} uses {}", quoted(&used.by), what.join(", "));
+    Some((used.at, PlanEvent::warning(reasons::OVERRIDE_USED, text)))
 }
 
 /// VMs that were stopped for a node could not be started again.

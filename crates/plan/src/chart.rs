@@ -25,6 +25,7 @@ pub fn seen(chart: &ManagedChart) -> ChartSeen {
         ignores_methods: ignores_methods(chart),
         observed_generation: chart.status.observed_generation.unwrap_or(0),
         lacks: lacks(chart),
+        record: chart.annotations().get(annotations::SAVED_CHART_METHODS).cloned(),
     }
 }
 

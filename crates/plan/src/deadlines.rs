@@ -56,6 +56,8 @@ deadlines! {
     setting: 5,
     /// For a pod to start.
     pod: 5,
+    /// For programs of the upgrade to end once they are stopped; then it goes on without them.
+    stop: 10,
     /// For a small Plan to run on all nodes.
     skip_manifests: 10,
     /// For the VMs of a node to be moved away.

@@ -7,7 +7,7 @@ use crate::{
     decision::{Decision, PlanEvent},
     draft::{Draft, Outcome, UNBOUNDED},
     observed::Observed,
-    phase::{finalize, repo_create},
+    phase::{finalize, release_digests, repo_create},
     pipeline::{self, Entry},
     retry,
     undo::{self, Ending},
@@ -92,6 +92,9 @@ fn run(draft: &mut Draft<'_>, entry: &Entry) -> Outcome {
     if entry.active > Phase::RepoCreating {
         repo_create::keep(draft);
     }
+    if (Phase::ImagePreloading..=Phase::NodeUpgrading).contains(&entry.active) {
+        release_digests::warn_of_old_repository(draft);
+    }
     let outcome = (entry.run)(draft);
     if outcome == Outcome::Done {
         draft.enter(entry.completed);
@@ -118,7 +121,7 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
 /// Nothing is left to decide about the plan, whatever the cluster looks like.
 #[must_use]
 pub fn is_settled(plan: &UpgradePlan) -> bool {
-    let retried = plan.annotation(annotations::RETRY) != plan.annotation(annotations::RETRIED);
+    let retried = plan.annotation(annotations::RETRY) != plan.note(annotations::RETRIED);
     let tried_again = retried && plan.annotation(annotations::RETRY).is_some() && plan.phase() == Some(Phase::Failed);
     // A wish that was taken back leaves its wait behind.
     let waits = plan

@@ -39,9 +39,11 @@ impl Decision {
             current_phase,
             iso_image_id,
             node_upgrade_statuses,
+            notes,
             phase_transition_timestamps,
             previous_version,
             provision_generation,
+            release_digests,
             release_metadata,
             single_node,
             version,
@@ -50,9 +52,11 @@ impl Decision {
         let same = current_phase == &before.current_phase
             && iso_image_id == &before.iso_image_id
             && node_upgrade_statuses == &before.node_upgrade_statuses
+            && notes == &before.notes
             && phase_transition_timestamps == &before.phase_transition_timestamps
             && previous_version == &before.previous_version
             && provision_generation == &before.provision_generation
+            && release_digests == &before.release_digests
             && release_metadata == &before.release_metadata
             && single_node == &before.single_node
             && version == &before.version;
@@ -134,6 +138,8 @@ pub enum Need {
     Preflight,
     /// The release metadata.
     Release,
+    /// The manifest of the release.
+    Manifest,
     /// The image lists.
     ImageLists,
     /// How large the new images are, and how full the disks.
@@ -229,6 +235,13 @@ pub enum Action {
         methods: Value,
         /// Have Fleet apply the chart, if it is paused.
         resume: bool,
+        /// What the chart was like, noted on it too: it outlives the plan. Nothing once it is so again.
+        record: Option<String>,
+    },
+    /// Have Fleet not apply a chart, as before.
+    PauseChart {
+        /// Its name.
+        name: String,
     },
     /// Have Fleet apply a chart that we paused.
     ResumeChart {
@@ -243,6 +256,18 @@ pub enum Action {
     },
     /// Fleet no longer ignores changes of those methods, as an older version of ours had it do.
     StopIgnoringWorkloadUpdateMethods,
+}
+
+impl Action {
+    /// It takes the upgrade further, and only after those before it: a Job that reboots a node, after the note of the node's
+    /// boot. All others stand for themselves: one that fails keeps none of them.
+    #[must_use]
+    pub const fn needs_those_before(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(_) | Self::ResumeJob { .. } | Self::AnswerHook { .. } | Self::ProvisionCluster { .. }
+        )
+    }
 }
 
 /// Kinds of objects that we create.
@@ -290,6 +315,8 @@ pub enum Child {
         replicas: i32,
         /// The claim that holds the ISO.
         claim: String,
+        /// The SHA-512 that the ISO should have, if somebody says so.
+        checksum: Option<String>,
     },
     /// The repository's Service.
     RepoService,
@@ -318,4 +345,12 @@ pub enum Child {
         /// The node.
         node: String,
     },
+}
+
+impl Child {
+    /// It has pods that run the toolkit's image.
+    #[must_use]
+    pub const fn runs_programs(&self) -> bool {
+        !matches!(self, Self::IsoImage { .. } | Self::RepoService)
+    }
 }

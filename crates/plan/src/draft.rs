@@ -5,8 +5,8 @@ mod waits;
 use std::{collections::BTreeMap, time::Duration};
 
 use api::{
-    NodeState, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus, VersionSnapshot, WaitingFor, annotations,
-    reasons,
+    NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, UpgradePlanStatus, VersionSnapshot, WaitingFor,
+    annotations, annotations::NOTES, reasons,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -44,6 +44,8 @@ pub struct Record<'d> {
     pub single_node: &'d mut Option<String>,
     /// The image that holds the ISO.
     pub iso_image_id: &'d mut Option<String>,
+    /// Digests of the release.
+    pub release_digests: &'d mut Option<ReleaseDigests>,
     /// What the ISO says about its release.
     pub release_metadata: &'d mut Option<ReleaseMetadata>,
     /// The generation that we give the Rancher cluster.
@@ -63,6 +65,8 @@ pub struct Draft<'a> {
     actions: Vec<Action>,
     needs: Vec<Need>,
     waits: Vec<WaitingFor>,
+    /// How many of these are only shown: nothing waits for them any more.
+    given_up: usize,
     degraded: Option<Trouble>,
     ask_again_at: Option<Timestamp>,
 }
@@ -72,16 +76,31 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn new(now: Timestamp, seen: &'a Observed) -> Self {
         let finalizers = seen.plan.metadata.finalizers.as_ref();
+        let mut status = seen.plan.status.clone().unwrap_or_default();
+        let left = NOTES
+            .into_iter()
+            .filter_map(|key| Some((key, seen.plan.annotation(key)?)));
+        // Notes of an older manager move into the status, and are removed from where they were once they are there. Others
+        // are nobody's.
+        let annotations = match status.notes {
+            Some(_) => left.map(|(key, _)| (key.to_owned(), None)).collect(),
+            None => BTreeMap::new(),
+        };
+        status.notes.get_or_insert_with(|| {
+            let known = NOTES.into_iter().filter_map(|key| Some((key, seen.plan.note(key)?)));
+            known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        });
         Self {
             seen,
             now,
-            status: seen.plan.status.clone().unwrap_or_default(),
-            annotations: BTreeMap::new(),
+            status,
+            annotations,
             finalizer: finalizers.is_some_and(|all| all.iter().any(|one| one == annotations::FINALIZER)),
             events: Vec::new(),
             actions: Vec::new(),
             needs: Vec::new(),
             waits: Vec::new(),
+            given_up: 0,
             degraded: None,
             ask_again_at: None,
         }
@@ -101,6 +120,7 @@ impl<'a> Draft<'a> {
             previous_version: &mut status.previous_version,
             single_node: &mut status.single_node,
             iso_image_id: &mut status.iso_image_id,
+            release_digests: &mut status.release_digests,
             release_metadata: &mut status.release_metadata,
             provision_generation: &mut status.provision_generation,
         }
@@ -112,20 +132,25 @@ impl<'a> Draft<'a> {
         self.seen.plan.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The value of an annotation of the plan, with what the draft changes.
+    /// The value of an annotation of the plan: what its user says.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        match self.annotations.get(key) {
-            Some(value) => value.as_deref(),
-            None => self.seen.plan.annotation(key),
-        }
+        self.seen.plan.annotation(key)
     }
 
-    /// Sets (`Some`) or removes (`None`) an annotation of the plan. Written before any action is carried out.
-    pub fn annotate(&mut self, key: &str, value: Option<String>) {
-        if self.annotation(key) != value.as_deref() {
-            self.annotations.insert(key.to_owned(), value);
-        }
+    /// A note about the plan, with what the draft changes.
+    #[must_use]
+    pub fn noted(&self, key: &str) -> Option<&str> {
+        self.status.notes.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Takes (`Some`) or forgets (`None`) a note about the plan. Written before any action is carried out.
+    pub fn note(&mut self, key: &str, value: Option<String>) {
+        let notes = self.status.notes.get_or_insert_default();
+        match value {
+            Some(value) => notes.insert(key.to_owned(), value),
+            None => notes.remove(key),
+        };
     }
 
     /// Whether the plan should carry our finalizer.
@@ -163,8 +188,12 @@ impl<'a> Draft<'a> {
         self.actions.push(action);
     }
 
-    /// Creates an object of ours.
+    /// Creates an object of ours. Which image runs in it is on record first.
     pub fn create(&mut self, child: Child) {
+        if child.runs_programs() && self.noted(annotations::TOOLKIT_IMAGE).is_none() {
+            let own = self.seen.settings.own_image.to_string();
+            self.note(annotations::TOOLKIT_IMAGE, Some(own));
+        }
         self.actions.push(Action::Create(child));
     }
 

@@ -1,14 +1,24 @@
 //! Which container image the upgrade's own workloads run: the manager's own, repository and tag as it was deployed,
-//! unless the plan says otherwise.
+//! unless the plan says otherwise. Which image that was is on record with the first workload: a manager that is replaced in
+//! the middle of an upgrade does not replace the programs of its other half.
 //!
 //! The image of the same name that a release's ISO brings is none of ours: it may be another program, or not be there.
 
-use api::{UpgradePlan, annotations, image, image::Image};
+use api::{
+    UpgradePlan, annotations,
+    image::{Fault, Image, chosen_repository, faults, forbidden_repository, forbidden_text},
+};
 
-/// The image of the plan's workloads.
+use crate::observed::Settings;
+
+/// The image of the plan's workloads. A repository that is not allowed is not heard: whoever may change a plan could have
+/// any program run as root.
 #[must_use]
-pub fn of(plan: &UpgradePlan, own: &Image) -> Image {
-    let repository = repository(plan);
+pub fn of(plan: &UpgradePlan, settings: &Settings) -> Image {
+    let recorded = plan.note(annotations::TOOLKIT_IMAGE).and_then(Image::parse);
+    let own = recorded.as_ref().unwrap_or(&settings.own_image);
+    let is_allowed = forbidden_repository(plan, &settings.own_image, &settings.allowed_repositories).is_none();
+    let repository = chosen_repository(plan).filter(|_| is_allowed);
     let tag = plan.spec.upgrade.as_deref().filter(|tag| !tag.is_empty());
     match (repository, tag) {
         (None, None) => own.clone(),
@@ -24,47 +34,74 @@ pub fn of(plan: &UpgradePlan, own: &Image) -> Image {
     }
 }
 
-/// The repository that the plan names, if it does.
-fn repository(plan: &UpgradePlan) -> Option<&str> {
-    plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)
-        .filter(|image| !image.is_empty())
-}
-
-/// Whether the plan names a repository and a tag that can be: what it says in their place, and what is wrong with it.
+/// Whether the plan names a repository and a tag that can be.
 ///
 /// # Errors
-/// One of them is nonsense.
+/// What it says in their place, and what is wrong with it.
 pub fn check(plan: &UpgradePlan) -> Result<(), String> {
-    let key = annotations::UPGRADE_TOOLKIT_IMAGE;
-    if let Some(given) = repository(plan).filter(|given| !image::is_repository(given)) {
-        return Err(format!(
-            "invalid value {given:?} for annotation {key}: {}",
-            image::REPOSITORY_RULE
-        ));
+    match faults(plan).first() {
+        None => Ok(()),
+        Some(Fault { place, given, rule }) => Err(format!("invalid value {given:?} for {}: {rule}", place.name())),
     }
-    if let Some(given) = plan
-        .spec
-        .upgrade
-        .as_deref()
-        .filter(|tag| !tag.is_empty() && !image::is_tag(tag))
-    {
-        return Err(format!("invalid value {given:?} for spec.upgrade: {}", image::TAG_RULE));
+}
+
+/// Whether the plan names a repository that it may.
+///
+/// # Errors
+/// Which one it names, and what it may name.
+pub fn check_allowed(plan: &UpgradePlan, settings: &Settings) -> Result<(), String> {
+    let (own, others) = (&settings.own_image, &settings.allowed_repositories);
+    match forbidden_repository(plan, own, others) {
+        None => Ok(()),
+        Some(chosen) => Err(format!(
+            "invalid value {chosen:?} for annotation {}: {}",
+            annotations::UPGRADE_TOOLKIT_IMAGE,
+            forbidden_text(own, others)
+        )),
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use api::UpgradePlanStatus;
+
     use super::*;
 
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn settings(own: &str) -> Settings {
+        Settings {
+            own_image: Image::parse(own).unwrap(),
+            allowed_repositories: vec!["me/mine".to_owned()],
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn s02_a_repository_that_is_not_allowed_is_refused_and_not_run() {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        let choose =
+            |repository: &str| Some([(annotations::UPGRADE_TOOLKIT_IMAGE.to_owned(), repository.to_owned())].into());
+        let settings = settings("rancher/toolkit:v1");
+        plan.metadata.annotations = choose("evil.test/pwn");
+        let why = check_allowed(&plan, &settings).unwrap_err();
+        assert!(
+            why.contains("evil.test/pwn") && why.contains("rancher/toolkit, me/mine"),
+            "{why}"
+        );
+        assert_eq!(of(&plan, &settings).to_string(), "rancher/toolkit:v1");
+        for allowed in ["me/mine", "rancher/toolkit", ""] {
+            plan.metadata.annotations = choose(allowed);
+            assert_eq!(check_allowed(&plan, &settings), Ok(()), "{allowed}");
+        }
+    }
 
     fn runs(own: &str, annotation: Option<&str>, tag: Option<&str>) -> String {
         let mut plan = UpgradePlan::new("up", Default::default());
         plan.spec.upgrade = tag.map(str::to_owned);
         let key = annotations::UPGRADE_TOOLKIT_IMAGE.to_owned();
         plan.metadata.annotations = annotation.map(|value| [(key, value.to_owned())].into());
-        of(&plan, &Image::parse(own).unwrap()).to_string()
+        of(&plan, &settings(own)).to_string()
     }
 
     #[test]
@@ -78,6 +115,28 @@ mod tests {
         }
         let pinned = format!("reg.test:5000/me/toolkit@{DIGEST}");
         assert_eq!(runs(&pinned, None, None), pinned);
+    }
+
+    #[test]
+    fn what_the_first_workload_ran_the_others_run_whatever_the_manager_is_replaced_by() {
+        let mut plan = UpgradePlan::new("up", Default::default());
+        let own = settings("rancher/toolkit:v2");
+        let record = |value: &str| {
+            Some(UpgradePlanStatus {
+                notes: Some([(annotations::TOOLKIT_IMAGE.to_owned(), value.to_owned())].into()),
+                ..UpgradePlanStatus::default()
+            })
+        };
+        plan.status = record("rancher/toolkit:v1");
+        assert_eq!(of(&plan, &own).to_string(), "rancher/toolkit:v1");
+        plan.spec.upgrade = Some("v1-fixed".to_owned());
+        assert_eq!(
+            of(&plan, &own).to_string(),
+            "rancher/toolkit:v1-fixed",
+            "who asks is heard"
+        );
+        plan.status = record("no image");
+        assert_eq!(of(&plan, &own).to_string(), "rancher/toolkit:v1-fixed");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use api::{ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec, image::Image, names};
+use api::{ReleaseDigests, ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec, image::Image, names};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,6 +71,8 @@ pub struct Observed {
 pub struct Settings {
     /// The manager's own image, as it was deployed: what workloads run unless a plan says otherwise.
     pub own_image: Image,
+    /// Other repositories that a plan may choose the image of workloads from.
+    pub allowed_repositories: Vec<String>,
     /// Service account of our Jobs.
     pub job_service_account: String,
     /// Service account of system-upgrade-controller Plans.
@@ -112,6 +114,7 @@ impl Default for Settings {
                 tag: Some(concat!("v", env!("CARGO_PKG_VERSION")).to_owned()),
                 digest: None,
             },
+            allowed_repositories: Vec::new(),
             job_service_account: "harvester".to_owned(),
             plan_service_account: "system-upgrade-controller".to_owned(),
             repo_server: RepoServer::default(),
@@ -136,6 +139,9 @@ pub struct ChartSeen {
     pub observed_generation: i64,
     /// What keeps it from being ready, in Fleet's own words; nothing when it is.
     pub lacks: Option<String>,
+    /// What a plan has noted on it before it changed its values.
+    #[serde(default)]
+    pub record: Option<String>,
 }
 
 /// Another plan.
@@ -190,6 +196,9 @@ pub struct ImageSeen {
     pub ours: bool,
     /// Imported or given up; absent while it is being imported.
     pub imported: Option<bool>,
+    /// The SHA-512 that it says it should have.
+    #[serde(default)]
+    pub checksum: Option<String>,
 }
 
 /// The plan's repository.
@@ -198,6 +207,8 @@ pub struct ImageSeen {
 pub struct RepoSeen {
     /// The Deployment: whether all replicas are available; absent when there is none.
     pub deployment_ready: Option<bool>,
+    /// It serves a manifest; one that an older manager made does not.
+    pub serves_manifest: bool,
     /// The Service: whether it has an address and a ready endpoint; absent when there is none.
     pub service_ready: Option<bool>,
 }
@@ -255,6 +266,8 @@ pub struct Facts {
     pub preflight: Fetched<PreflightFacts>,
     /// The release metadata in the repository.
     pub release: Fetched<ReleaseMetadata>,
+    /// The digests in the manifest of the repository; whether the ISO is the one that was asked for is not decided yet.
+    pub digests: Fetched<ReleaseDigests>,
     /// The image lists in the repository.
     pub image_lists: Fetched<ImageLists>,
     /// How large the new images are, and how full the disks.

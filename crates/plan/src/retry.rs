@@ -29,22 +29,18 @@ pub fn is_wanted(draft: &Draft<'_>) -> bool {
 #[must_use]
 pub fn is_asked_for(plan: &UpgradePlan) -> bool {
     let asked = plan.annotation(annotations::RETRY);
-    asked.is_some() && asked != plan.annotation(annotations::RETRIED)
+    asked.is_some() && asked != plan.note(annotations::RETRIED)
 }
 
 /// Starts another try, once what failed is out of the way.
 #[must_use]
 pub fn resume(mut draft: Draft<'_>) -> Decision {
-    let failed = draft.seen.jobs.iter().filter(|(_, job)| is_in_the_way(&draft, job));
-    let failed: Vec<Action> = failed
-        .map(|(name, job)| Action::DeleteJob {
-            namespace: job.namespace.clone(),
-            name: name.clone(),
-        })
+    let jobs = draft.seen.jobs.iter();
+    let in_the_way: Vec<(&String, &JobSeen)> = jobs
+        .filter(|(_, job)| job.deleting || is_in_the_way(&draft, job))
         .collect();
-    if !failed.is_empty() {
-        failed.into_iter().for_each(|action| draft.act(action));
-        return draft.unchanged();
+    if !in_the_way.is_empty() {
+        return make_room(draft, &in_the_way);
     }
     // An image that could not be imported is imported anew; nobody would try it again by itself.
     let image = draft.seen.iso_image.as_ref();
@@ -58,9 +54,38 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     }
     draft.set_finalizer(true);
     let phase = resumed_phase(draft.status());
+    // Nodes load their images anew, so they can as well load those of another manager.
+    if phase < Phase::ImagePreloading {
+        draft.note(annotations::TOOLKIT_IMAGE, None);
+    }
     try_again(&mut draft);
     draft.enter(phase);
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
+}
+
+/// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.
+fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
+    for (name, job) in jobs.iter().filter(|(_, job)| !job.deleting) {
+        draft.act(Action::DeleteJob {
+            namespace: job.namespace.clone(),
+            name: (*name).clone(),
+        });
+    }
+    let names: Vec<String> = jobs
+        .iter()
+        .map(|(name, job)| format!("{}/{name}", job.namespace))
+        .collect();
+    let message = format!(
+        "another try of this plan begins when Jobs of the one before are gone with their pods: {}; a pod whose node is down \
+         ends when the node is back, or with kubectl delete pod --force --grace-period=0",
+        names.join(", ")
+    );
+    let (object, limit) = (
+        format!("UpgradePlan {}", draft.plan_name()),
+        draft.seen.settings.deadlines.stop,
+    );
+    draft.wait("StillRunning", Some(object), message, limit);
+    draft.still_ended()
 }
 
 /// A Job that failed, or that ended well on a node which then failed its step: one that came back with the old system has
@@ -82,12 +107,12 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
     repeated || is_left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
-/// Notes which wish the running try is for. Only once the try has begun: metadata is written before status, and a wish
-/// noted while the plan still says Failed would be lost with the status.
+/// Notes which wish the running try is for. Only once the try has begun: a plan that still says Failed must find its wish
+/// unheard.
 pub fn note(draft: &mut Draft<'_>) {
     let asked = draft.seen.plan.annotation(annotations::RETRY).map(str::to_owned);
     if asked.is_some() {
-        draft.annotate(annotations::RETRIED, asked);
+        draft.note(annotations::RETRIED, asked);
     }
 }
 

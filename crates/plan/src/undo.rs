@@ -3,6 +3,7 @@
 //! Success, failure and deletion share these rules. Each one looks at what is, so it can be interrupted anywhere.
 
 pub(crate) mod charts;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,8 @@ use crate::{
     phase::node_upgrade,
 };
 
+use self::workloads::Gone;
+
 /// Why things are put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -35,15 +38,18 @@ pub enum Ending {
 /// One thing to put back. Names what is not as it was yet.
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
-/// All of them, in order.
-const UNDO: [Undo; 11] = [
+/// All of them, in order, once nothing runs that could change it again.
+const UNDO: [Undo; 6] = [
     skip_manifests,
     replenishment_interval,
     descheduler,
     upgrade_strategy,
     taints,
     nodes,
-    children,
+];
+
+/// What follows when what we created is removed.
+const UNDO_LAST: [Undo; 4] = [
     stopped_vms,
     // Last: after an upgrade of Rancher or KubeVirt that broke off these may be refused for long.
     charts::methods,
@@ -54,9 +60,15 @@ const UNDO: [Undo; 11] = [
 /// Puts everything back; [`Outcome::Done`] once all of it is seen to be so.
 pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     let mut left = Vec::new();
-    for undo in UNDO {
-        undo(draft, ending, &mut left);
-    }
+    workloads::stop(draft, ending);
+    let gone = workloads::are_gone(draft, ending);
+    let (first, last): (&[Undo], &[Undo]) = match gone {
+        Gone::No => (&[], &[]),
+        Gone::Yes | Gone::GivenUp => (&UNDO, &UNDO_LAST),
+    };
+    first.iter().for_each(|undo| undo(draft, ending, &mut left));
+    children(draft, ending, gone, &mut left);
+    last.iter().for_each(|undo| undo(draft, ending, &mut left));
     if !left.is_empty() {
         let message = format!("being put back or removed: {}", left.join(", "));
         draft.wait("PutBack", None, message, draft.seen.settings.deadlines.setting);
@@ -70,13 +82,13 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
 
 /// RKE2 applies its own manifests again.
 fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
-    if draft.annotation(annotations::SKIP_MANIFESTS_APPLIED) != Some("true") {
+    if draft.noted(annotations::SKIP_MANIFESTS_APPLIED) != Some("true") {
         return;
     }
     let seen = draft.seen;
     let plan = seen.suc_plans.get(component::SKIP_MANIFESTS_REMOVE);
     if plan.is_some_and(|plan| plan.complete) {
-        draft.annotate(annotations::SKIP_MANIFESTS_APPLIED, None);
+        draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         return;
     }
     if plan.is_none() {
@@ -93,7 +105,7 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
     let message = "waiting for skip-manifest remove plan to complete";
     if draft.wait("SkipManifestsRemove", object, message, limit) {
         // A node that is gone for good must not keep the plan from ending.
-        draft.annotate(annotations::SKIP_MANIFESTS_APPLIED, None);
+        draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         let text = "RKE2 manifests are still skipped on some nodes: remove \
                     /var/lib/rancher/rke2/server/manifests/rke2-multus.yaml.skip there";
         draft.event(PlanEvent::warning(reasons::STALLED, text));
@@ -103,7 +115,7 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
 /// Longhorn rebuilds replicas as soon as before.
 fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let Some(saved) = draft
-        .annotation(annotations::SAVED_REPLENISHMENT_INTERVAL)
+        .noted(annotations::SAVED_REPLENISHMENT_INTERVAL)
         .map(str::to_owned)
     else {
         return;
@@ -121,13 +133,13 @@ fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<
 /// stays, for people.
 fn forget(draft: &mut Draft<'_>, ending: Ending, key: &str) {
     if ending == Ending::Failure {
-        draft.annotate(key, None);
+        draft.note(key, None);
     }
 }
 
 /// The descheduler runs again, if it did.
 fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
-    if draft.annotation(annotations::DESCHEDULER_WAS_ENABLED) != Some("true") {
+    if draft.noted(annotations::DESCHEDULER_WAS_ENABLED) != Some("true") {
         return;
     }
     if draft.seen.descheduler_enabled == Some(false) {
@@ -141,7 +153,7 @@ fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
 /// Rancher drains as before. Never while it still has nodes to upgrade: without our hooks it would go on with them
 /// unprotected.
 fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
-    let saved = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY);
+    let saved = draft.noted(annotations::SAVED_UPGRADE_STRATEGY);
     let Some(saved) = saved.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return;
     };
@@ -169,24 +181,14 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
 
 /// Nodes that Jobs of this upgrade have emptied take VMs again. A taint on a node that it has not come to is somebody
 /// else's.
-fn taints(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let seen = draft.seen;
     for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
         if draft.progress(name).ordinal() < 3 {
             continue;
         }
         left.push(format!("Node {name}"));
-        let job = api::names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
-        // Who is still emptying the node would only taint it again.
-        match seen.jobs.get(&job).filter(|job| job.outcome == JobOutcome::Running) {
-            Some(running) if ending == Ending::Failure => draft.act(Action::DeleteJob {
-                namespace: running.namespace.clone(),
-                name: job,
-            }),
-            // It goes with all other Jobs of the plan.
-            Some(_) => {}
-            None => draft.act(Action::UntaintNode { node: name.clone() }),
-        }
+        draft.act(Action::UntaintNode { node: name.clone() });
     }
 }
 
@@ -229,9 +231,10 @@ fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
 
 /// What we created is gone. After a failure Jobs stay, for their logs, and so does the ISO, for another try; Jobs that
 /// start VMs again always stay.
-fn children(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
+fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<String>) {
     let seen = draft.seen;
     let mut found: BTreeSet<(ChildKind, &str, Option<&str>)> = BTreeSet::new();
+    let mut going: BTreeSet<(ChildKind, &str, Option<&str>)> = BTreeSet::new();
     if ending != Ending::Failure && seen.iso_image.as_ref().is_some_and(|image| image.ours) {
         found.insert((ChildKind::Image, component::ISO, None));
     }
@@ -241,19 +244,29 @@ fn children(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     if seen.repo.service_ready.is_some() {
         found.insert((ChildKind::Service, component::REPO, None));
     }
-    let undoing = draft.annotation(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
+    let undoing = draft.noted(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
     let plans = seen
         .suc_plans
-        .keys()
-        .filter(|plan| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE));
-    found.extend(plans.map(|plan| (ChildKind::SucPlan, plan.as_str(), None)));
+        .iter()
+        .filter(|(plan, _)| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE));
+    for (plan, seen) in plans {
+        let which = if seen.deleting { &mut going } else { &mut found };
+        which.insert((ChildKind::SucPlan, plan.as_str(), None));
+    }
     let jobs = seen
         .jobs
         .values()
         .filter(|job| ending != Ending::Failure && is_removed(job));
-    found.extend(jobs.map(|job| (ChildKind::Job, job.component.as_str(), job.job_type.as_deref())));
-    for (kind, component, job_type) in found {
+    for job in jobs {
+        let which = if job.deleting { &mut going } else { &mut found };
+        which.insert((ChildKind::Job, job.component.as_str(), job.job_type.as_deref()));
+    }
+    // What is being deleted is there until its pods are gone; one that nobody waits for any more does not keep it.
+    let shown = going.iter().filter(|_| gone != Gone::GivenUp);
+    for (kind, component, job_type) in found.iter().chain(shown).collect::<BTreeSet<_>>() {
         left.push(format!("{} {}", kind.name(), job_type.unwrap_or(component)));
+    }
+    for (kind, component, job_type) in found {
         let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
         draft.act(Action::Delete {
             kind,

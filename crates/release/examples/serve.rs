@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     serve(
         listener,
         iso,
-        Limits::default(),
+        Limits::REPOSITORY,
         Clock::system(),
         std::future::pending(),
     )

@@ -128,6 +128,24 @@ impl Sha256Sum {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// From what a hash gives.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(hexadecimal(bytes))
+    }
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl std::str::FromStr for Sha256Sum {
+    type Err = BundleError;
+
+    fn from_str(text: &str) -> Result<Self, BundleError> {
+        text.to_owned().try_into()
+    }
 }
 
 impl From<Sha256Sum> for String {

@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod image_list;
 pub mod inspect;
 pub mod iso;
+pub mod manifest;
 pub mod nginx;
 pub mod release_file;
 pub mod repo;

@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use crate::repo;
+use serving::Limits;
+
+use crate::{manifest, repo};
 
 /// Where the existing toolkit mounts the image below.
 pub const DOCUMENT_ROOT: &str = "/srv/www/htdocs";
@@ -34,8 +36,11 @@ pub fn config(nginx: &Nginx<'_>) -> Result<String, NotQuotable> {
     let listen = plain(nginx.listen)?;
     let (root, state) = (nginx.root.to_string_lossy(), nginx.state.to_string_lossy());
     let (root, state) = (plain(&root)?, plain(&state)?);
-    let (prefix, idle) = (repo::PREFIX, repo::IDLE_TIMEOUT.as_secs());
-    let (head, stall) = (repo::HEADER_TIMEOUT.as_secs(), repo::STALL_TIMEOUT.as_secs());
+    let (prefix, idle) = (repo::PREFIX, Limits::REPOSITORY.idle.as_secs());
+    let (head, stall) = (
+        Limits::REPOSITORY.header_time.as_secs(),
+        Limits::REPOSITORY.stall.as_secs(),
+    );
     Ok(format!(
         "daemon off;
 worker_processes 2;
@@ -89,13 +94,17 @@ http {{
                 return 405;
             }}
         }}
+        location = /{manifest} {{
+            default_type application/json;
+        }}
         location / {{
             return 404;
         }}
     }}
 }}
 ",
-        connections = repo::CONNECTIONS,
+        connections = Limits::REPOSITORY.connections,
+        manifest = manifest::file_name(),
     ))
 }
 

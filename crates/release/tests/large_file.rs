@@ -159,7 +159,7 @@ async fn a_file_of_more_than_4_gib_is_served_to_its_last_byte() {
     let content = content.file("bundle/huge.tar.zst").unwrap();
     assert_eq!((content.size(), content.extents().len()), (SIZE, 3));
 
-    let running = Running::start(&path, Limits::default()).await;
+    let running = Running::start(&path, Limits::REPOSITORY).await;
     let url = "/harvester-iso/bundle/huge.tar.zst";
     for (text, at) in MARKS {
         let range = format!("Range: bytes={at}-{}\r\n", at + text.len() as u64 - 1);

@@ -116,7 +116,7 @@ async fn nginx_and_our_server_answer_alike() {
     sources.link("passwd", "/etc/passwd");
     sources.add("empty", b"");
     let nginx = RealNginx::start(&sources.tree()).await;
-    let ours = Running::start(&sources.iso(), Limits::default()).await;
+    let ours = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     let list = "/harvester-iso/bundle/harvester/images-lists-archive/current/image_list_all.txt";
     let rootfs = "/harvester-iso/rootfs.squashfs";
     let requests = [

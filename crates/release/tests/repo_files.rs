@@ -26,7 +26,7 @@ async fn sample() -> (Sources, Running) {
     sources.link("round", "round");
     sources.link("lists", "bundle/harvester/images-lists");
     sources.add("odd/a b&<c>?#%41.txt", b"odd");
-    let running = Running::start(&sources.iso(), Limits::default()).await;
+    let running = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     (sources, running)
 }
 
@@ -134,13 +134,13 @@ async fn the_same_image_has_the_same_tags_on_every_replica_and_another_image_oth
     let copy = iso.with_extension("copy");
     std::fs::copy(&iso, &copy).unwrap();
     let (one, two) = (
-        Running::start(&iso, Limits::default()).await,
-        Running::start(&copy, Limits::default()).await,
+        Running::start(&iso, Limits::REPOSITORY).await,
+        Running::start(&copy, Limits::REPOSITORY).await,
     );
     let tag = async |server: &Running| server.get(ROOTFS, "").await.header("etag").unwrap().to_owned();
     assert_eq!(tag(&one).await, tag(&two).await);
     sources.add("rootfs.squashfs", &[1; 800_001]);
-    let three = Running::start(&sources.iso(), Limits::default()).await;
+    let three = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     assert_ne!(tag(&one).await, tag(&three).await);
 }
 

@@ -11,16 +11,12 @@ mod support;
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use release::{
-    repo::{CONNECTIONS, HEADER_BYTES, HEADERS, Limits},
-    testing::Sources,
-};
+use release::{repo::Limits, testing::Sources};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use support::{PATIENCE, Reply, Running, ask, one, send, to_end};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    task::JoinSet,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -39,10 +35,10 @@ fn big() -> (Sources, PathBuf) {
 
 fn impatient() -> Limits {
     Limits {
-        header_timeout: Duration::from_millis(500),
-        idle_timeout: Duration::from_millis(500),
-        stall_timeout: Duration::from_millis(500),
-        ..Limits::default()
+        header_time: Duration::from_millis(500),
+        idle: Duration::from_millis(500),
+        stall: Duration::from_millis(500),
+        ..Limits::REPOSITORY
     }
 }
 
@@ -66,7 +62,7 @@ async fn serves_again(server: &Running) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_path_leads_out_of_the_image() {
     let sources = Sources::sample();
-    let server = Running::start(&sources.iso(), Limits::default()).await;
+    let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     for target in [
         "/../etc/passwd",
         "/harvester-iso/../../etc/passwd",
@@ -103,7 +99,7 @@ async fn no_path_leads_out_of_the_image() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_http_is_refused() {
     let sources = Sources::sample();
-    let server = Running::start(&sources.iso(), Limits::default()).await;
+    let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     for (bytes, status) in [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc".as_slice(), 400),
         (b"GET /\r\n\r\n", 400),
@@ -123,7 +119,7 @@ async fn what_is_not_http_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_is_never_taken_for_the_next_request() {
     let sources = Sources::sample();
-    let server = Running::start(&sources.iso(), Limits::default()).await;
+    let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     let inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
     for header in [
         format!("Content-Length: {}", inner.len()),
@@ -138,14 +134,14 @@ async fn a_body_is_never_taken_for_the_next_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_head_is_refused_and_the_refusal_arrives() {
     let sources = Sources::sample();
-    let server = Running::start(&sources.iso(), Limits::default()).await;
-    let large = format!("X: {}\r\n", "x".repeat(HEADER_BYTES * 4));
+    let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
+    let large = format!("X: {}\r\n", "x".repeat(Limits::REPOSITORY.header_bytes * 4));
     assert_eq!(server.get(RELEASE, &large).await.status, 431);
-    let many = "X: y\r\n".repeat(HEADERS + 1);
+    let many = "X: y\r\n".repeat(Limits::REPOSITORY.headers + 1);
     assert_eq!(server.get(RELEASE, &many).await.status, 431);
-    let long = format!("/harvester-iso/{}", "x".repeat(HEADER_BYTES));
+    let long = format!("/harvester-iso/{}", "x".repeat(Limits::REPOSITORY.header_bytes));
     assert_eq!(server.get(&long, "").await.status, 431);
-    let fits = format!("X: {}\r\n", "x".repeat(HEADER_BYTES / 2));
+    let fits = format!("X: {}\r\n", "x".repeat(Limits::REPOSITORY.header_bytes / 2));
     assert_eq!(server.get(RELEASE, &fits).await.status, 200);
 }
 
@@ -200,51 +196,115 @@ async fn a_download_that_nobody_takes_gives_its_place_back() {
         .unwrap();
     // It is being served: its first byte is there. From here on it takes nothing.
     stalled.peek(&mut [0]).await.unwrap();
-    assert_eq!(ask(server.address, "GET", RELEASE, "").await.status, 503);
+    assert_eq!(ask(server.address, "GET", "/harvester-iso/", "").await.status, 503);
     serves_again(&server).await;
 }
 
+/// A connection from an address of loopback of one's own, that was answered and is kept.
+async fn kept(server: &Running, from: [u8; 4], request: &str) -> Option<(u16, TcpStream)> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let mut stream = socket.connect(server.address).await.ok()?;
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut bytes = Vec::new();
+    loop {
+        let mut part = [0; 4096];
+        match timeout(PATIENCE, stream.read(&mut part)).await.unwrap() {
+            Ok(count) if count > 0 => bytes.extend_from_slice(&part[..count]),
+            _ => return None,
+        }
+        if let Some(reply) = Reply::parse(&bytes) {
+            return Some((reply.status, stream));
+        }
+    }
+}
+
+/// Whether the server has not closed a connection.
+fn is_open(stream: &TcpStream) -> bool {
+    match stream.try_read(&mut [0; 4096]) {
+        Ok(count) => count > 0,
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_thousand_connections_so_many_are_served_and_the_rest_refused() {
+async fn s08_connections_that_only_rest_keep_nobody_out() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
     setrlimit(Resource::Nofile, files).unwrap();
     let sources = Sources::sample();
-    let server = Running::start(&sources.iso(), Limits::default()).await;
-    let address = server.address;
-    let mut clients = JoinSet::new();
-    for _ in 0..1000 {
-        clients.spawn(async move {
-            let mut stream = TcpStream::connect(address).await.ok()?;
-            let request = format!("GET {RELEASE} HTTP/1.1\r\nHost: x\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.ok()?;
-            let mut bytes = Vec::new();
-            loop {
-                let mut part = [0; 4096];
-                match timeout(PATIENCE, stream.read(&mut part)).await.unwrap() {
-                    Ok(count) if count > 0 => bytes.extend_from_slice(&part[..count]),
-                    _ => return None,
-                }
-                // The connection is kept, so that all of them are there at once.
-                if let Some(reply) = Reply::parse(&bytes) {
-                    return Some((reply.status, stream));
-                }
-            }
-        });
+    let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
+    let limits = Limits::REPOSITORY;
+    let head = format!("HEAD {RELEASE} HTTP/1.1\r\nHost: x\r\n\r\n");
+    // As many as there are places, and more, from one address and from many.
+    let mut hogs = Vec::new();
+    for number in 0..limits.connections + 100 {
+        let from = if number < limits.connections {
+            [127, 0, 1, 1]
+        } else {
+            [127, 0, 2, u8::try_from(number % 200).unwrap()]
+        };
+        hogs.push(kept(&server, from, &head).await.expect("whoever comes is answered"));
     }
-    let replies = clients.join_all().await;
-    let count = |wanted: u16| replies.iter().flatten().filter(|(status, _)| *status == wanted).count();
-    assert_eq!(count(200), CONNECTIONS);
-    assert!(count(503) >= 100, "{} were told", count(503));
-    assert_eq!(replies.len(), 1000);
-    drop(replies);
+    assert!(hogs.iter().all(|(status, _)| *status == 200));
+    let get = format!("GET {RELEASE} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (status, mut node) = kept(&server, [127, 0, 0, 1], &get).await.expect("a node is served");
+    assert_eq!(status, 200);
+    for probe in ["/healthz", RELEASE] {
+        assert_eq!(server.get(probe, "").await.status, 200, "{probe}");
+    }
+    // Who was there first of the one with too many has gone; who has few stays.
+    let of_one = hogs[..limits.connections]
+        .iter()
+        .filter(|(_, stream)| is_open(stream))
+        .count();
+    assert!(
+        of_one <= limits.per_peer,
+        "{of_one} connections of one address are open"
+    );
+    node.write_all(get.as_bytes()).await.unwrap();
+    assert_eq!(one(&mut node).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s08_a_house_full_of_downloads_refuses_downloads_and_answers_probes() {
+    let (_sources, iso) = big();
+    let limits = Limits {
+        connections: 8,
+        per_peer: 4,
+        refusals: 4,
+        ..Limits::REPOSITORY
+    };
+    let server = Running::start(&iso, limits).await;
+    let get = "GET /harvester-iso/big HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut downloads = Vec::new();
+    for number in 0..8 {
+        let from = [127, 0, 0, 2 + number / 4];
+        downloads.push(kept(&server, from, get).await.expect("there is room"));
+    }
+    let (status, _) = kept(&server, [127, 0, 0, 2], get).await.expect("it is told");
+    assert_eq!(status, 503, "that address has its share");
+    let refused = server.get("/harvester-iso/big", "").await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+    // Half requests in the crowd are no hindrance either.
+    let mut halves = Vec::new();
+    for _ in 0..10 {
+        let mut half = TcpStream::connect(server.address).await.unwrap();
+        half.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").await.unwrap();
+        halves.push(half);
+    }
+    for probe in ["/healthz", RELEASE] {
+        assert_eq!(server.get(probe, "").await.status, 200, "{probe}");
+    }
+    assert!(downloads.iter().all(|(status, _)| *status == 200));
+    drop(downloads);
     serves_again(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_the_end_downloads_finish_and_nobody_new_is_served() {
     let (_sources, iso) = big();
-    let mut server = Running::start(&iso, Limits::default()).await;
+    let mut server = Running::start(&iso, Limits::REPOSITORY).await;
     let mut resting = TcpStream::connect(server.address).await.unwrap();
     resting
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -273,7 +333,7 @@ async fn a_download_without_end_does_not_keep_the_server_from_ending() {
     let (_sources, iso) = big();
     let limits = Limits {
         grace: Duration::from_millis(200),
-        ..Limits::default()
+        ..Limits::REPOSITORY
     };
     let mut server = Running::start(&iso, limits).await;
     let mut stalled = TcpStream::connect(server.address).await.unwrap();
@@ -292,7 +352,7 @@ async fn a_download_without_end_does_not_keep_the_server_from_ending() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_that_shrinks_under_a_download_breaks_it_off() {
     let (_sources, iso) = big();
-    let server = Running::start(&iso, Limits::default()).await;
+    let server = Running::start(&iso, Limits::REPOSITORY).await;
     fs::File::options()
         .write(true)
         .open(&iso)

@@ -144,12 +144,21 @@ impl ControlPlane {
     /// # Errors
     /// There is no such account.
     pub async fn client_of(&self, namespace: &str, account: &str, agent: &str) -> Result<Client, Error> {
+        let config = self.config_of(namespace, account, agent).await?;
+        Client::try_from(config).map_err(|error| self.unusable(error))
+    }
+
+    /// What a client of a service account is made of.
+    ///
+    /// # Errors
+    /// There is no such account.
+    pub async fn config_of(&self, namespace: &str, account: &str, agent: &str) -> Result<Config, Error> {
         let mut config = self.config(agent).await?;
         config.auth_info = kube::config::AuthInfo {
             token: Some(self.token(namespace, account).await?.into()),
             ..Default::default()
         };
-        Client::try_from(config).map_err(|error| self.unusable(error))
+        Ok(config)
     }
 
     /// Writes a kubeconfig with a token of a service account, for a process of its own; tells where.

@@ -8,9 +8,11 @@ mod control_plane;
 mod definitions;
 mod error;
 mod tier;
+mod writes;
 
 pub use audit::{Request, Tally, tally};
 pub use control_plane::{ControlPlane, Part, Program};
 pub use definitions::{real_definitions, real_definitions_by_release};
 pub use error::Error;
 pub use tier::is_wanted;
+pub use writes::Writes;

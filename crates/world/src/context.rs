@@ -19,7 +19,7 @@ use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        apps::v1::{DaemonSet, Deployment},
+        apps::v1::{DaemonSet, Deployment, ReplicaSet},
         batch::v1::Job,
         core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service},
         discovery::v1::EndpointSlice,
@@ -98,6 +98,7 @@ context! {
     jobs: Job,
     plans: Plan,
     deployments: Deployment,
+    replica_sets: ReplicaSet,
     daemon_sets: DaemonSet,
     services: Service,
     endpoint_slices: EndpointSlice,

@@ -12,6 +12,9 @@ pub struct Durations {
     pub iso_import: Duration,
     /// From the creation of a pod to Running.
     pub pod_start: Duration,
+    /// From the deletion of a Job's pod to the end of its program. A program that is the first of its container is not ended by
+    /// the signal that asks it to, unless it listens, but by the one after its grace period.
+    pub pod_stop: Duration,
     /// From Running to Ready, for pods that serve.
     pub pod_ready: Duration,
     /// First pause of a Job before it replaces a failed pod; doubles.
@@ -79,6 +82,7 @@ impl Default for Durations {
         Self {
             iso_import: seconds(4 * 60 + 44),
             pod_start: seconds(2),
+            pod_stop: Duration::ZERO,
             pod_ready: seconds(3),
             job_backoff: seconds(10),
             preload: seconds(10 * 60 - 2),
@@ -120,6 +124,7 @@ impl Durations {
         Self {
             iso_import: zero,
             pod_start: zero,
+            pod_stop: zero,
             pod_ready: zero,
             job_backoff: zero,
             preload: zero,

@@ -1,8 +1,9 @@
 //! What the manager asks that is not an object of the API: files of the upgrade repository, certificates of the API
 //! servers, what kubelets say about themselves.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use ::release::manifest::{self, FileSum, IsoSum, Manifest};
 use api::{labels, names};
 use hyper::body::Bytes;
 use jiff::Timestamp;
@@ -10,8 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use crate::{
+    actor::cdi::ISO_BYTES,
+    cluster::platform::ISO_CHECKSUM,
     context::{Context, label},
-    release::image_list,
+    release::{Release, image_list},
     troubles::RepositoryTrouble,
 };
 
@@ -90,9 +93,20 @@ impl Facts {
         if available < 1 || world.troubles().repository == Some(RepositoryTrouble::Unreachable) {
             return refuse("connection refused");
         }
+        if path == manifest::file_name() {
+            let mut manifest = self.manifest()?;
+            if world.troubles().repository == Some(RepositoryTrouble::ReplayedManifest) {
+                manifest.files.remove(manifest::ROOTFS);
+            }
+            return Ok(Bytes::from(manifest.text()));
+        }
         let Some(path) = path.strip_prefix("harvester-iso/") else {
             return Err(RepositoryError::Status(404));
         };
+        if self.0.troubles().repository == Some(RepositoryTrouble::SwappedRelease) && path == "harvester-release.yaml" {
+            let another = Release::of("v1.9.9").yaml();
+            return Ok(Bytes::from(another));
+        }
         self.file(path).map(Bytes::from).ok_or(RepositoryError::Status(404))
     }
 
@@ -100,6 +114,41 @@ impl Facts {
     #[must_use]
     pub fn size(&self, url: &str) -> Option<u64> {
         url.ends_with(".tar.zst").then_some(ARCHIVE_BYTES)
+    }
+
+    /// The manifest of the ISO. Nobody reads the content of its large files.
+    fn manifest(&self) -> Result<Manifest, RepositoryError> {
+        let trouble = self.0.troubles().repository;
+        let sha512 = match trouble {
+            Some(RepositoryTrouble::AnotherIso) => "0".repeat(128),
+            _ => ISO_CHECKSUM.to_owned(),
+        };
+        let broken = |_| RepositoryError::Status(500);
+        let mut files = BTreeMap::new();
+        let texts = ["harvester-release.yaml", "bundle/metadata.yaml"]
+            .into_iter()
+            .chain(LISTS);
+        let versions = ["current", &self.0.shape.from].map(::release::image_list::path_of);
+        for path in texts.chain(versions.iter().map(String::as_str)) {
+            if let Some(text) = self.file(path) {
+                let sum = FileSum {
+                    size: text.len() as u64,
+                    sha256: manifest::sha256(text.as_bytes()),
+                };
+                files.insert(path.to_owned(), sum);
+            }
+        }
+        let archives = LISTS.map(|list| list.replace("images-lists", "images").replace(".txt", ".tar.zst"));
+        for path in archives.into_iter().chain([manifest::ROOTFS.to_owned()]) {
+            let sha256 = manifest::sha256(format!("{path} of {}", self.0.shape.to).as_bytes());
+            let size = ARCHIVE_BYTES;
+            files.insert(path, FileSum { size, sha256 });
+        }
+        let iso = IsoSum {
+            sha512: sha512.parse().map_err(broken)?,
+            size: ISO_BYTES,
+        };
+        Ok(Manifest { iso, files })
     }
 
     /// A file of the ISO.
@@ -155,7 +204,7 @@ impl Facts {
 
     /// What the kubelet of a node answers: status code, content type, body. Nothing when there is no such node.
     #[must_use]
-    pub fn node_proxy(&self, node: &str, path: &str) -> Option<(u16, String, Bytes)> {
+    pub fn kubelet(&self, node: &str, path: &str) -> Option<(u16, String, Bytes)> {
         self.0.nodes.get("", node)?;
         let answer =
             |code: u16, body: serde_json::Value| Some((code, "application/json".to_owned(), body.to_string().into()));

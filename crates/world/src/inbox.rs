@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     Job,
     Plan,
     Deployment,
+    ReplicaSet,
     DaemonSet,
     Service,
     EndpointSlice,
@@ -104,6 +105,17 @@ impl Inbox {
     /// Looks at a key at a moment.
     pub(crate) fn later(&self, kind: Kind, key: Key, at: Timestamp) {
         self.lock().timers.insert((at, (kind, key)));
+    }
+
+    /// Looks at a key at a moment, unless it is looked at before that anyway: what looks again and again after each look
+    /// does so once at a time, however often it is woken in between. So do the queues of real controllers.
+    pub(crate) fn no_later_than(&self, kind: Kind, key: Key, at: Timestamp) {
+        let mut queue = self.lock();
+        let item = (kind, key);
+        let is_due = |(due, of): &(Timestamp, Item)| *due <= at && *of == item;
+        if !queue.timers.iter().any(is_due) {
+            queue.timers.insert((at, item));
+        }
     }
 
     /// Tries a key again after a pause when it failed.

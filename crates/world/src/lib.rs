@@ -21,6 +21,7 @@ pub mod troubles;
 mod watched;
 mod world;
 
+pub use actor::saboteur::FORGED;
 pub use cluster::{Definitions, Shape, install, install_by};
 pub use durations::Durations;
 pub use error::Error;

@@ -14,6 +14,8 @@ pub struct Troubles {
     pub iso_failures: u32,
     /// Nodes whose reboot goes wrong.
     pub reboots: BTreeMap<String, RebootTrouble>,
+    /// Nodes whose kubelet cannot end pods: those that are deleted stay, and run.
+    pub stuck_kubelets: BTreeSet<String>,
     /// VMs, by `namespace/name`, whose migration goes wrong.
     pub migrations: BTreeMap<String, MigrationTrouble>,
     /// VMs, by `namespace/name`, that do not start.
@@ -34,6 +36,8 @@ pub struct Troubles {
     pub repository: Option<RepositoryTrouble>,
     /// Nodes whose disk is nearly full.
     pub full_disks: BTreeSet<String>,
+    /// Somebody makes look-alikes of all that a plan makes.
+    pub saboteur: bool,
     /// How many days the API server's certificates are still valid; a year when unset.
     pub certificate_days: Option<i64>,
 }
@@ -93,6 +97,27 @@ pub enum RepositoryTrouble {
     NoImageLists,
     /// The lists of its archives of images are empty.
     EmptyImageLists,
+    /// Its ISO is another one than the Version says.
+    AnotherIso,
+    /// Somebody serves other versions than those in the ISO.
+    SwappedRelease,
+    /// Somebody serves the manifest of another release.
+    ReplayedManifest,
+}
+
+impl RebootTrouble {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::NeverReturns, Self::OldSystem];
+}
+
+impl RepositoryTrouble {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::NeverReady,
+        Self::Unreachable,
+        Self::NoImageLists,
+        Self::EmptyImageLists,
+    ];
 }
 
 impl Troubles {

@@ -231,6 +231,15 @@ impl<K: Object> Watched<K> {
             grace_period_seconds: now.then_some(0),
             ..Default::default()
         };
+        self.delete_with(key, params).await
+    }
+
+    /// Deletes an object after what it owns.
+    pub(crate) async fn delete_in_foreground(&self, key: &Key) -> Result<()> {
+        self.delete_with(key, DeleteParams::foreground()).await
+    }
+
+    async fn delete_with(&self, key: &Key, params: DeleteParams) -> Result<()> {
         let what = Self::what("delete", key);
         let request = Self::request(&key.0)
             .delete(&key.1, &params)

@@ -87,6 +87,7 @@ impl World {
         tasks.spawn(actor::longhorn::run(world.clone()));
         tasks.spawn(actor::fleet::run(world.clone()));
         tasks.spawn(actor::addons::run(world.clone()));
+        tasks.spawn(actor::saboteur::run(world.clone()));
         drop(world);
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {

@@ -166,6 +166,44 @@ async fn r44_r47_r48_every_object_of_a_generated_cluster_is_valid_by_the_real_de
     );
 }
 
+/// The objects of a kind in a generated cluster.
+fn objects_of(kind: &str, group: &str) -> Vec<Value> {
+    let objects = Shape::default().objects().into_iter();
+    let is_of = |object: &Value| {
+        object["apiVersion"]
+            .as_str()
+            .is_some_and(|version| version.starts_with(group))
+    };
+    let found: Vec<Value> = objects
+        .filter(|object| object["kind"] == kind && is_of(object))
+        .collect();
+    assert!(!found.is_empty(), "{kind}");
+    found
+}
+
+#[test]
+fn r44_every_addon_says_where_its_chart_is() {
+    for addon in objects_of("Addon", "harvesterhci.io/") {
+        assert!(addon["spec"]["repo"].is_string(), "{addon}");
+    }
+}
+
+#[test]
+fn r47_every_machine_says_what_it_was_made_by_and_what_it_runs_on() {
+    for machine in objects_of("Machine", "cluster.x-k8s.io/") {
+        let spec = &machine["spec"];
+        assert!(spec["bootstrap"]["configRef"]["name"].is_string(), "{machine}");
+        assert!(spec["infrastructureRef"]["name"].is_string(), "{machine}");
+    }
+}
+
+#[test]
+fn r48_every_chart_repository_says_which_generation_was_read() {
+    for repo in objects_of("ClusterRepo", "catalog.cattle.io/") {
+        assert!(repo["status"]["observedGeneration"].is_u64(), "{repo}");
+    }
+}
+
 #[tokio::test]
 async fn r43_some_kinds_have_no_status_subresource_and_their_generation_rises_with_their_status() {
     let (server, client) = cluster().await;

@@ -126,6 +126,24 @@ async fn r33_memory_takes_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r45_a_migration_tells_when_it_began_and_ended_in_its_migration_state() {
+    let lab = with(6, Troubles::default()).await;
+    empty(&lab, &["node-1"]).await;
+    let migrations = lab.list(MIGRATION, "").await;
+    assert!(!migrations.is_empty());
+    for migration in &migrations {
+        let status = &migration["status"];
+        assert_eq!(status["phase"], "Succeeded");
+        let at = |field: &str| status["migrationState"][field].as_str().unwrap_or_default().to_owned();
+        let (began, ended) = (at("startTimestamp"), at("endTimestamp"));
+        assert!(!began.is_empty() && began < ended, "{status}");
+        for field in ["startTimestamp", "endTimestamp"] {
+            assert_eq!(status[field], Value::Null, "KubeVirt has no such field there: {status}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r33_an_evacuation_of_many_hours_does_not_run_into_the_limit_of_its_step_while_vms_leave() {
     let slow = Durations {
         migration_per_gib: Duration::from_mins(10),
@@ -140,6 +158,13 @@ async fn r33_an_evacuation_of_many_hours_does_not_run_into_the_limit_of_its_step
     let (seconds, ..) = empty_looking_every(&lab, &["node-1"], 600).await;
     let limit = node::limits::Limits::default().vms.as_secs();
     assert!(seconds > limit, "{seconds} s: the limit is {limit} s");
+    let name = api::names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let failed = lab.get(JOB, HARVESTER, &name).await.unwrap()["status"]["failed"].clone();
+    assert_eq!(
+        failed.as_i64().unwrap_or(0),
+        0,
+        "the step ran into its limit and was tried again"
+    );
 }
 
 #[tokio::test(start_paused = true)]

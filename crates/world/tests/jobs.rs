@@ -297,6 +297,70 @@ async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
     anew.abort();
 }
 
+/// Deletes the Job of these tests after what it owns.
+async fn delete_in_foreground(lab: &Lab) {
+    let how = kube::api::DeleteParams::foreground();
+    let jobs = lab.api(JOB, HARVESTER);
+    jobs.delete("up-cluster-upgrade", &how).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
+    let mut troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    troubles.stuck_kubelets = (1..=3).map(|number| format!("node-{number}")).collect();
+    let durations = Durations {
+        pod_stop: std::time::Duration::from_secs(30),
+        ..Durations::default()
+    };
+    let lab = lab(Shape::default(), durations, troubles).await;
+    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.minutes(1).await;
+    delete_in_foreground(&lab).await;
+    lab.minutes(20).await;
+    // Its kubelet cannot end it, and nobody else removes it: both stay.
+    let job = lab.get(JOB, HARVESTER, "up-cluster-upgrade").await.unwrap();
+    assert_eq!(job["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let pod = lab.list(POD, HARVESTER).await.remove(0);
+    assert!(pod["metadata"]["deletionTimestamp"].is_string(), "{}", pod["metadata"]);
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(pod["status"]["phase"], "Running");
+    lab.facts.set_troubles(Troubles::default());
+    lab.until_gone(6, JOB, HARVESTER, "up-cluster-upgrade").await;
+    assert!(lab.list(POD, HARVESTER).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_block_its_owner_is_not_waited_for() {
+    let lab = calm().await;
+    let mut owner = job("up", component::CLUSTER_UPGRADE, "", "");
+    owner["spec"]["suspend"] = json!(true);
+    let owner = lab.create(JOB, owner).await;
+    for (name, blocks) in [("blocks", true), ("does-not", false)] {
+        let reference = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "up-cluster-upgrade",
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": blocks}]);
+        let finalizers = json!(["example.com/mine"]);
+        let owned = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": HARVESTER, "ownerReferences": reference, "finalizers": finalizers,
+                "labels": {labels::UPGRADE_PLAN: "up"}},
+        });
+        lab.create("v1/ConfigMap", owned).await;
+    }
+    delete_in_foreground(&lab).await;
+    lab.minutes(2).await;
+    let deleting = async |name: &str| {
+        let found = lab.get("v1/ConfigMap", HARVESTER, name).await.unwrap();
+        found["metadata"]["deletionTimestamp"].is_string()
+    };
+    assert!(deleting("blocks").await, "it goes before its owner");
+    assert!(!deleting("does-not").await, "it goes after its owner");
+    let patch = json!({"metadata": {"finalizers": null}});
+    lab.patch("v1/ConfigMap", HARVESTER, "blocks", patch).await;
+    lab.until_gone(1, JOB, HARVESTER, "up-cluster-upgrade").await;
+    lab.minutes(1).await;
+    assert!(deleting("does-not").await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_somebody_deletes_is_replaced() {
     let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);

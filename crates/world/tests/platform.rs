@@ -73,6 +73,39 @@ async fn an_addon_follows_its_switch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r46_charts_and_addons_have_nothing_in_their_status_but_what_the_real_ones_have() {
+    let lab = calm().await;
+    let (chart, addon) = ("management.cattle.io/v3/ManagedChart", "harvesterhci.io/v1beta1/Addon");
+    let newer = json!({"spec": {"version": "9.9.9"}});
+    lab.patch(chart, "fleet-local", "harvester-crd", newer.clone()).await;
+    lab.patch(addon, "kube-system", "descheduler", newer).await;
+    // Both are rolled out meanwhile: the world must remember since when.
+    for _ in 0..20 {
+        lab.clock.sleep(std::time::Duration::from_secs(30)).await;
+        let charts = lab.list(chart, "").await;
+        let addons = lab.list(addon, "").await;
+        let mut writes = testbed::Writes::begin();
+        for (group, plural, objects) in [
+            ("management.cattle.io", "managedcharts", charts),
+            ("harvesterhci.io", "addons", addons),
+        ] {
+            assert!(!objects.is_empty());
+            for object in objects {
+                for field in ["appliedVersion", "rollingOut", "rollingOutSince"] {
+                    assert_eq!(object["status"][field], Value::Null, "{object}");
+                }
+                if let Some(writes) = &mut writes {
+                    writes.add(group, plural, object.to_string().as_bytes());
+                }
+            }
+        }
+        assert_eq!(writes.map(|writes| writes.unknown()).unwrap_or_default(), [""; 0]);
+    }
+    let rolled_out = lab.get(chart, "fleet-local", "harvester-crd").await.unwrap();
+    assert_eq!(rolled_out["status"]["summary"]["ready"], 1, "{rolled_out}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
     let lab = calm().await;
     lab.minutes(5).await;
@@ -92,14 +125,14 @@ async fn facts_tell_of_troubles() {
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.minutes(1).await;
     let used = |node: &str| {
-        let (code, _, body) = lab.facts.node_proxy(node, "/stats/summary").unwrap();
+        let (code, _, body) = lab.facts.kubelet(node, "/stats/summary").unwrap();
         assert_eq!(code, 200);
         serde_json::from_slice::<Value>(&body).unwrap()["node"]["fs"]["usedBytes"]
             .as_u64()
             .unwrap()
     };
     assert!(used("node-2") > 2 * used("node-1"));
-    assert!(lab.facts.node_proxy("nobody", "configz").is_none());
+    assert!(lab.facts.kubelet("nobody", "configz").is_none());
     let certificates = lab.facts.api_certificates();
     assert_eq!(certificates.len(), 3);
     assert!(certificates[0].1.duration_since(lab.clock.now()) < jiff::SignedDuration::from_hours(73));

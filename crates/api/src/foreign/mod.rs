@@ -287,6 +287,20 @@ mod tests {
     }
 
     #[test]
+    fn r54_a_replica_knows_nothing_of_modes_and_rebuilds_and_its_engine_does() {
+        let status = |plural: &str| {
+            let definitions = crate::crd::foreign().into_iter();
+            let mut of_kind = definitions.filter(|definition| definition["spec"]["names"]["plural"] == plural);
+            let definition = of_kind.next().unwrap();
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"].clone()
+        };
+        for field in ["replicaModeMap", "rebuildStatus"] {
+            assert!(status("replicas").get(field).is_none(), "{field}");
+            assert!(status("engines").get(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
     fn the_first_condition_of_a_type_decides() {
         let conditions: Vec<ForeignCondition> = serde_json::from_value(json!([
             {"type": "Imported", "status": "True", "lastUpdateTime": "x"}, {"type": "Imported", "status": "False"},

@@ -16,6 +16,9 @@ use crate::{
     store::{Commit, Key},
 };
 
+/// What a pod has to end when nobody says, in seconds.
+const DEFAULT_GRACE: i64 = 30;
+
 /// `DeleteOptions` of a request, from its body or its query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
@@ -181,7 +184,9 @@ pub(super) async fn remove(
         admission::validate(server, call, &request, None, &mut Vec::new()).await?;
         let mut object = (*stored).clone();
         mark(server, kind, &mut object, options);
-        let stays = !metadata::has_no_finalizers(&object) || is_filled_namespace(server, kind, &object);
+        let stays = !metadata::has_no_finalizers(&object)
+            || is_filled_namespace(server, kind, &object)
+            || (is_pod(kind) && object["metadata"]["deletionGracePeriodSeconds"] != 0);
         if options.dry_run {
             let object = Arc::new(object);
             return Ok(if stays {
@@ -226,6 +231,13 @@ fn mark(server: &Server, kind: &Kind, object: &mut Value, options: &Options) {
         _ => None,
     };
     let first = !metadata::is_deleting(object);
+    let grace = if is_pod(kind) { grace_of(object, options) } else { 0 };
+    let now_given = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if !first && now_given.is_some_and(|given| grace < given) {
+        // Sooner than it was asked before.
+        object["metadata"]["deletionTimestamp"] = ends_at(server, grace);
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    }
     if let Some(extra) = extra {
         let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         if !finalizers.iter().any(|finalizer| finalizer == extra) {
@@ -236,14 +248,35 @@ fn mark(server: &Server, kind: &Kind, object: &mut Value, options: &Options) {
     if !first {
         return;
     }
-    object["metadata"]["deletionTimestamp"] = json!(metadata::time_text(server.now()));
-    object["metadata"]["deletionGracePeriodSeconds"] = json!(options.grace.filter(|_| kind.kind == "Pod").unwrap_or(0));
+    object["metadata"]["deletionTimestamp"] = ends_at(server, grace);
+    object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
         object["metadata"]["generation"] = json!(generation + 1);
     }
     if kind.kind == "Namespace" && kind.group.is_empty() {
         builtin_rules::at(object, "status")["phase"] = json!("Terminating");
     }
+}
+
+fn is_pod(kind: &Kind) -> bool {
+    kind.kind == "Pod" && kind.group.is_empty()
+}
+
+/// When something ends that has so many seconds left.
+fn ends_at(server: &Server, grace: i64) -> Value {
+    let at = server.now().saturating_add(jiff::SignedDuration::from_secs(grace));
+    json!(metadata::time_text(at.unwrap_or(jiff::Timestamp::MAX)))
+}
+
+/// How long a pod has to end. One that no node has, or that has ended, goes at once; any other stays until its kubelet deletes
+/// it without delay.
+fn grace_of(pod: &Value, options: &Options) -> i64 {
+    let is_nowhere = pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
+    if is_nowhere || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        return 0;
+    }
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64();
+    options.grace.or(own).unwrap_or(DEFAULT_GRACE).max(0)
 }
 
 fn is_filled_namespace(server: &Server, kind: &Kind, object: &Value) -> bool {

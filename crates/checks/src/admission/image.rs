@@ -1,6 +1,9 @@
 //! The image that the plan's workloads are to run. Ours: what is no image would show only when the first pod cannot start.
 
-use api::{UpgradePlan, annotations, image};
+use api::{
+    UpgradePlan, annotations,
+    image::{self, Fault, Place, Sources},
+};
 
 use crate::{Cluster, FieldError};
 
@@ -10,29 +13,45 @@ pub(super) fn is_one(plan: &UpgradePlan, _: &Cluster) -> Result<Vec<FieldError>,
     Ok(faults(plan))
 }
 
+/// What is wrong with where the plan wants its image from: a manager allows its own repository and those that it is told.
+#[must_use]
+pub fn not_allowed(old: Option<&UpgradePlan>, new: &UpgradePlan, sources: &Sources) -> Vec<FieldError> {
+    let chosen = image::forbidden_repository(new, &sources.own, &sources.others);
+    let is_new = |chosen: &&str| old.and_then(image::chosen_repository) != Some(*chosen);
+    let error = |chosen| {
+        FieldError::invalid(
+            ANNOTATION,
+            chosen,
+            &image::forbidden_text(&sources.own, &sources.others),
+        )
+    };
+    chosen.filter(is_new).map(error).into_iter().collect()
+}
+
 /// What is wrong with what the plan says now and did not say before: what is there already stands in nobody's way.
 pub(super) fn newly_wrong(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldError> {
     let of = |plan: &UpgradePlan| plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE).map(str::to_owned);
     if of(old) == of(new) {
         return Vec::new();
     }
-    repository(new).into_iter().collect()
+    let faults = image::faults(new).into_iter();
+    faults
+        .filter(|fault| fault.place == Place::Repository)
+        .map(told)
+        .collect()
 }
 
 fn faults(plan: &UpgradePlan) -> Vec<FieldError> {
-    let tag = plan
-        .spec
-        .upgrade
-        .as_deref()
-        .filter(|tag| !tag.is_empty() && !image::is_tag(tag));
-    let tag = tag.map(|tag| FieldError::invalid("spec.upgrade", tag, image::TAG_RULE));
-    repository(plan).into_iter().chain(tag).collect()
+    image::faults(plan).into_iter().map(told).collect()
 }
 
-fn repository(plan: &UpgradePlan) -> Option<FieldError> {
-    let given = plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE)?;
-    let is_fine = given.is_empty() || image::is_repository(given);
-    (!is_fine).then(|| FieldError::invalid(ANNOTATION, given, image::REPOSITORY_RULE))
+/// A fault by the field where it stands.
+fn told(Fault { place, given, rule }: Fault<'_>) -> FieldError {
+    let field = match place {
+        Place::Repository => ANNOTATION,
+        Place::Tag => "spec.upgrade",
+    };
+    FieldError::invalid(field, given, rule)
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@
 mod backups;
 mod charts;
 mod hotplug;
-mod image;
+pub mod image;
 mod machines;
 mod name;
 mod nodes;
+pub mod notes;
 mod plans;
+pub mod powers;
 mod source;
 mod vms;
 mod volumes;
@@ -23,27 +25,41 @@ use crate::{Cluster, FieldError, Listed};
 /// A check of a new plan. `Err` when it could not look, which ends this check and no other.
 pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
 
+/// What a check is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guards {
+    /// That the upgrade gets through. Who may skip checks may skip it.
+    Course,
+    /// That no data is lost and no two upgrades meet. Skipping it needs a second word.
+    Data,
+}
+use Guards::{Course, Data};
+
 /// All checks of a new plan, in the order in which they report: the fifteen of the contract with V1's on hotplug, then ours.
-pub const CREATE: [(&str, Check); 19] = [
-    ("the Version exists", source::version_exists),
-    ("no other upgrade runs", plans::none_progresses),
-    ("nodes are ready", nodes::are_ready),
-    ("the Rancher cluster is ready", machines::cluster_is_ready),
-    ("machines are running", machines::are_running),
-    ("nodes and machines are paired", machines::are_paired_with_nodes),
-    ("volumes are healthy", volumes::are_safe),
-    ("no VM backup is under way", backups::are_done),
-    ("backup schedules are suspended", backups::schedules_are_suspended),
-    ("VMs can migrate", vms::can_migrate),
-    ("nothing is left of old hotplugs", hotplug::leaves_nothing),
-    ("managed charts are ready", charts::are_ready),
-    ("addons are settled", charts::addons_are_settled),
-    ("no other upgrade cleans up", plans::none_cleans_up),
-    ("the image exists", source::image_exists),
-    ("nodes to pause exist", nodes::to_pause_exist),
-    ("no V1 upgrade runs", plans::no_v1_upgrade_runs),
-    ("the name fits the upgrade's objects", name::fits_its_objects),
-    ("the toolkit's image is one", image::is_one),
+pub const CREATE: [(&str, Guards, Check); 19] = [
+    ("the Version exists", Course, source::version_exists),
+    ("no other upgrade runs", Data, plans::none_progresses),
+    ("nodes are ready", Course, nodes::are_ready),
+    ("the Rancher cluster is ready", Course, machines::cluster_is_ready),
+    ("machines are running", Course, machines::are_running),
+    ("nodes and machines are paired", Course, machines::are_paired_with_nodes),
+    ("volumes are healthy", Data, volumes::are_safe),
+    ("no VM backup is under way", Course, backups::are_done),
+    (
+        "backup schedules are suspended",
+        Course,
+        backups::schedules_are_suspended,
+    ),
+    ("VMs can migrate", Course, vms::can_migrate),
+    ("nothing is left of old hotplugs", Course, hotplug::leaves_nothing),
+    ("managed charts are ready", Course, charts::are_ready),
+    ("addons are settled", Course, charts::addons_are_settled),
+    ("no other upgrade cleans up", Data, plans::none_cleans_up),
+    ("the image exists", Course, source::image_exists),
+    ("nodes to pause exist", Course, nodes::to_pause_exist),
+    ("no V1 upgrade runs", Data, plans::no_v1_upgrade_runs),
+    ("the name fits the upgrade's objects", Course, name::fits_its_objects),
+    ("the toolkit's image is one", Course, image::is_one),
 ];
 
 /// Where the checks on nodes, volumes and the like report.
@@ -63,10 +79,10 @@ pub enum Reads {
 /// What [`create`] will read.
 #[must_use]
 pub fn create_reads(plan: &UpgradePlan) -> Reads {
-    if is_true(plan, annotations::SKIP_WEBHOOK) {
-        Reads::Nothing
-    } else {
+    if CREATE.iter().any(|(_, guards, _)| is_checked(plan, *guards)) {
         Reads::Everything
+    } else {
+        Reads::Nothing
     }
 }
 
@@ -80,16 +96,29 @@ pub fn update_reads(old: &UpgradePlan, new: &UpgradePlan) -> Reads {
     }
 }
 
+/// Whether a plan is held to such checks.
+fn is_checked(plan: &UpgradePlan, guards: Guards) -> bool {
+    let skips = |key: &str| is_true(plan, key);
+    match guards {
+        Guards::Course => !skips(annotations::SKIP_WEBHOOK),
+        Guards::Data => !(skips(annotations::SKIP_WEBHOOK) && skips(annotations::SKIP_DATA_CHECKS)),
+    }
+}
+
 /// What is wrong with creating the plan.
 #[must_use]
 pub fn create(plan: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
-    if create_reads(plan) == Reads::Nothing {
-        return Vec::new();
-    }
-    let outcomes = CREATE.iter().map(|(_, check)| check(plan, cluster));
+    let checked = CREATE.iter().filter(|(_, guards, _)| is_checked(plan, *guards));
+    let outcomes = checked.map(|(.., check)| check(plan, cluster));
     outcomes
         .flat_map(|outcome| outcome.unwrap_or_else(|error| vec![error]))
         .collect()
+}
+
+/// What its creator should know about a plan though it is not refused.
+#[must_use]
+pub fn warnings(plan: &UpgradePlan, cluster: &Cluster) -> Vec<String> {
+    source::unverified(plan, cluster).into_iter().collect()
 }
 
 /// What is wrong with changing the plan. Only what is new is looked at, names added to `pauseNodes` for one, so that a

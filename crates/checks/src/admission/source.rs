@@ -52,6 +52,27 @@ pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<
     Ok(refused.into_iter().collect())
 }
 
+/// Nobody can tell whether an ISO without a checksum is the released one. That is no reason to refuse it.
+pub(super) fn unverified(plan: &UpgradePlan, cluster: &Cluster) -> Option<String> {
+    let is_given = |sum: &Option<String>| sum.as_deref().is_some_and(|sum| !sum.trim().is_empty());
+    let from = if let Some(image) = &plan.spec.image {
+        let images = within(&cluster.images, "virtualmachineimages", names::HARVESTER_NAMESPACE).ok()?;
+        let found = images.into_iter().find(|found| found.name_any() == *image)?;
+        (!is_given(&found.spec.checksum)).then(|| format!("spec.checksum of VirtualMachineImage {image}"))
+    } else {
+        let version = plan.spec.version.as_ref()?;
+        let versions = within(&cluster.versions, "versions", names::HARVESTER_NAMESPACE).ok()?;
+        let found = versions.into_iter().find(|found| found.name_any() == *version)?;
+        (!is_given(&found.spec.iso_checksum)).then(|| format!("spec.isoChecksum of Version {version}"))
+    };
+    from.map(|field| {
+        format!(
+            "{field} is not set, so nobody verifies that the ISO is the released one: set it to the published SHA-512, or \
+             compare status.releaseDigests.isoSHA512 of the UpgradePlan with it"
+        )
+    })
+}
+
 /// Why the repository could not mount the volume of an image. CDI fills a claim of the image's name; only for images with the
 /// annotation is it a file system that several nodes can mount. The other backend makes no such claim at all.
 fn unmountable(image: &VirtualMachineImage) -> Option<&'static str> {

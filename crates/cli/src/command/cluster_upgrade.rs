@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use manager::outside::absolute;
 use node::{
     cluster::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses},
     host::{
@@ -22,7 +23,7 @@ use node::{
 
 use super::{
     named_duration,
-    program::{self, ProgramArgs},
+    program::{self, PinArgs, ProgramArgs},
 };
 
 /// What to upgrade, and with what.
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     /// The repository; that of the plan by default
     #[arg(long, value_name = "URL")]
     repo_url: Option<String>,
+    #[command(flatten)]
+    pin: PinArgs,
     /// Folder of the addons' manifests
     #[arg(long, value_name = "DIR", default_value = "/usr/local/share/addons")]
     addons: PathBuf,
@@ -111,8 +114,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         None => own_image(&client).await?,
     };
     let clock = report.clock.clone();
-    let url = args.repo_url.unwrap_or_else(|| names::repo_url(&plan));
-    let repository = Arc::new(Repository::new(&url, clock.clone(), Patience::default()));
+    let url = args.repo_url.unwrap_or_else(|| absolute::here(&names::repo_url(&plan)));
+    let repository = Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256);
+    let repository = Arc::new(repository);
     let context = Context {
         client: client.clone(),
         clock: clock.clone(),

@@ -1,5 +1,7 @@
 //! `manager`: the operator, in a cluster or from a developer's machine.
 
+mod workload_image;
+
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -8,20 +10,16 @@ use clock::Clock;
 use kube::client::ClientBuilder;
 use manager::{
     client::for_product,
-    field_validation::Mode,
     lease::LeaseTiming,
     metrics::{
         Metrics,
         layer::CountRequests,
         server::{Access, MetricsConfig},
     },
-    outside::Network,
+    outside::{Kubelets, Network, kubelets::Credentials},
     run::{Config, run as run_manager},
-    tls::{files::Files, managed::Managed},
-    webhook::{
-        CertificateSource, WebhookConfig,
-        configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
-    },
+    tls::files::Files,
+    webhook::configurations::service_names,
 };
 use plan::{
     deadlines::Deadlines,
@@ -29,12 +27,13 @@ use plan::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use workload_image::{image, own_image, repository, tag};
 
 use super::{
     go_flags::GoFlags,
     listen::{listen, listen_blocking},
-    named_duration,
-    program::go_bool,
+    manager_webhook, named_duration,
+    program::{field_validation, go_bool},
 };
 
 /// How the manager runs.
@@ -95,6 +94,11 @@ pub(super) struct Args {
     /// Another tag of that image
     #[arg(long, value_name = "TAG", env = "UPGRADE_TOOLKIT_TAG", value_parser = tag)]
     toolkit_tag: Option<String>,
+    /// Another repository, without tag, that a plan may choose the image of workloads from; may be repeated. That of the
+    /// manager's own image always may
+    #[arg(long, value_name = "REPOSITORY", env = "UPGRADE_ALLOWED_IMAGE_REPOSITORIES", value_delimiter = ',',
+          value_parser = repository)]
+    allow_image_repository: Vec<String>,
     /// What serves the ISO, unless a plan says otherwise: toolkit or nginx
     #[arg(long, default_value = "toolkit", value_parser = ["toolkit", "nginx"])]
     repo_server: String,
@@ -105,21 +109,18 @@ pub(super) struct Args {
     /// servers are not reached from here
     #[arg(long, value_name = "HOST:PORT")]
     api_server_address: Option<String>,
-    /// Address of the admission webhooks; 0 turns them off, as ENABLE_WEBHOOKS=false does
-    #[arg(long, default_value = ":9443")]
-    webhook_bind_address: String,
-    /// Directory with the certificate of the webhooks; without it the manager makes and renews its own
-    #[arg(long)]
-    webhook_cert_path: Option<PathBuf>,
-    /// File of the certificate, in --webhook-cert-path
-    #[arg(long, default_value = "tls.crt")]
-    webhook_cert_name: String,
-    /// File of the key, in --webhook-cert-path
-    #[arg(long, default_value = "tls.key")]
-    webhook_cert_key: String,
-    /// What the names of the webhooks' Service and configurations begin with
-    #[arg(long, env = "WEBHOOK_NAME_PREFIX", default_value = "harvester-upgrade-manager-")]
-    webhook_name_prefix: String,
+    /// Service account whose tokens kubelets are asked with, in the namespace of the lease; empty: the manager's own. Without
+    /// it the one that ships
+    #[arg(long, value_name = "NAME", env = "UPGRADE_KUBELET_SERVICE_ACCOUNT")]
+    kubelet_service_account: Option<String>,
+    /// File with the authority that signs the certificates of kubelets, when it is not the cluster's own
+    #[arg(long, value_name = "FILE")]
+    kubelet_certificate_authority: Option<PathBuf>,
+    /// Address (HOST:PORT) at which all kubelets are asked, when the nodes are not reached from here
+    #[arg(long, value_name = "HOST:PORT")]
+    kubelet_address: Option<String>,
+    #[command(flatten)]
+    webhook: manager_webhook::WebhookArgs,
     /// How long a wait may take before the plan is Degraded, as NAME=DURATION (reboot=45m); may be repeated
     #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, env = "UPGRADE_DEADLINES",
           value_delimiter = ',', long_help = deadline_help())]
@@ -169,16 +170,21 @@ pub(super) fn start_log_at(format: &str, level: i64) {
 
 async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = Metrics::new(concat!("v", env!("CARGO_PKG_VERSION")))?;
-    let client = counting_client(&metrics).await?;
+    let kubeconfig = kube::Config::infer()
+        .await
+        .context("failed to find a cluster: set KUBECONFIG")?;
+    let client = counting_client(&metrics, kubeconfig.clone())?;
     let metrics = serve_metrics(&args, metrics)?;
     let listener = listen("--health-probe-bind-address", &args.health_probe_bind_address)?;
-    let webhook = webhook(&args)?;
+    let webhook = manager_webhook::config(&args.webhook, &args.leader_election_namespace)?;
     let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let outside = Network {
         repo_host: args
             .repo_host
+            .clone()
             .or_else(|| (!in_cluster).then(|| "http://localhost".to_owned())),
-        api_server: args.api_server_address,
+        api_server: args.api_server_address.clone(),
+        kubelets: Some(Arc::new(kubelets(&args, &client, kubeconfig))),
     };
     let mut deadlines = Deadlines::default();
     for (name, limit) in &args.deadlines {
@@ -191,6 +197,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             deadlines,
             repo_server: RepoServer::parse(&args.repo_server).unwrap_or_default(),
             own_image,
+            allowed_repositories: args.allow_image_repository,
             job_service_account: args.job_service_account,
             plan_service_account: args.plan_service_account,
         },
@@ -212,54 +219,26 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The image that workloads run: the one that is given, else that of the pod this runs in, else the one of this release.
-async fn own_image(
-    client: &kube::Client,
-    given: Option<Image>,
-    tag: Option<String>,
-    pod: Option<(&str, &str)>,
-) -> anyhow::Result<Image> {
-    let mut image = match (given, pod) {
-        (Some(image), _) => image,
-        (None, Some((namespace, name))) => {
-            let found = manager::own_image::find(client, namespace, name).await?;
-            found.unwrap_or_else(|| {
-                let image = Settings::default().own_image;
-                tracing::warn!(namespace, pod = name, %image, "the manager's own pod is not there: set POD_NAME or --toolkit-image");
-                image
-            })
-        }
-        (None, None) => Settings::default().own_image,
-    };
-    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
-        image.tag = Some(tag);
-        image.digest = None;
-    }
-    tracing::info!(%image, "workloads of upgrades run this image, unless a plan says otherwise");
-    Ok(image)
-}
-
-/// An image, checked.
-fn image(text: &str) -> Result<Image, String> {
-    Image::parse(text).ok_or_else(|| format!("{text:?} is not REPOSITORY[:TAG][@DIGEST]"))
-}
-
-/// A tag, checked. An empty one is none.
-fn tag(text: &str) -> Result<String, String> {
-    if text.is_empty() || api::image::is_tag(text) {
-        return Ok(text.to_owned());
-    }
-    Err(api::image::TAG_RULE.to_owned())
-}
-
 /// A client whose requests are counted, and which says what the API server warns of.
-async fn counting_client(metrics: &Metrics) -> anyhow::Result<kube::Client> {
-    let config = kube::Config::infer()
-        .await
-        .context("failed to find a cluster: set KUBECONFIG")?;
+fn counting_client(metrics: &Metrics, config: kube::Config) -> anyhow::Result<kube::Client> {
     let client = ClientBuilder::try_from(config).context("failed to make a client of what KUBECONFIG says")?;
     let client = client.with_layer(&CountRequests(metrics.clone())).build();
-    Ok(for_product(client, Mode::Warn).0)
+    Ok(for_product(client, field_validation()).0)
+}
+
+/// How kubelets are asked.
+fn kubelets(args: &Args, client: &kube::Client, config: kube::Config) -> Kubelets {
+    let shipped = || format!("{}{}", args.webhook.webhook_name_prefix, manager::rbac::KUBELET_READER);
+    let credentials = match args.kubelet_service_account.clone().unwrap_or_else(shipped) {
+        name if name.is_empty() => Credentials::Own,
+        name => Credentials::Account {
+            namespace: args.leader_election_namespace.clone(),
+            name,
+        },
+    };
+    Kubelets::new(client.clone(), config, credentials)
+        .at(args.kubelet_address.clone())
+        .trusting(args.kubelet_certificate_authority.clone())
 }
 
 /// Where metrics are served, and to whom.
@@ -269,7 +248,7 @@ fn serve_metrics(args: &Args, metrics: Metrics) -> anyhow::Result<MetricsConfig>
         certificate: directory.join(&args.metrics_cert_name),
         key: directory.join(&args.metrics_cert_key),
     });
-    let service = format!("{}controller-manager-metrics-service", args.webhook_name_prefix);
+    let service = format!("{}controller-manager-metrics-service", args.webhook.webhook_name_prefix);
     let access = if args.metrics_secure {
         Access::Authorised {
             files,
@@ -314,39 +293,6 @@ fn deadline_help() -> String {
     help
 }
 
-/// The admission webhooks, unless they are turned off.
-fn webhook(args: &Args) -> anyhow::Result<Option<WebhookConfig>> {
-    let enabled = webhooks_are_enabled(std::env::var("ENABLE_WEBHOOKS").ok().as_deref());
-    if !enabled {
-        return Ok(None);
-    }
-    let Some(listener) = listen("--webhook-bind-address", &args.webhook_bind_address)? else {
-        return Ok(None);
-    };
-    let (prefix, namespace) = (&args.webhook_name_prefix, &args.leader_election_namespace);
-    let certificate = match &args.webhook_cert_path {
-        Some(directory) => CertificateSource::Files(Files {
-            certificate: directory.join(&args.webhook_cert_name),
-            key: directory.join(&args.webhook_cert_key),
-        }),
-        None => CertificateSource::Managed(Managed {
-            namespace: namespace.clone(),
-            names: service_names(&format!("{prefix}{SERVICE}"), namespace),
-            mutating: format!("{prefix}{MUTATING_CONFIGURATION}"),
-            validating: format!("{prefix}{VALIDATING_CONFIGURATION}"),
-        }),
-    };
-    Ok(Some(WebhookConfig {
-        listener: Arc::new(listener),
-        certificate,
-    }))
-}
-
-/// By ENABLE_WEBHOOKS: only the literal `false` turns them off.
-fn webhooks_are_enabled(value: Option<&str>) -> bool {
-    value != Some("false")
-}
-
 /// Ctrl-C or SIGTERM.
 pub(super) async fn terminated() {
     let Ok(mut term) = signal(SignalKind::terminate()) else {
@@ -387,14 +333,6 @@ mod tests {
         assert_eq!(lease_duration("1m"), Ok(Duration::from_mins(1)));
         for text in ["0s", "300ms", "-5s", "soon", ""] {
             assert!(lease_duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_the_literal_false_turns_the_webhooks_off() {
-        assert!(!webhooks_are_enabled(Some("false")));
-        for value in [None, Some("False"), Some("0"), Some(""), Some("true")] {
-            assert!(webhooks_are_enabled(value), "{value:?}");
         }
     }
 }

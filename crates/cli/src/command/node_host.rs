@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use api::names;
+use manager::outside::absolute;
 use node::{
     host::{Chroot, HostRoot},
     images::{Patience, Repository},
@@ -20,7 +21,7 @@ use node::{
 
 use super::{
     named_duration,
-    program::{self, ProgramArgs},
+    program::{self, PinArgs, ProgramArgs},
 };
 
 /// Which node, and where its host is.
@@ -55,6 +56,8 @@ pub(crate) struct Args {
     /// The repository; that of the plan by default
     #[arg(long, value_name = "URL")]
     repo_url: Option<String>,
+    #[command(flatten)]
+    pin: PinArgs,
     /// The program elemental of this container; without it the host's own is used
     #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/elemental")]
     elemental: PathBuf,
@@ -88,7 +91,11 @@ impl Args {
         // Its hostname does not tell: it shares that of its node.
         let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;
-        let url = self.repo_url.clone().unwrap_or_else(|| names::repo_url(&self.plan));
+        let url = self
+            .repo_url
+            .clone()
+            .unwrap_or_else(|| absolute::here(&names::repo_url(&self.plan)));
+        let repository = Repository::new(&url, report.clock.clone(), Patience::default());
         let run = NodeRun {
             client,
             plan: self.plan.clone(),
@@ -100,7 +107,7 @@ impl Args {
             },
             root: HostRoot::new(&self.host_root),
             tools: Arc::new(Chroot::new(&self.host_root)),
-            repository: Arc::new(Repository::new(&url, report.clock.clone(), Patience::default())),
+            repository: Arc::new(repository.pinned_to(self.pin.manifest_sha256.clone())),
             elemental: self.elemental.clone(),
             release: OnceLock::new(),
         };

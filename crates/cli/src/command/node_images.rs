@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use api::names;
 use kube::Api;
+use manager::outside::absolute;
 use node::{
     host::HostRoot,
     images::{
@@ -18,7 +19,7 @@ use node::{
 
 use super::{
     named_duration,
-    program::{self, ProgramArgs},
+    program::{self, PinArgs, ProgramArgs},
 };
 
 /// Where the host is.
@@ -46,6 +47,8 @@ pub(crate) struct PrepareArgs {
     /// The repository; that of the plan by default
     #[arg(long, value_name = "URL")]
     repo_url: Option<String>,
+    #[command(flatten)]
+    pin: PinArgs,
     /// The program `ctr`; RKE2's on the host by default
     #[arg(long, value_name = "FILE", env = "CTR")]
     ctr: Option<PathBuf>,
@@ -124,9 +127,11 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     };
     let report = program::reporter(&client);
     let clock = report.clock.clone();
-    let url = args.repo_url.unwrap_or_else(|| names::repo_url(&args.plan));
+    let url = args
+        .repo_url
+        .unwrap_or_else(|| absolute::here(&names::repo_url(&args.plan)));
     let program = Prepare::new(
-        Repository::new(&url, clock.clone(), Patience::default()),
+        Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256),
         Box::new(ctr.at(containerd)),
         &host_root,
         PlanSource::Cluster {

@@ -14,6 +14,7 @@ use node::{
     board::{Board, NoBoard, PodBoard},
     report::Reporter,
 };
+use release::bundle::Sha256Sum;
 
 use super::manager::{start_log_at, terminated};
 
@@ -51,6 +52,14 @@ pub(super) struct ProgramArgs {
     trace: bool,
 }
 
+/// What the repository must be.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct PinArgs {
+    /// SHA-256 of the repository's manifest; what does not fit is refused. Without it nothing is verified
+    #[arg(long, value_name = "DIGEST", env = names::MANIFEST_VARIABLE)]
+    pub(super) manifest_sha256: Option<Sha256Sum>,
+}
+
 impl ProgramArgs {
     /// A client of the cluster.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
@@ -73,7 +82,7 @@ impl ProgramArgs {
             }
         };
         let client = Client::try_from(config).context(FAILED)?;
-        Ok(for_product(client, Mode::Warn).0)
+        Ok(for_product(client, field_validation()).0)
     }
 
     fn level(&self) -> i64 {
@@ -115,6 +124,11 @@ pub(super) async fn reporter_if_any(args: &ProgramArgs) -> Reporter {
         Ok(client) => reporter(&client),
         Err(_) => Reporter::new(Clock::system(), Arc::new(NoBoard)),
     }
+}
+
+/// What the API server does about fields that it does not know: our tests have it refuse them.
+pub(super) fn field_validation() -> Mode {
+    Mode::of(variable("UPGRADE_TOOLKIT_FIELD_VALIDATION").as_deref())
 }
 
 /// The pod this runs in, if it runs in one.

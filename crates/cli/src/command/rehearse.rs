@@ -17,10 +17,10 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tokio::net::TcpListener;
 use world::{Shape, StepTold};
 
-use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, kubeconfig::Kubeconfig, summary};
+use super::{manager::terminated, rehearse_serve};
+use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
 
 /// How long a held node is held before the rehearsed administrator lets it go.
 const HELD: Duration = Duration::from_secs(30 * 60);
@@ -80,6 +80,9 @@ pub(super) struct Args {
     /// Serve the cluster on this loopback address for kubectl, until Ctrl-C
     #[arg(long, value_name = "ADDR", conflicts_with = "instant")]
     serve: Option<SocketAddr>,
+    /// Serve only who has this token; without a value, a random one. The kubeconfig has it
+    #[arg(long, value_name = "TOKEN", requires = "serve", num_args = 0..=1, default_missing_value = "")]
+    token: Option<String>,
     /// Only serve: you create the UpgradePlan
     #[arg(long, requires = "serve")]
     no_plan: bool,
@@ -141,7 +144,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => {
+            // Not only Ctrl-C: what was written for kubectl is to be taken away whoever ends this.
+            () = terminated() => {
                 view.lock().unwrap_or_else(PoisonError::into_inner).end();
                 // Serving has no other end; an upgrade that was cut off has not succeeded.
                 Ok(if args.serve.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -198,7 +202,7 @@ async fn rehearse(
     rehearsal.server.store().set_history_limit(0);
     // Removed when this function ends, or is cut off by Ctrl-C.
     let _kubeconfig = match args.serve {
-        Some(address) => Some(serve(&rehearsal, address, &view).await?),
+        Some(address) => Some(rehearse_serve::serve(&rehearsal, address, args.token.as_deref(), &view).await?),
         None => None,
     };
     if args.steps {
@@ -288,24 +292,6 @@ async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
         tokio::time::sleep(TICK).await;
         view.lock().unwrap_or_else(PoisonError::into_inner).tick(clock.now());
     }
-}
-
-/// Serves the cluster and says how to reach it.
-async fn serve(rehearsal: &Rehearsal, address: SocketAddr, view: &Mutex<View>) -> anyhow::Result<Kubeconfig> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("failed to listen on --serve {address}"))?;
-    let address = listener.local_addr()?;
-    let kubeconfig = Kubeconfig::write(address)?;
-    tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
-    let text = format!(
-        "serving on http://{address}; in another terminal: export KUBECONFIG={}",
-        kubeconfig.path().display()
-    );
-    view.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .say(rehearsal.clock.now(), &text);
-    Ok(kubeconfig)
 }
 
 /// The rehearsed administrator: lets held nodes go after a while. With `--serve`, a person does that.

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use release::{
     inspect::{Inspection, inspect},
     iso::Iso,
+    manifest::{Manifest, Sha512Sum},
 };
 
 /// What to do with a release.
@@ -18,6 +19,25 @@ use release::{
 pub(super) enum Release {
     /// Show versions, image archives and image lists of an ISO, and what is wrong with it
     Inspect(Args),
+    /// Print the manifest of an ISO: its SHA-512, and sizes and SHA-256 of the files that an upgrade reads
+    Manifest(ManifestArgs),
+}
+
+/// Whose manifest to print.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The same text that the repository of an upgrade serves. Its SHA-256 is what an UpgradePlan has as \
+    status.releaseDigests.manifest.\n\n\
+    Examples:\n  \
+    upgrade-toolkit release manifest harvester-v1.8.0-amd64.iso\n  \
+    upgrade-toolkit release manifest harvester-v1.8.0-amd64.iso | sha256sum"
+)]
+pub(super) struct ManifestArgs {
+    /// The ISO
+    file: PathBuf,
+    /// SHA-512 that the ISO should have: where zeros follow it in its volume, it tells where the ISO ends
+    #[arg(long, value_name = "DIGEST")]
+    checksum: Option<Sha512Sum>,
 }
 
 /// What to look at.
@@ -48,7 +68,10 @@ enum Output {
 }
 
 pub(super) fn run(command: &Release) -> anyhow::Result<ExitCode> {
-    let Release::Inspect(args) = command;
+    let args = match command {
+        Release::Inspect(args) => args,
+        Release::Manifest(args) => return print_manifest(args),
+    };
     let context = || format!("failed to inspect {}", args.file.display());
     let iso = Iso::open(&args.file).with_context(context)?;
     let found = inspect(&iso).with_context(context)?;
@@ -63,6 +86,14 @@ pub(super) fn run(command: &Release) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn print_manifest(args: &ManifestArgs) -> anyhow::Result<ExitCode> {
+    let context = || format!("failed to read {}", args.file.display());
+    let iso = Iso::open(&args.file).with_context(context)?;
+    let manifest = Manifest::of(&iso, args.checksum.as_ref()).with_context(context)?;
+    io::stdout().write_all(manifest.text().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn text(found: &Inspection) -> String {

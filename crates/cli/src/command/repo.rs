@@ -6,7 +6,8 @@ use anyhow::Context;
 use clock::Clock;
 use release::{
     inspect::inspect,
-    iso::Iso,
+    iso::{Iso, IsoError},
+    manifest::{Manifest, Sha512Sum, sha256},
     repo::{Limits, PREFIX, serve},
 };
 
@@ -23,7 +24,8 @@ const LAST_READ: Duration = Duration::from_secs(1);
 /// What to serve, and where.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Serves GET and HEAD with ranges under /harvester-iso/, and /healthz. Ends on SIGTERM or Ctrl-C, after the \
+    after_help = "Serves GET and HEAD with ranges under /harvester-iso/, its manifest at /harvester-iso.manifest once all of the ISO was \
+    read, and /healthz. Ends on SIGTERM or Ctrl-C, after the \
     downloads that are under way.\n\n\
     Examples:\n  \
     upgrade-toolkit repo --iso /iso/disk.img\n  \
@@ -33,6 +35,9 @@ pub(super) struct Args {
     /// The ISO: a file or a block device
     #[arg(long, value_name = "FILE")]
     iso: PathBuf,
+    /// SHA-512 that the ISO should have: where zeros follow it in its volume, it tells where the ISO ends
+    #[arg(long, value_name = "DIGEST")]
+    checksum: Option<Sha512Sum>,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = ":80")]
     listen: String,
@@ -58,16 +63,40 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let listener = listen("--listen", &args.listen)?.context("--listen has no address")?;
         let address = listener.local_addr()?;
         tracing::info!(%address, path = PREFIX, harvester = found.release.harvester, "serving");
-        serve(
-            listener,
-            Arc::new(iso),
-            Limits::default(),
-            Clock::system(),
-            terminated(),
-        )
-        .await;
-        anyhow::Ok(())
+        let iso = Arc::new(iso);
+        let making = tokio::task::spawn_blocking({
+            let (iso, checksum) = (iso.clone(), args.checksum.clone());
+            move || make_manifest(&iso, checksum.as_ref())
+        });
+        let failing = async {
+            match making.await {
+                Ok(Ok(())) => std::future::pending().await,
+                Ok(Err(error)) => anyhow::Error::new(error),
+                Err(error) => anyhow::Error::new(error),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = serve(listener, iso.clone(), Limits::REPOSITORY, Clock::system(), terminated()) => Ok(()),
+            error = failing => Err(error.context(context())),
+        }
     });
     runtime.shutdown_timeout(LAST_READ);
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Reads all of the image. Until that is done the server is not ready: nobody knows yet what it serves.
+fn make_manifest(iso: &Iso, checksum: Option<&Sha512Sum>) -> Result<(), IsoError> {
+    let manifest = Manifest::of(iso, checksum)?;
+    let text = manifest.text();
+    let root = sha256(text.as_bytes());
+    match checksum.filter(|given| **given != manifest.iso.sha512) {
+        // The manager compares them too, and fails the upgrade.
+        Some(given) => {
+            tracing::error!(sha512 = %manifest.iso.sha512, %given, "the ISO does not have the given checksum")
+        }
+        None => tracing::info!(sha512 = %manifest.iso.sha512, manifest = root.as_str(), "the ISO was read"),
+    }
+    iso.note_manifest(text);
+    Ok(())
 }

@@ -51,6 +51,10 @@ pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
             template(None, manager_roles)?,
         ),
         (
+            "charts/harvester-upgrade-manager/templates/rbac/accounts.yaml",
+            template(None, rbac::accounts(PREFIX, NAMESPACE))?,
+        ),
+        (
             "charts/harvester-upgrade-manager/templates/rbac/webhook-roles.yaml",
             template(Some("webhook"), webhook_roles)?,
         ),
@@ -64,7 +68,7 @@ pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
         ),
         (
             "charts/harvester-upgrade-manager/templates/webhook/webhook.yaml",
-            template(Some("webhook"), configurations(PREFIX, NAMESPACE, None).into())?,
+            template(Some("webhook"), configurations(PREFIX, NAMESPACE, ACCOUNT, None).into())?,
         ),
         (
             "charts/harvester-upgrade-manager/templates/monitoring/prometheusrule.yaml",

@@ -22,10 +22,14 @@ pub fn files() -> anyhow::Result<Vec<(&'static str, String)>> {
             file(&[api::crd::upgrade_plan()])?,
         ),
         ("config/rbac/role.yaml", file(&roles)?),
+        (
+            "config/rbac/accounts.yaml",
+            file(&rbac::accounts(PREFIX, HARVESTER_NAMESPACE))?,
+        ),
         ("config/rbac/upgradeplan_roles.yaml", file(&rbac::people(PREFIX))?),
         (
             "config/webhook/manifests.yaml",
-            file(&configurations(PREFIX, HARVESTER_NAMESPACE, None))?,
+            file(&configurations(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None))?,
         ),
     ])
 }

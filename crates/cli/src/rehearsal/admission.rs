@@ -44,12 +44,15 @@ impl Admission {
         // It waits for answers of this process: in the time of this machine, however fast that of the cluster runs.
         let clock = Clock::simulated(beginning(), 1.0);
         let facts = Facts::new(server.client_as(account), Watched::default(), clock);
+        let told = facts.clone();
         let validate: WebhookHandler = Arc::new(move |review| {
             let facts = facts.clone();
             async move { value(&server::validate(&facts, review.to_string().as_bytes()).await) }.boxed()
         });
-        let mutate: WebhookHandler =
-            Arc::new(|review| async move { value(&server::mutate(review.to_string().as_bytes())) }.boxed());
+        let mutate: WebhookHandler = Arc::new(move |review| {
+            let now = told.now();
+            async move { value(&server::mutate(review.to_string().as_bytes(), now)) }.boxed()
+        });
         server.set_webhook_handler(&address(VALIDATING_PATH), validate);
         server.set_webhook_handler(&address(MUTATING_PATH), mutate);
         let up = Self { server: server.clone() };
@@ -89,7 +92,7 @@ pub(super) async fn take_away(client: &Client) -> anyhow::Result<()> {
 
 /// The configurations that ship, each with the way to its kind.
 fn objects(client: &Client) -> anyhow::Result<Vec<(Api<DynamicObject>, DynamicObject)>> {
-    let shipped = configurations(PREFIX, names::HARVESTER_NAMESPACE, None).into_iter();
+    let shipped = configurations(PREFIX, names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None).into_iter();
     let with_api = shipped.map(|object| {
         let object: DynamicObject = serde_json::from_value(object)?;
         let kind = GroupVersionKind::try_from(&object.types.clone().unwrap_or_default())?;

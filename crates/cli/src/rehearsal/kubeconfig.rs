@@ -22,18 +22,22 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes a kubeconfig.
+    /// Writes a kubeconfig, with the token that the server asks for.
     ///
     /// # Errors
     /// The folder or the file could not be written.
-    pub fn write(address: SocketAddr) -> anyhow::Result<Self> {
-        let config = json!({
+    pub fn write(address: SocketAddr, token: Option<&str>) -> anyhow::Result<Self> {
+        let mut config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "rehearsal", "cluster": {"server": format!("http://{address}")}}],
             "contexts": [{"name": "rehearsal", "context": {"cluster": "rehearsal"}}],
             "current-context": "rehearsal",
         });
+        if let Some(token) = token {
+            config["users"] = json!([{"name": "rehearsal", "user": {"token": token}}]);
+            config["contexts"][0]["context"]["user"] = json!("rehearsal");
+        }
         let directory = new_directory(&std::env::temp_dir(), address.port())?;
         let path = directory.join("kubeconfig");
         let kubeconfig = Self { directory, path };
@@ -83,7 +87,10 @@ mod tests {
     #[test]
     fn it_is_the_owners_alone_and_goes_with_the_rehearsal() {
         let address = "127.0.0.1:8001".parse().unwrap();
-        let (first, second) = (Kubeconfig::write(address).unwrap(), Kubeconfig::write(address).unwrap());
+        let (first, second) = (
+            Kubeconfig::write(address, None).unwrap(),
+            Kubeconfig::write(address, Some("secret")).unwrap(),
+        );
         assert_ne!(first.path(), second.path());
         let path = first.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -96,6 +103,11 @@ mod tests {
             std::fs::read_to_string(&path)
                 .unwrap()
                 .contains("http://127.0.0.1:8001")
+        );
+        assert!(
+            std::fs::read_to_string(second.path())
+                .unwrap()
+                .contains("\"token\": \"secret\"")
         );
         drop(first);
         assert!(!directory.exists());

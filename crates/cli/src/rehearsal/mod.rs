@@ -85,12 +85,15 @@ pub struct Rehearsal {
 /// Who hears of the steps of programs.
 type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&StepTold) + Send + Sync>>>>;
 
-/// Gives a service account of the manager the roles that ship, and nothing else. Their names begin with a prefix.
+/// Gives a service account of the manager the roles that ship, and nothing else, and installs the accounts that ship beside
+/// it. Their names begin with a prefix.
 ///
 /// # Errors
 /// The API server refused one.
 pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -> anyhow::Result<()> {
-    for object in manager::rbac::objects(prefix, names::HARVESTER_NAMESPACE, account) {
+    let mut objects = manager::rbac::accounts(prefix, names::HARVESTER_NAMESPACE);
+    objects.extend(manager::rbac::objects(prefix, names::HARVESTER_NAMESPACE, account));
+    for object in objects {
         let object: DynamicObject = serde_json::from_value(object)?;
         let kind = object.types.clone().unwrap_or_default();
         let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&kind)?);
@@ -197,7 +200,7 @@ impl Rehearsal {
             World::new(world_client, clock.clone(), shape.clone(), durations, troubles).listened_to_by(tell);
         let facts = simulation.facts();
         let kubelets = facts.clone();
-        server.set_node_proxy(Arc::new(move |node, path| kubelets.node_proxy(node, path)));
+        server.set_node_proxy(Arc::new(move |node, path| kubelets.kubelet(node, path)));
         let mut world = JoinSet::new();
         world.spawn(simulation.run());
         Ok(Self {
@@ -249,7 +252,9 @@ impl Rehearsal {
         })
     }
 
-    fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
+    /// Starts a manager that is configured so.
+    #[must_use]
+    pub fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
         let mut identity = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
         // So that the API server, which fault plans live in, can tell managers apart.
         identity.groups.push(manager_group(&config.identity));

@@ -2,7 +2,7 @@
 
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
-use manager::outside::{FetchError, Outside};
+use manager::outside::{FetchError, Kubelet, KubeletError, KubeletFile, Outside};
 use world::{Facts, RepositoryError};
 
 /// Answers from the world's facts.
@@ -41,6 +41,18 @@ impl Outside for Simulated {
             let mut known = facts.api_certificates().into_iter();
             let end = known.find(|(known, _)| known == address).map(|(_, end)| end);
             end.ok_or_else(|| format!("{address}: connection refused"))
+        })
+    }
+
+    fn kubelet<'a>(&'a self, kubelet: &'a Kubelet, file: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {
+        self.answer(move |facts| match facts.kubelet(&kubelet.node, file.path()) {
+            Some((200, _, body)) => Ok(body.to_vec()),
+            Some((403, _, body)) => Err(KubeletError::Forbidden(String::from_utf8_lossy(&body).into_owned())),
+            Some((code, _, body)) => {
+                let body = String::from_utf8_lossy(&body);
+                Err(KubeletError::Other(format!("{code}: {body}")))
+            }
+            None => Err(KubeletError::Other("no such node".to_owned())),
         })
     }
 }

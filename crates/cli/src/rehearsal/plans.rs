@@ -65,7 +65,9 @@ impl Rehearsal {
     /// The API server refused it.
     pub async fn create_unchecked(&self, mut plan: UpgradePlan) -> anyhow::Result<UpgradePlan> {
         let given = plan.metadata.annotations.get_or_insert_default();
-        given.insert(annotations::SKIP_WEBHOOK.to_owned(), "true".to_owned());
+        for word in [annotations::SKIP_WEBHOOK, annotations::SKIP_DATA_CHECKS] {
+            given.insert(word.to_owned(), "true".to_owned());
+        }
         self.create(&plan).await
     }
 

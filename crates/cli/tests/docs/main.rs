@@ -12,7 +12,9 @@ mod fragilities;
 mod links;
 mod listed;
 mod page;
+mod rows;
 mod run;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod support;
+mod world;

@@ -25,7 +25,7 @@ const NORUN: [(&str, usize); 7] = [
     // The chart is installed on a real control plane in tests of its own.
     ("helm", 3),
     // Images are built and installed by container engines, which are not everywhere.
-    ("image", 3),
+    ("image", 6),
     // On a node of a real cluster.
     ("node", 2),
     // The embedded API has no streams: no port-forward.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{documents::Documents, hack, root, skipped};
 
-const RELEASE: &str = "harvester-upgrade-manager";
+pub(crate) const RELEASE: &str = "harvester-upgrade-manager";
 const NAMESPACE: &str = "harvester-system";
 const PREFIX: &str = "harvester-upgrade-manager-";
 const ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
@@ -30,7 +30,7 @@ fn helm(arguments: &[&str]) -> Option<Output> {
     Some(output.unwrap())
 }
 
-fn template(release: &str, values: &[&str]) -> Option<Output> {
+pub(crate) fn template(release: &str, values: &[&str]) -> Option<Output> {
     let mut arguments = vec![
         "template",
         release,
@@ -43,7 +43,7 @@ fn template(release: &str, values: &[&str]) -> Option<Output> {
 }
 
 /// What the chart renders with some values.
-fn rendered(release: &str, values: &[&str]) -> Option<Documents> {
+pub(crate) fn rendered(release: &str, values: &[&str]) -> Option<Documents> {
     let output = template(release, values)?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let documents = Documents::read(&String::from_utf8(output.stdout).unwrap());
@@ -63,25 +63,48 @@ fn helm_finds_nothing_to_complain_about() {
 fn by_default_the_objects_have_the_names_of_the_existing_chart() {
     let Some(chart) = rendered(RELEASE, &[]) else { return };
     let expected = [
+        "ClusterRole harvester-upgrade-manager-kubelet-reader-role",
         "ClusterRole harvester-upgrade-manager-manager-role",
         "ClusterRole harvester-upgrade-manager-metrics-auth-role",
         "ClusterRole harvester-upgrade-manager-metrics-reader",
         "ClusterRole harvester-upgrade-manager-webhook-role",
+        "ClusterRoleBinding harvester-upgrade-manager-kubelet-reader-rolebinding",
         "ClusterRoleBinding harvester-upgrade-manager-manager-rolebinding",
         "ClusterRoleBinding harvester-upgrade-manager-metrics-auth-rolebinding",
         "ClusterRoleBinding harvester-upgrade-manager-webhook-rolebinding",
         "CustomResourceDefinition upgradeplans.management.harvesterhci.io",
         "Deployment harvester-upgrade-manager-controller-manager",
         "MutatingWebhookConfiguration harvester-upgrade-manager-mutating-webhook-configuration",
+        "NetworkPolicy harvester-upgrade-manager-allow-metrics-traffic",
+        "NetworkPolicy harvester-upgrade-manager-allow-webhook-traffic",
+        "NetworkPolicy harvester-upgrade-manager-cluster-upgrade",
+        "NetworkPolicy harvester-upgrade-manager-default-deny",
+        "NetworkPolicy harvester-upgrade-manager-repository",
+        "NetworkPolicy harvester-upgrade-manager-restore-vm",
+        "Role harvester-upgrade-manager-kubelet-token-role",
         "Role harvester-upgrade-manager-leader-election-role",
         "Role harvester-upgrade-manager-machine-plan-role",
+        "Role harvester-upgrade-manager-manager-addon-role",
+        "Role harvester-upgrade-manager-manager-cattle-role",
+        "Role harvester-upgrade-manager-manager-default-role",
+        "Role harvester-upgrade-manager-manager-fleet-role",
+        "Role harvester-upgrade-manager-manager-harvester-role",
+        "Role harvester-upgrade-manager-manager-longhorn-role",
         "Role harvester-upgrade-manager-webhook-certificate-role",
+        "RoleBinding harvester-upgrade-manager-kubelet-token-rolebinding",
         "RoleBinding harvester-upgrade-manager-leader-election-rolebinding",
         "RoleBinding harvester-upgrade-manager-machine-plan-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-addon-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-cattle-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-default-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-fleet-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-harvester-rolebinding",
+        "RoleBinding harvester-upgrade-manager-manager-longhorn-rolebinding",
         "RoleBinding harvester-upgrade-manager-webhook-certificate-rolebinding",
         "Service harvester-upgrade-manager-controller-manager-metrics-service",
         "Service harvester-upgrade-manager-webhook-service",
         "ServiceAccount harvester-upgrade-manager-controller-manager",
+        "ServiceAccount harvester-upgrade-manager-kubelet-reader",
         "ValidatingWebhookConfiguration harvester-upgrade-manager-validating-webhook-configuration",
     ];
     assert_eq!(chart.names(), expected);
@@ -97,9 +120,10 @@ fn roles_crd_and_webhooks_are_those_of_the_code() {
         return;
     };
     chart.assert_has(&rbac::objects(PREFIX, NAMESPACE, ACCOUNT));
+    chart.assert_has(&rbac::accounts(PREFIX, NAMESPACE));
     chart.assert_has(&[rbac::metrics_reader(PREFIX)]);
     chart.assert_has(&rbac::people(PREFIX));
-    chart.assert_has(&configurations(PREFIX, NAMESPACE, None));
+    chart.assert_has(&configurations(PREFIX, NAMESPACE, ACCOUNT, None));
     chart.assert_has(&[api::crd::upgrade_plan()]);
     let crd = chart.one("CustomResourceDefinition upgradeplans.management.harvesterhci.io");
     assert_eq!(crd["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
@@ -331,6 +355,9 @@ fn values_that_mean_nothing_are_refused() {
         "manager.image.pullPolicy=Sometimes",
         "manager.imagePullSecrets[0]=mine",
         "webhook.enable=perhaps",
+        "networkPolicy.podCIDR=10.52.0.0",
+        "networkPolicy.podCIDR=10.0.0.0/8",
+        "networkPolicy.nodeCIDRs=",
     ] {
         let Some(output) = template(RELEASE, &[value]) else {
             return;

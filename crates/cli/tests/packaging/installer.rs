@@ -18,7 +18,7 @@ fn installer(image: &[&str]) -> Option<Output> {
     Some(output)
 }
 
-fn installed(image: &[&str]) -> Option<Documents> {
+pub(crate) fn installed(image: &[&str]) -> Option<Documents> {
     let output = installer(image)?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let documents = Documents::read(&String::from_utf8(output.stdout).unwrap());
@@ -31,7 +31,7 @@ fn it_installs_what_the_code_says() {
     let Some(documents) = installed(&[]) else { return };
     documents.assert_has(&rbac::objects(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT));
     documents.assert_has(&[rbac::metrics_reader(PREFIX)]);
-    documents.assert_has(&configurations(PREFIX, HARVESTER_NAMESPACE, None));
+    documents.assert_has(&configurations(PREFIX, HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None));
     documents.assert_has(&[api::crd::upgrade_plan()]);
     assert_eq!(documents.variable("WEBHOOK_NAME_PREFIX"), Some(PREFIX));
     let version = format!("v{}", env!("CARGO_PKG_VERSION"));

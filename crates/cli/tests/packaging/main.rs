@@ -10,9 +10,13 @@
 
 mod chart;
 mod documents;
+mod hardening;
 mod image;
 mod installer;
 mod manifests;
+mod network;
+mod network_rules;
+mod pins;
 mod pods;
 mod shell;
 mod supply;

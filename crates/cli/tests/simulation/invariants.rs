@@ -8,10 +8,12 @@ use std::{
     },
 };
 
-use api::{NodeState, Phase, annotations};
+use api::{JobKind, NodeState, Phase, annotations, labels};
 use apiserver::{Change, ChangeKind, Verb};
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
+
+use crate::trust::Trust;
 
 /// Looks at every change as it is committed.
 pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<String>>> {
@@ -26,8 +28,9 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
     let nodes = rehearsal.server.store().list("", "nodes", None);
     let kubelets: BTreeMap<String, Value> = nodes.iter().map(|node| kubelet(node)).collect();
     let kubelets = Mutex::new(kubelets);
+    let trust = Trust::new(rehearsal);
     rehearsal.server.store().observe(move |change| {
-        let mut problems = Vec::new();
+        let mut problems = trust.look(change);
         if change.resource.plural == "upgradeplans" && change.kind == ChangeKind::Added {
             plans.fetch_add(1, Ordering::SeqCst);
         }
@@ -48,6 +51,7 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
                 problems.extend(opened_the_gate(change, &kubelets.lock().unwrap()));
                 problems.extend(told_rancher_too_often(change, plans.load(Ordering::SeqCst)));
             }
+            "jobs" => problems.extend(of_no_kind(change)),
             _ => {}
         }
         if change.user == user && change.verb == Verb::Create && change.kind == ChangeKind::Added {
@@ -65,6 +69,16 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
         found.lock().unwrap().extend(problems);
     });
     violations
+}
+
+/// Every Job of an upgrade is of a kind that is known: the matrix of failures has cases for these, and for no others.
+fn of_no_kind(change: &Change) -> Option<String> {
+    let metadata = &change.object["metadata"];
+    let label = |key: &str| metadata["labels"][key].as_str().unwrap_or_default();
+    let (component, job_type) = (label(labels::UPGRADE_COMPONENT), label(labels::JOB_TYPE));
+    let is_ours = metadata["ownerReferences"].is_array() && !component.is_empty();
+    (is_ours && JobKind::of(component, job_type).is_none())
+        .then(|| format!("Job {} is of no kind: {component} {job_type}", metadata["name"]))
 }
 
 fn failed_before(change: &Change) -> bool {

@@ -145,13 +145,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
         let plan = rehearsal.follow(&name, limit, ended).await;
         let plan = plan.expect("the second plan does not end");
         rehearsal.clock.sleep(std::time::Duration::from_secs(600)).await;
-        let mut left = crate::remains::after(&rehearsal, &before);
-        left.retain(|problem| {
-            [" runs ", " is cordoned", "taint"]
-                .iter()
-                .any(|word| problem.contains(word))
-        });
-        (plan, left)
+        (plan, crate::remains::after(&rehearsal, &before))
     })
 }
 

@@ -1,20 +1,19 @@
 //! The roles that ship allow what is needed and nothing more: without any of their rules some scenario breaks, and every
 //! verb that they allow is asked for in some scenario.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod asked;
+
+use std::time::Duration;
 
 use api::{
     Phase, UpgradePlan,
     labels::{component, job_type},
     names, reasons,
 };
-use apiserver::{Fault, FaultPlan, Identity, ReadFault, ResourceId, Verb};
+use apiserver::Identity;
+pub(crate) use asked::{Asked, note};
 use checks::admission::{self, Reads};
-use cli::rehearsal::{PREFIX, Rehearsal, SERVICE_ACCOUNT, Scenario, beginning, manager_user};
+use cli::rehearsal::{PREFIX, Rehearsal, SERVICE_ACCOUNT, Scenario, beginning};
 use clock::Clock;
 use kube::{
     Api, ResourceExt,
@@ -45,10 +44,16 @@ use crate::{
 /// Longer than any of these scenarios takes.
 const LIMIT: Duration = Duration::from_hours(5);
 /// Rules that the embedded API cannot show to be needed, and where that is shown.
-const SHOWN_ELSEWHERE: [(&str, &str); 1] = [(
-    "upgradeplans/finalizers",
-    "crates/testbed: an owner that blocks deletion, on a real API server that insists on permission for that",
-)];
+const SHOWN_ELSEWHERE: [(&str, &str); 2] = [
+    (
+        "upgradeplans/finalizers",
+        "crates/testbed: an owner that blocks deletion, on a real API server that insists on permission for that",
+    ),
+    (
+        "serviceaccounts/token",
+        "crates/testbed: a token for kubelets, which are played over real TLS",
+    ),
+];
 
 /// Verbs that none of these scenarios needs, and where that they are needed is shown.
 const ASKED_ELSEWHERE: [(&str, &str, &str); 1] = [(
@@ -61,10 +66,11 @@ const ASKED_ELSEWHERE: [(&str, &str, &str); 1] = [(
 type Tried = (&'static str, fn() -> Case);
 
 /// What is tried without a rule.
-const SCENARIOS: [Tried; 6] = [
+const SCENARIOS: [Tried; 7] = [
     ("three nodes", Case::three_nodes),
     ("a single node", Case::single_node),
     ("a failed node, tried again", failure),
+    ("a failed preload, tried again", failed_preload),
     ("a held node", Case::held),
     ("a deletion", deletion),
     ("VMs that start again", restored),
@@ -76,6 +82,15 @@ fn failure() -> Case {
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case
+}
+
+fn failed_preload() -> Case {
+    let mut case = Case {
+        user: vec![User::SeesJobOfGonePlan, User::MendsAndRetries],
+        ..Case::three_nodes()
+    };
+    case.scenario.troubles = failing_job(component::IMAGE_PRELOAD, None);
     case
 }
 
@@ -188,28 +203,44 @@ fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Resu
     })
 }
 
-/// A drain that a budget blocks does not end; what is waited for names the budget.
-fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
+/// Whether a plan comes to say something in a scenario.
+fn says(scenario: Scenario, without: Option<&(String, usize)>, test: impl Fn(&UpgradePlan) -> bool) -> bool {
     in_paused_time(async {
-        let mut scenario = Scenario {
+        let scenario = Scenario {
             definitions: crate::run::definitions(),
-            ..Scenario::default()
+            ..scenario
         };
-        scenario.shape.vms = 0;
-        scenario.troubles.blocked_drains.insert("node-1".to_owned());
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
         if let Some((role, rule)) = without {
             take_away(&rehearsal, role, *rule).await;
         }
         let _manager = rehearsal.start_manager("manager-1");
-        let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
-        let explained = |plan: &UpgradePlan| {
-            let progressing = plan.condition(reasons::PROGRESSING);
-            progressing.is_some_and(|condition| condition.message.contains("is kept by PodDisruptionBudget"))
+        let Ok(plan) = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await else {
+            return false;
         };
-        let seen = rehearsal.follow(&plan.name_any(), Some(LIMIT), explained).await;
-        seen.is_some()
+        rehearsal.follow(&plan.name_any(), Some(LIMIT), test).await.is_some()
+    })
+}
+
+/// A drain that a budget blocks does not end; what is waited for names the budget.
+fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
+    let mut scenario = Scenario::default();
+    scenario.shape.vms = 0;
+    scenario.troubles.blocked_drains.insert("node-1".to_owned());
+    says(scenario, without, |plan| {
+        let progressing = plan.condition(reasons::PROGRESSING);
+        progressing.is_some_and(|condition| condition.message.contains("is kept by PodDisruptionBudget"))
+    })
+}
+
+/// What a program of a node's Job waits for is told by its pod.
+fn programs_are_heard(without: Option<&(String, usize)>) -> bool {
+    let mut scenario = Case::unhurried().scenario;
+    scenario.shape.vms = 6;
+    says(scenario, without, |plan| {
+        let mut waits = plan.status.iter().flat_map(|status| &status.waiting_for);
+        waits.any(|wait| wait.what == "VMEvacuation")
     })
 }
 
@@ -229,7 +260,7 @@ mod sweep {
     fn without_any_rule_of_the_roles_that_ship_some_scenario_breaks() {
         let clean: Vec<Value> = SCENARIOS.iter().map(|(_, case)| run(&case()).digest).collect();
         served(None, |_| ()).unwrap();
-        assert!(drain_is_explained(None));
+        assert!(drain_is_explained(None) && programs_are_heard(None));
         let breaks = |without: &(String, usize)| -> Option<&str> {
             let scenario = |index: usize| {
                 let (name, case) = SCENARIOS[index];
@@ -245,6 +276,7 @@ mod sweep {
                 .or_else(|| served(Some(without), |_| ()).is_err().then_some("webhook and metrics"))
                 .or_else(|| (1..SCENARIOS.len()).find_map(scenario))
                 .or_else(|| (!drain_is_explained(Some(without))).then_some("a drain that a budget blocks"))
+                .or_else(|| (!programs_are_heard(Some(without))).then_some("what programs wait for"))
         };
         let mut unneeded = Vec::new();
         for role in roles() {
@@ -265,48 +297,6 @@ mod sweep {
     }
 }
 
-/// What was asked for: group, resource, verb.
-pub(crate) type Asked = Arc<Mutex<BTreeSet<(String, String, String)>>>;
-
-/// Notes what the manager asks for. Replies to its first creation of each kind are lost and its watches of that kind held
-/// back for a while, so that it also creates what is there already.
-pub(crate) fn note(rehearsal: &Rehearsal, asked: &Asked) {
-    let (reads, writes, server) = (asked.clone(), asked.clone(), rehearsal.server.clone());
-    let created: Mutex<BTreeMap<ResourceId, ()>> = Mutex::default();
-    let note = |asked: &Asked, verb: Verb, resource: &ResourceId, subresource: Option<&str>| {
-        let subresource = subresource.map(|sub| format!("/{sub}")).unwrap_or_default();
-        let entry = (
-            resource.group.clone(),
-            format!("{}{subresource}", resource.plural),
-            verb.name().to_owned(),
-        );
-        asked.lock().unwrap().insert(entry);
-    };
-    let plan = FaultPlan::writes(move |write| {
-        if write.who.user != manager_user() {
-            return Fault::None;
-        }
-        note(&writes, write.verb, write.resource, write.subresource);
-        let quiet = ["events", "leases", "secrets"].contains(&write.resource.plural.as_str());
-        if write.verb != Verb::Create || quiet || created.lock().unwrap().insert(write.resource.clone(), ()).is_some() {
-            return Fault::None;
-        }
-        let (server, resource) = (server.clone(), write.resource.clone());
-        server.hold_watches(&manager_user(), &resource, true);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(90)).await;
-            server.hold_watches(&manager_user(), &resource, false);
-        });
-        Fault::LoseReply
-    });
-    rehearsal.server.set_faults(plan.with_reads(move |read| {
-        if read.who.user == manager_user() {
-            note(&reads, read.verb, read.resource, None);
-        }
-        ReadFault::None
-    }));
-}
-
 #[test]
 fn every_verb_that_the_roles_allow_is_asked_for() {
     let asked = Asked::default();
@@ -322,19 +312,16 @@ fn every_verb_that_the_roles_allow_is_asked_for() {
     for role in roles() {
         for rule in role["rules"].as_array().unwrap() {
             let words = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap() };
-            let group = &words("apiGroups")[0];
             for resource in words("resources") {
                 for verb in words("verbs") {
-                    // Reads of subresources are not told apart, and reviews store nothing that could be noted; that
-                    // they are needed is shown without their rules.
-                    let shown = resource.contains('/') && verb != "update"
-                        || resource.ends_with("reviews")
+                    // Reviews store nothing that could be noted; that they are needed is shown without their rules.
+                    let shown = resource.ends_with("reviews")
                         || SHOWN_ELSEWHERE.iter().any(|(known, _)| *known == resource)
                         || ASKED_ELSEWHERE
                             .iter()
                             .any(|(known, its, _)| *known == resource && *its == verb);
-                    if !shown && !asked.contains(&(group.clone(), resource.clone(), verb.clone())) {
-                        idle.push(format!("{}: {group} {resource} {verb}", role["metadata"]["name"]));
+                    if !shown && !asked.iter().any(|one| one.is_of(&role, rule, &resource, &verb)) {
+                        idle.push(format!("{}: {resource} {verb}", role["metadata"]["name"]));
                     }
                 }
             }

@@ -1,6 +1,10 @@
 //! One simulated upgrade: starts a cluster, perturbs it, and follows the plan to its end.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use api::{Phase, UpgradePlan, annotations};
 use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
@@ -14,6 +18,7 @@ use crate::{
     perturbation::{self, Perturbation},
     rbac,
     user::{self, User},
+    writes::refused,
 };
 
 /// What is simulated.
@@ -99,6 +104,8 @@ pub(crate) struct Ended {
     pub violations: Vec<String>,
     /// Writes that the API server refused because of what they said.
     pub refused: Vec<String>,
+    /// The steps that programs began.
+    pub steps: BTreeSet<&'static str>,
     /// What all clients together asked of the API server.
     pub requests: apiserver::Counters,
 }
@@ -142,6 +149,11 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
         rbac::take_away(&rehearsal, role, *rule).await;
     }
     let violations = invariants::watch(&rehearsal, case.user.contains(&User::MendsAndRetries));
+    let steps: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
+    let begun = steps.clone();
+    rehearsal.observe_steps(move |told| {
+        begun.lock().unwrap().insert(told.step.name);
+    });
     if let Some(asked) = &case.asked {
         rbac::note(&rehearsal, asked);
     }
@@ -159,7 +171,7 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     } else {
         rehearsal.create_unchecked(plan).await
     };
-    let plan = plan.unwrap();
+    let plan = plan.map_err(|error| format!("{error:#}"))?;
     let name = plan.name_any();
     let end = end_of(&rehearsal, &name, case);
     let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
@@ -191,6 +203,7 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
         writes: writes(&rehearsal),
         violations: violations.lock().unwrap().clone(),
         refused: refused(rehearsal.server.store()),
+        steps: steps.lock().unwrap().clone(),
         requests: rehearsal.server.store().counters(),
         plan: plan.map(|plan| (*plan).clone()),
         store: rehearsal.server.store().clone(),
@@ -247,17 +260,6 @@ async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option
     }
 }
 
-/// What was refused because no object may be so, with who wrote it.
-fn refused(store: &apiserver::Store) -> Vec<String> {
-    let writes = store.history().into_iter();
-    let refused = writes.filter(|write| [400, 422].contains(&write.code));
-    let told = refused.map(|write| {
-        let why = write.refusal.unwrap_or_default();
-        format!("{} {} {}: {why}", write.user, write.verb.name(), write.resource)
-    });
-    told.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
-}
-
 fn writes(rehearsal: &Rehearsal) -> Vec<String> {
     let user = manager_user();
     let writes = rehearsal.server.store().history().into_iter();
@@ -291,6 +293,7 @@ fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> V
         rehearsal
             .objects(group, plural)
             .iter()
+            .filter(|object| !object.labels().contains_key(world::FORGED))
             .map(ResourceExt::name_any)
             .collect()
     };

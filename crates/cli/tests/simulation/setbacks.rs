@@ -1,6 +1,6 @@
 //! What cannot be written: events never hold an upgrade up, and one plan never another.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use api::{Phase, UpgradePlan};
 use apiserver::{Fault, FaultPlan};
@@ -108,5 +108,76 @@ fn r28_a_plan_that_cannot_be_written_holds_no_other_up() {
         let now = rehearsal.read(&seen.name_any()).await.unwrap();
         let degraded = now.condition("Degraded").unwrap();
         assert_eq!(degraded.status, "False", "{}", degraded.message);
+    });
+}
+
+/// The API server takes events and never answers.
+fn never_answers_events(rehearsal: &Rehearsal) {
+    let never = Arc::new(tokio::sync::Notify::new());
+    rehearsal.server.set_faults(FaultPlan::writes(move |write| {
+        if write.who.user == manager_user() && write.resource.plural == "events" {
+            Fault::CrashAfter(never.clone())
+        } else {
+            Fault::None
+        }
+    }));
+}
+
+#[test]
+fn events_that_are_never_answered_hold_nothing_up() {
+    let ended = run(&Case {
+        arranged: Some(never_answers_events),
+        ..Case::three_nodes()
+    });
+    assert_eq!(ended.plan.as_ref().unwrap().phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn what_cannot_be_put_back_keeps_nothing_else_from_it() {
+    in_paused_time(async {
+        let scenario = Scenario {
+            definitions: crate::run::definitions(),
+            ..Scenario::default()
+        };
+        let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
+            .await
+            .unwrap();
+        rehearsal.take_admission_away().await.unwrap();
+        let _manager = rehearsal.start_only_manager();
+        let plan = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();
+        let name = plan.name_any();
+        let upgrading = |plan: &UpgradePlan| plan.phase() >= Some(Phase::NodeUpgrading);
+        rehearsal.follow(&name, None, upgrading).await.unwrap();
+        let is_enabled = || {
+            let addon = rehearsal
+                .server
+                .store()
+                .get("harvesterhci.io", "addons", "kube-system", "descheduler");
+            addon.unwrap()["spec"]["enabled"] == true
+        };
+        assert!(!is_enabled());
+        // It comes before the addon, and is refused for ever.
+        rehearsal.server.set_faults(FaultPlan::writes(move |write| {
+            let is_setting = write.resource.plural == "settings" && write.resource.group == "longhorn.io";
+            if write.who.user == manager_user() && is_setting {
+                Fault::Reject(500)
+            } else {
+                Fault::None
+            }
+        }));
+        let plans: kube::Api<UpgradePlan> = kube::Api::all(rehearsal.server.client());
+        plans.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+        rehearsal.clock.sleep(Duration::from_mins(10)).await;
+        assert!(is_enabled(), "one that fails keeps the others");
+        let plan = rehearsal
+            .read(&name)
+            .await
+            .expect("what is not put back keeps the plan");
+        let degraded = plan.condition("Degraded").unwrap();
+        assert!(
+            degraded.message.contains("replica-replenishment"),
+            "{}",
+            degraded.message
+        );
     });
 }

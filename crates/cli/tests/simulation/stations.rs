@@ -51,10 +51,11 @@ fn check(told: &Told, (what, message, object, minutes): Station<'_>) {
 
 /// The stations of an upgrade that goes well. Stale images are removed from one node after another, ten minutes each.
 #[rustfmt::skip]
-const STATIONS: [Station<'_>; 15] = [
+const STATIONS: [Station<'_>; 16] = [
     ("Preflight", "disks and certificates are being checked", "Node (all), EndpointSlice default/kubernetes", 10),
     ("ISOImport", "image hvst-upgrade-", "VirtualMachineImage harvester-system/<plan>-iso", 30),
     ("Repository", "upgrade-repo deployment not ready", "Deployment harvester-system/<plan>-repo", 10),
+    ("ReleaseManifest", "the digests of the release are being read", "http://<plan>-repo.harvester-system/harvester-iso.manifest", 10),
     ("ReleaseMetadata", "release metadata is being read", "http://<plan>-repo.harvester-system/harvester-iso/harvester-release.yaml", 10),
     ("ImagePreload", "images are being loaded onto the nodes", "Plan cattle-system/<plan>-image-preload", 60),
     ("ClusterUpgradeJob", "cluster components are being upgraded", "Job harvester-system/<plan>-cluster-upgrade", 45),
@@ -101,11 +102,9 @@ fn a_repository_that_nobody_can_reach_is_told_with_the_address_and_the_error() {
     let mut case = Case::three_nodes();
     case.scenario.troubles.repository = Some(RepositoryTrouble::Unreachable);
     let told = follow(&case, HOUR);
-    let (_, wait) = told.first("ReleaseMetadata", "failed to read http://");
-    let url = format!(
-        "http://{}-repo.harvester-system/harvester-iso/harvester-release.yaml",
-        told.plan
-    );
+    // Its manifest is what is read first.
+    let (_, wait) = told.first("ReleaseManifest", "failed to read http://");
+    let url = format!("http://{}-repo.harvester-system/harvester-iso.manifest", told.plan);
     let message = wait.message.unwrap();
     assert!(
         message.starts_with(&format!("failed to read {url}: ")) && message.ends_with("connection refused"),

@@ -88,7 +88,16 @@ struct Told {
     phase: Option<Phase>,
 }
 
+/// The repository is another one from the moment on that images are preloaded.
+fn rehearse_with_attack(trouble: RepositoryTrouble) -> Told {
+    rehearse_until(Case::three_nodes(), Some(trouble))
+}
+
 fn rehearse(case: Case) -> Told {
+    rehearse_until(case, None)
+}
+
+fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> Told {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
@@ -121,6 +130,14 @@ fn rehearse(case: Case) -> Told {
             .create_unchecked(rehearsal.plan(case.restore_vm, &[]))
             .await
             .unwrap();
+        if let Some(attack) = attack {
+            let preloads = |plan: &api::UpgradePlan| plan.phase() == Some(Phase::ImagePreloading);
+            rehearsal.follow(&plan.name_any(), Some(HOUR), preloads).await;
+            rehearsal.set_troubles(Troubles {
+                repository: Some(attack),
+                ..Troubles::default()
+            });
+        }
         let ended = |plan: &api::UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
         let plan = rehearsal.follow(&plan.name_any(), Some(24 * HOUR), ended).await;
         // VMs are started again while nobody waits for them any more.
@@ -203,6 +220,40 @@ fn a_preload_never_succeeds_on_an_empty_list() {
     assert_eq!(told.phase, Some(Phase::Failed));
     let word = "read-image-lists: bundle/rancherd/images/agent.txt is empty: a list of images must name some";
     assert!(told.failed.contains(word), "{:#?}", told.failed);
+}
+
+#[test]
+fn s07_an_iso_with_another_checksum_than_its_version_says_ends_the_upgrade_before_any_job_runs() {
+    let told = rehearse(with(Troubles {
+        repository: Some(RepositoryTrouble::AnotherIso),
+        ..Troubles::default()
+    }));
+    assert_eq!(told.phase, Some(Phase::Failed));
+    let words = format!("its SHA-512 is {}", "0".repeat(128));
+    let is_told = |event: &String| event.starts_with("UpgradeFailed") && event.contains(&words);
+    assert!(told.events.iter().any(is_told), "{:#?}", told.events);
+    assert!(told.steps.is_empty(), "no program ran: {:?}", told.steps.keys());
+}
+
+#[test]
+fn s07_whoever_answers_as_the_repository_after_its_digests_are_on_record_is_refused_on_every_node() {
+    for (trouble, words) in [
+        (
+            RepositoryTrouble::SwappedRelease,
+            "harvester-iso/harvester-release.yaml is refused",
+        ),
+        (RepositoryTrouble::ReplayedManifest, "harvester-iso.manifest is refused"),
+    ] {
+        let told = rehearse_with_attack(trouble);
+        assert_eq!(told.phase, Some(Phase::Failed), "{trouble:?}");
+        assert!(
+            told.failed.iter().any(|word| word.contains(words)),
+            "{:#?}",
+            told.failed
+        );
+        let imported = told.steps.values().flatten().any(|step| *step == "import-common");
+        assert!(!imported, "{trouble:?}: something was imported");
+    }
 }
 
 #[test]

@@ -34,12 +34,14 @@ pub(crate) enum User {
     MendsAndRetries,
     /// Mends what is broken and creates another plan, ten minutes after the plan has failed.
     MendsAndStartsOver,
-    /// Lets the plan skip the preload when it has reached a phase.
+    /// Lets the plan skip the preload when it has reached a phase; in that of the preload, once a Job of it has a pod.
     SkipsPreloadAt(Phase),
     /// Creates a second plan so long after the first.
     CreatesAnother(Duration),
     /// Leaves failed Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
     LeavesJobsAround,
+    /// Is there when the garbage collector is slow: as the plan is tried again, a failed Job of its Plan that is gone is left.
+    SeesJobOfGonePlan,
     /// Adds a node with the old system when the plan has reached a phase.
     AddsNode(&'static str, Phase),
     /// Removes a node from the cluster when the plan has reached a phase.
@@ -105,6 +107,9 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         }
         User::SkipsPreloadAt(phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
+            if *phase == Phase::ImagePreloading {
+                until_at_work(rehearsal, labels::component::IMAGE_PRELOAD).await;
+            }
             patch(json!({"spec": {"imagePreloadOption": {"concurrency": -1}}})).await;
         }
         User::CreatesAnother(later) => {
@@ -132,6 +137,21 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
                 let patch = Patch::Merge(json!({"status": {"conditions": [failed]}}));
                 jobs.patch_status(job, &PatchParams::default(), &patch).await.unwrap();
             }
+        }
+        User::SeesJobOfGonePlan => {
+            rehearsal.follow(name, None, has_failed).await;
+            rehearsal.clock.sleep(A_WHILE).await;
+            let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::CATTLE_NAMESPACE);
+            let component = labels::component::IMAGE_PRELOAD;
+            let object = json!({
+                "metadata": {"name": "left", "labels": {
+                    labels::UPGRADE_PLAN: name, labels::UPGRADE_COMPONENT: component, labels::NODE: "node-1",
+                }, "ownerReferences": [{"apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "uid": "gone",
+                    "name": names::suc_plan(name, component), "controller": true}]},
+                "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+            });
+            let object = serde_json::from_value(object).unwrap();
+            jobs.create(&PostParams::default(), &object).await.unwrap();
         }
         User::AddsNode(node, phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
@@ -197,6 +217,18 @@ pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
     let mut waits = status.waiting_for.iter();
     nodes.any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
         && waits.all(|wait| wait.what.ends_with("Paused"))
+}
+
+/// Waits until a Job of a component has a pod.
+async fn until_at_work(rehearsal: &Rehearsal, component: &str) {
+    let is_at_work = |job: &serde_json::Value| {
+        let is_of = job["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
+        is_of && job["spec"]["parallelism"] == 1
+    };
+    let store = rehearsal.server.store();
+    while !store.list("batch", "jobs", None).iter().any(|job| is_at_work(job)) {
+        rehearsal.clock.sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// Waits until a plan is gone.

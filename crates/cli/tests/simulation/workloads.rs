@@ -99,7 +99,7 @@ fn r15_a_preload_that_fails_again_and_again_ends_the_plan_within_minutes_with_it
     let ended = run(&case);
     assert_eq!(
         message(&ended),
-        "image-preload plan job(s) failed: node-2: simulated failure"
+        "image-preload plan job(s) failed: node-2: \"simulated failure\""
     );
     let jobs = versions(&ended.store, "jobs").into_iter();
     let tries = jobs.filter_map(|(_, job)| job["status"]["failed"].as_i64()).max();
@@ -117,6 +117,10 @@ fn r25_a_preload_that_is_skipped_while_it_runs_does_not_run_on_and_the_upgrade_d
     let finished = finished
         .filter(|(_, job): &(_, Arc<Value>)| is_of(job, component::IMAGE_PRELOAD) && job["status"]["succeeded"] == 1);
     assert_eq!(finished.count(), 0, "they were removed");
+    assert!(
+        !jobs_with_pods(&ended, component::IMAGE_PRELOAD).is_empty(),
+        "there were some to remove"
+    );
     assert_eq!(jobs_with_pods(&ended, component::IMAGE_CHECK).len(), 3);
 }
 

@@ -23,7 +23,7 @@ impl Actor {
         &self,
         watched: &Watched,
         methods: &Value,
-        resume: bool,
+        (resume, record): (bool, Option<&str>),
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let chart = watched
@@ -33,37 +33,65 @@ impl Actor {
         // First: what somebody else owns, Fleet cannot apply.
         self.give_up_methods(written).await?;
         let mut patch = plan::chart::methods_patch(&chart, methods);
-        // What is removed depends on what stands beside it.
-        patch["metadata"]["resourceVersion"] = json!(chart.resource_version());
+        patch["metadata"]["annotations"] = json!({annotations::SAVED_CHART_METHODS: record});
         if resume {
-            patch["metadata"]["annotations"] = json!({annotations::CHART_PAUSED_BY: null});
+            patch["metadata"]["annotations"][annotations::CHART_PAUSED_BY] = Value::Null;
             patch["spec"]["paused"] = json!(false);
         }
         let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
-        self.patch(&charts, names::HARVESTER_CHART, patch, Written::ManagedChart, written)
-            .await
+        self.patch(
+            &charts,
+            &watched.managed_charts,
+            names::HARVESTER_CHART,
+            patch,
+            Written::ManagedChart,
+            written,
+        )
+        .await
     }
 
-    /// Fleet applies a chart again.
-    pub(super) async fn resume_chart(&self, name: &str, written: &mut Versions) -> Result<(), ActError> {
+    /// Fleet applies a chart again, or does not.
+    pub(super) async fn pause_chart(
+        &self,
+        watched: &Watched,
+        name: &str,
+        paused: bool,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
         let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
         let patch = json!({
             "metadata": {"annotations": {annotations::CHART_PAUSED_BY: null}},
-            "spec": {"paused": false},
+            "spec": {"paused": paused},
         });
-        self.patch(&charts, name, patch, Written::ManagedChart, written).await
+        self.patch(
+            &charts,
+            &watched.managed_charts,
+            name,
+            patch,
+            Written::ManagedChart,
+            written,
+        )
+        .await
     }
 
     /// Puts back what an older version of ours changed on the KubeVirt object itself.
     pub(super) async fn set_kubevirt_methods(
         &self,
+        watched: &Watched,
         methods: &[String],
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let kubevirts = self.in_namespace::<KubeVirt>(names::HARVESTER_NAMESPACE);
         let patch = json!({"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": methods}}});
-        self.patch(&kubevirts, names::KUBEVIRT, patch, Written::KubeVirt, written)
-            .await?;
+        self.patch(
+            &kubevirts,
+            &watched.kubevirts,
+            names::KUBEVIRT,
+            patch,
+            Written::KubeVirt,
+            written,
+        )
+        .await?;
         self.give_up_methods(written).await
     }
 
@@ -77,11 +105,16 @@ impl Actor {
             .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART);
         let Some(chart) = chart else { return Ok(()) };
         let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
-        let mut patch = objects::rancher::stop_ignoring_methods(&chart);
-        // The list is replaced whole, so it must be the list that we read.
-        patch["metadata"] = json!({"resourceVersion": chart.resource_version()});
-        self.patch(&charts, names::HARVESTER_CHART, patch, Written::ManagedChart, written)
-            .await
+        let patch = objects::rancher::stop_ignoring_methods(&chart);
+        self.patch(
+            &charts,
+            &watched.managed_charts,
+            names::HARVESTER_CHART,
+            patch,
+            Written::ManagedChart,
+            written,
+        )
+        .await
     }
 
     /// Upgrades leave the KubeVirt object to its chart: no name of theirs stays on the field.

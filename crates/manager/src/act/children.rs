@@ -9,14 +9,20 @@ use api::{
 };
 use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::Service};
 use kube::{
-    Resource, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use plan::{Child, decision::ChildKind};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{objects, watched::Written};
+use crate::{objects, ours, watched::Written};
+
+/// How objects are deleted that run pods: they stay until their pods are gone, so that nobody takes a program for ended that
+/// still runs. Jobs of system-upgrade-controller do not keep their Plan; their pods are watched for that.
+pub(super) fn with_pods() -> DeleteParams {
+    DeleteParams::foreground()
+}
 
 impl Actor {
     pub(super) async fn create(
@@ -32,8 +38,12 @@ impl Actor {
                 self.create_one::<harvester::VirtualMachineImage>(plan, image, Written::Image, written)
                     .await
             }
-            Child::RepoDeployment { replicas, claim } => {
-                let deployment = objects::repo::deployment(plan, settings, *replicas, claim)?;
+            Child::RepoDeployment {
+                replicas,
+                claim,
+                checksum,
+            } => {
+                let deployment = objects::repo::deployment(plan, settings, *replicas, (claim, checksum.as_deref()))?;
                 self.create_one::<Deployment>(plan, deployment, Written::Deployment, written)
                     .await
             }
@@ -93,11 +103,7 @@ impl Actor {
             }
             Err(source) => return Err(failed(doing(), source)),
         };
-        if !found
-            .owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == plan.metadata.uid.as_ref())
-        {
+        if !ours::is_child(&found, plan) {
             return Err(ActError::NotOurs { object: text });
         }
         note(written, kind, &found);
@@ -120,30 +126,53 @@ impl Actor {
         if let Some(job_type) = job_type {
             selector = format!("{selector},{}={job_type}", labels::JOB_TYPE);
         }
-        let which = ListParams::default().labels(&selector);
-        let how = DeleteParams::background();
         let result = match kind {
             ChildKind::Image => {
                 let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
-                images.delete_collection(&how, &which).await.map(|_| ())
+                delete_owned(&images, plan, &selector, DeleteParams::background()).await
             }
             ChildKind::Deployment => {
                 let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
-                deployments.delete_collection(&how, &which).await.map(|_| ())
+                delete_owned(&deployments, plan, &selector, DeleteParams::background()).await
             }
             ChildKind::Service => {
                 let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
-                services.delete_collection(&how, &which).await.map(|_| ())
+                delete_owned(&services, plan, &selector, DeleteParams::background()).await
             }
             ChildKind::SucPlan => {
                 let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
-                plans.delete_collection(&how, &which).await.map(|_| ())
+                delete_owned(&plans, plan, &selector, with_pods()).await
             }
             ChildKind::Job => {
                 let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                jobs.delete_collection(&how, &which).await.map(|_| ())
+                delete_owned(&jobs, plan, &selector, with_pods()).await
             }
         };
-        result.map_err(|source| failed(format!("delete {kind:?} objects of {component}"), source))
+        result.map_err(|source| failed(format!("delete the {} of {component}", kind.name()), source))
     }
+}
+
+/// Deletes what the plan owns of what a selector names: anybody can put a label on an object of their own. Each by its UID,
+/// so that another object of its name stays.
+async fn delete_owned<K>(api: &Api<K>, plan: &UpgradePlan, selector: &str, how: DeleteParams) -> kube::Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let found = api.list_metadata(&ListParams::default().labels(selector)).await?;
+    for object in found.items.iter().filter(|object| ours::is_child(*object, plan)) {
+        let how = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: object.uid(),
+                resource_version: None,
+            }),
+            ..how.clone()
+        };
+        match api.delete(&object.name_any(), &how).await {
+            Ok(_) => {}
+            // Gone already, or another one of its name.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -37,8 +37,15 @@ impl Actor {
         let version = cluster.resource_version().unwrap_or_default();
         let patch = objects::rancher::provision(kubernetes_version, to, saved_strategy, &version);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
-        self.patch(&clusters, names::LOCAL_CLUSTER, patch, Written::Cluster, written)
-            .await
+        self.patch(
+            &clusters,
+            &watched.clusters,
+            names::LOCAL_CLUSTER,
+            patch,
+            Written::Cluster,
+            written,
+        )
+        .await
     }
 
     pub(super) async fn restore_strategy(

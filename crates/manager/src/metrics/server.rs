@@ -21,12 +21,13 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use serving::Limits;
 use tokio::net::TcpListener;
 
 use crate::{
     https,
     tls::{
-        Certificate, Presented,
+        Certificate, Clients, Presented,
         files::{Files, Follower},
         mint,
     },
@@ -87,9 +88,7 @@ pub async fn run(client: Client, clock: Clock, watched: Watched, config: Metrics
     match config.access {
         Access::Open => {
             let router = Router::new().route(PATH, get(move || async move { page.render() }));
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the metrics server failed");
-            }
+            https::serve_plain(&listener, router, Limits::METRICS).await;
         }
         Access::Authorised { files, names } => {
             let gate = Gate::new(client, clock.clone());
@@ -103,7 +102,8 @@ pub async fn run(client: Client, clock: Clock, watched: Watched, config: Metrics
                 }),
             );
             let presented = Presented::default();
-            let serve = https::serve(Arc::new(listener), presented.clone(), router, clock.clone());
+            let clients = Clients::Any;
+            let serve = https::serve(Arc::new(listener), presented.clone(), &clients, router, Limits::METRICS);
             let keep = async {
                 match files {
                     Some(files) => Follower::new(files, presented).run(clock).await,

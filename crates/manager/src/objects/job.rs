@@ -10,10 +10,10 @@ use kube::ResourceExt;
 use plan::{image, observed::Settings};
 use serde_json::{Value, json};
 
-use super::{JOB_TTL_SECONDS, component_labels, everything_tolerated, metadata, tolerations};
+use super::{JOB_TTL_SECONDS, component_labels, everything_tolerated, metadata, repo_environment, tolerations};
 
 fn image(plan: &UpgradePlan, settings: &Settings) -> String {
-    image::of(plan, &settings.own_image).to_string()
+    image::of(plan, settings).to_string()
 }
 
 /// The program must know which pod it is: it says there what it waits for, and may reboot the host once this pod has
@@ -25,11 +25,12 @@ fn pod_name() -> Value {
 /// The user of our image, who may do nothing in particular.
 const NOBODY: u32 = 1000;
 
-/// The security context of a container that touches nothing of its node.
+/// The security context of a container that touches nothing of its node and writes only to its volumes.
 pub(super) fn unprivileged() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
         "runAsNonRoot": true,
         "runAsUser": NOBODY,
         "runAsGroup": NOBODY,
@@ -44,6 +45,12 @@ pub(super) fn unprivileged() -> Value {
 pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
     let labels = component_labels(plan, component::CLUSTER_UPGRADE);
+    let mut env = vec![
+        json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
+        // It makes a Plan of system-upgrade-controller itself, which is to run as ours do.
+        json!({"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.plan_service_account}),
+    ];
+    env.extend(repo_environment(plan));
     serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::cluster_job(&name), labels.clone()),
         "spec": {
@@ -58,13 +65,12 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
                         "name": "apply",
                         "image": image(plan, settings),
                         "command": ["upgrade_manifests.sh"],
-                        "env": [
-                            {"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name},
-                            // It makes a Plan of system-upgrade-controller itself, which is to run as ours do.
-                            {"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.plan_service_account},
-                        ],
-                        "securityContext": {"runAsUser": 0},
+                        "env": env,
+                        "securityContext": unprivileged(),
+                        // It unpacks Rancher's installer there.
+                        "volumeMounts": [{"name": "work", "mountPath": "/tmp"}],
                     }],
+                    "volumes": [{"name": "work", "emptyDir": {}}],
                 },
             },
         },
@@ -83,11 +89,12 @@ pub fn node(
     suspend: bool,
 ) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
-    let env = json!([
-        {"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name},
-        {"name": "HARVESTER_UPGRADE_NODE_NAME", "value": node},
+    let mut env = vec![
+        json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
+        json!({"name": "HARVESTER_UPGRADE_NODE_NAME", "value": node}),
         pod_name(),
-    ]);
+    ];
+    env.extend(repo_environment(plan));
     let pod = json!({
         "hostPID": true,
         // The network of pods is being replaced meanwhile; that of the node is there. Services are still found by name.

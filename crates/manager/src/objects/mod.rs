@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{UpgradePlan, labels};
+use api::{UpgradePlan, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -50,6 +50,15 @@ pub fn metadata(plan: &UpgradePlan, namespace: &str, name: String, labels: BTree
         owner_references: Some(vec![owner(plan)]),
         ..ObjectMeta::default()
     }
+}
+
+/// What a program that reads from the repository must know to believe it: variables of its environment, none for an upgrade
+/// that began under an older manager.
+#[must_use]
+pub fn repo_environment(plan: &UpgradePlan) -> Vec<Value> {
+    let digests = plan.status.as_ref().and_then(|status| status.release_digests.as_ref());
+    let manifest = digests.map(|digests| json!({"name": names::MANIFEST_VARIABLE, "value": digests.manifest}));
+    manifest.into_iter().collect()
 }
 
 /// A pod that works on its node runs there whatever taints the node has: those of the upgrade, those of Kubernetes (a node

@@ -62,6 +62,10 @@ pub fn restore_strategy(strategy: &Value, cluster: &Cluster) -> Value {
         let key = annotations::SAVED_UPGRADE_STRATEGY.replace('/', "~1");
         patch.push(json!({"op": "remove", "path": format!("/metadata/annotations/{key}")}));
     }
+    if let Some(version) = &cluster.metadata.resource_version {
+        // Only of the cluster that was seen.
+        patch.push(json!({"op": "replace", "path": "/metadata/resourceVersion", "value": version}));
+    }
     Value::Array(patch)
 }
 

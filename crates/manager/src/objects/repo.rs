@@ -1,8 +1,8 @@
 //! Deployment and Service of the repository that serves the ISO's content.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use api::{UpgradePlan, labels::component, names};
+use api::{UpgradePlan, annotations, labels::component, names};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::ResourceExt;
 use plan::{
@@ -21,16 +21,27 @@ const MOUNT_AND_SERVE: &str = "set -e\n\
     root=/srv/www/htdocs/harvester-iso\n\
     mkdir -p \"$root\"\n\
     mount -o loop,ro /iso/disk.img \"$root\"\n\
+    upgrade-toolkit release manifest $ISO_CHECKSUM /iso/disk.img > \"$root.manifest\"\n\
     printf '%s' \"$NGINX_CONFIG\" > /run/nginx-iso.conf\n\
     exec nginx -c /run/nginx-iso.conf\n";
-/// Served once the ISO can be read, and only then.
-const PROBE: &str = "harvester-iso/harvester-release.yaml";
+/// Served once all of the ISO was read, and only then.
+const PROBE: &str = "harvester-iso.manifest";
 /// What it listens on: an unprivileged port; the Service has port 80.
 const PORT: u16 = 8080;
 /// User and group of CDI's importer, who leaves the ISO behind as `disk.img`, readable for this user and this group only.
 /// To be in the group by `fsGroup` is not enough: two replicas share the volume (ReadWriteMany), and there Longhorn has
 /// the kubelet ignore `fsGroup` (`fsGroupPolicy: ReadWriteOnceWithFSType`).
 const IMPORTER: u32 = 107;
+
+/// The label that pods of one plan's repository have, and those of another plan of its name do not.
+const PLAN_UID: &str = "management.harvesterhci.io/upgrade-plan-uid";
+
+/// The labels of its pods, by which its Service finds them.
+fn pod_labels(plan: &UpgradePlan) -> BTreeMap<String, String> {
+    let mut labels = component_labels(plan, component::REPO);
+    labels.insert(PLAN_UID.to_owned(), plan.uid().unwrap_or_default());
+    labels
+}
 
 /// What serves the ISO: what the plan asks for, or what the manager is set to.
 fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
@@ -40,13 +51,17 @@ fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
 }
 
 /// Our own server: reads the image as it is, so it needs neither a mount nor a privilege.
-fn toolkit(image: &str) -> Value {
+fn toolkit(image: &str, checksum: Option<&str>) -> Value {
+    let mut args = vec!["repo", "--iso", "/iso/disk.img", "--listen", ":8080"];
+    if let Some(checksum) = checksum {
+        args.extend(["--checksum", checksum]);
+    }
     json!({
         "name": "iso-server",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["upgrade-toolkit"],
-        "args": ["repo", "--iso", "/iso/disk.img", "--listen", ":8080"],
+        "args": args,
         "ports": [{"containerPort": PORT, "protocol": "TCP"}],
         "securityContext": {
             "allowPrivilegeEscalation": false,
@@ -64,7 +79,7 @@ fn toolkit(image: &str) -> Value {
 }
 
 /// nginx over a loop mount, which takes a privileged container.
-fn nginx(image: &str) -> Result<Value, serde_json::Error> {
+fn nginx(image: &str, checksum: Option<&str>) -> Result<Value, serde_json::Error> {
     let run = nginx::Nginx {
         listen: "8080",
         root: Path::new(nginx::DOCUMENT_ROOT),
@@ -76,7 +91,10 @@ fn nginx(image: &str) -> Result<Value, serde_json::Error> {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", MOUNT_AND_SERVE],
-        "env": [{"name": "NGINX_CONFIG", "value": config}],
+        "env": [
+            {"name": "NGINX_CONFIG", "value": config},
+            {"name": "ISO_CHECKSUM", "value": checksum.map(|sum| format!("--checksum={sum}"))},
+        ],
         "ports": [{"containerPort": PORT, "protocol": "TCP"}],
         // The image's own user may not mount, however privileged the container is.
         "securityContext": {"privileged": true, "runAsUser": 0, "runAsGroup": 0},
@@ -86,7 +104,7 @@ fn nginx(image: &str) -> Result<Value, serde_json::Error> {
     }))
 }
 
-/// The Deployment.
+/// The Deployment. Its server reads the ISO from a claim; where a SHA-512 is given for it, it looks for its end by that.
 ///
 /// # Errors
 /// Never for a plan that the API server accepted.
@@ -94,20 +112,27 @@ pub fn deployment(
     plan: &UpgradePlan,
     settings: &Settings,
     replicas: i32,
-    claim: &str,
+    (claim, checksum): (&str, Option<&str>),
 ) -> Result<Deployment, serde_json::Error> {
-    let labels = component_labels(plan, component::REPO);
-    let image = image::of(plan, &settings.own_image).to_string();
+    let labels = pod_labels(plan);
+    let image = image::of(plan, settings).to_string();
     let (container, pod_security) = match server(plan, settings) {
         // For volumes that the kubelet does give to a group.
         RepoServer::Toolkit => (
-            toolkit(&image),
+            toolkit(&image, checksum),
             json!({"fsGroup": IMPORTER, "fsGroupChangePolicy": "OnRootMismatch"}),
         ),
-        RepoServer::Nginx => (nginx(&image)?, json!({})),
+        RepoServer::Nginx => (nginx(&image, checksum)?, json!({})),
     };
+    let mut metadata = metadata(
+        plan,
+        names::HARVESTER_NAMESPACE,
+        names::repo(&plan.name_any()),
+        labels.clone(),
+    );
+    metadata.annotations = Some([(annotations::SERVES_MANIFEST.to_owned(), "true".to_owned())].into());
     serde_json::from_value(json!({
-        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::repo(&plan.name_any()), labels.clone()),
+        "metadata": metadata,
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
@@ -127,6 +152,8 @@ pub fn deployment(
                             "matchExpressions": [{"key": api::labels::WITNESS, "operator": "DoesNotExist"}],
                         }]}},
                     },
+                    // It serves files, to whoever asks: what it does not have cannot be taken from it.
+                    "automountServiceAccountToken": false,
                     "securityContext": pod_security,
                     "containers": [container],
                     "volumes": [{"name": "iso", "persistentVolumeClaim": {"claimName": claim}}],
@@ -136,6 +163,13 @@ pub fn deployment(
     }))
 }
 
+/// Whether a Deployment is one of those that serve a manifest. An older manager made others.
+#[must_use]
+pub fn serves_manifest(deployment: &Deployment) -> bool {
+    let told = deployment.annotations().get(annotations::SERVES_MANIFEST);
+    told.is_some_and(|value| value == "true")
+}
+
 /// The Service.
 ///
 /// # Errors
@@ -143,10 +177,10 @@ pub fn deployment(
 pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
     let labels = component_labels(plan, component::REPO);
     serde_json::from_value(json!({
-        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::repo(&plan.name_any()), labels.clone()),
+        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::repo(&plan.name_any()), labels),
         "spec": {
             "type": "ClusterIP",
-            "selector": labels,
+            "selector": pod_labels(plan),
             "ports": [{"port": 80, "targetPort": PORT, "protocol": "TCP"}],
         },
     }))
@@ -154,14 +188,12 @@ pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
 
 #[cfg(test)]
 mod tests {
-    use api::annotations;
-
     use super::*;
 
     fn container(server: Option<&str>, settings: &Settings) -> Value {
         let mut plan = UpgradePlan::new("up", Default::default());
         plan.metadata.annotations = server.map(|name| [(annotations::REPO_SERVER.to_owned(), name.to_owned())].into());
-        let built = serde_json::to_value(deployment(&plan, settings, 2, "claim").unwrap()).unwrap();
+        let built = serde_json::to_value(deployment(&plan, settings, 2, ("claim", Some("ab"))).unwrap()).unwrap();
         built["spec"]["template"]["spec"]["containers"][0].clone()
     }
 
@@ -201,6 +233,17 @@ mod tests {
             !is_readable(65534, 65534),
             "anybody reads it, so this test shows nothing"
         );
+    }
+
+    #[test]
+    fn s16_a_repository_has_no_token_of_the_cluster() {
+        for server in ["toolkit", "nginx"] {
+            let mut plan = UpgradePlan::new("up", Default::default());
+            plan.metadata.annotations = Some([(annotations::REPO_SERVER.to_owned(), server.to_owned())].into());
+            let built = deployment(&plan, &Settings::default(), 2, ("claim", None)).unwrap();
+            let pod = built.spec.unwrap().template.spec.unwrap();
+            assert_eq!(pod.automount_service_account_token, Some(false), "{server}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use plan::{deadlines::Deadlines, image, observed::Settings, tries};
 use serde_json::{Value, json};
 
-use super::{component_labels, everything_tolerated, metadata};
+use super::{component_labels, everything_tolerated, metadata, repo_environment};
 
 /// Enough to tell versions apart, in hexadecimal digits.
 const VERSION_LENGTH: usize = 8;
@@ -23,9 +23,9 @@ pub fn build(
 ) -> Result<suc::Plan, serde_json::Error> {
     let name = plan.name_any();
     let labels = component_labels(plan, component);
-    let mut container = container(&name, component, images);
-    let image = image::of(plan, &settings.own_image).to_string();
-    let version = version(plan, component, &image);
+    let mut container = container(plan, component, images);
+    let image = image::of(plan, settings).to_string();
+    let version = version(plan, &image);
     // Whole, so that the version can say what it is for. A security context of ours replaces the controller's own.
     container["image"] = json!(image);
     container["securityContext"] = match component {
@@ -60,32 +60,22 @@ fn deadline_seconds(component: &str, deadlines: &Deadlines) -> u64 {
     limit.as_secs().max(1)
 }
 
-/// What system-upgrade-controller identifies the Plan by: nodes that carry a label of the same version, and be it from an
-/// earlier try, are not served again. What a try or a reboot undoes is therefore of another version in each try; what lasts
-/// is not, so that a try goes on where the one before it ended. Another image is another version in any case.
-fn version(plan: &UpgradePlan, component: &str, image: &str) -> String {
+/// What system-upgrade-controller identifies the Plan by: nodes that carry a label of the same version are not served again.
+/// A try and a reboot may undo what was done on a node, and a failure removes the labels; so each try is a version of its own.
+/// Where images are there already, loading them takes no time. Another image is another version in any case.
+fn version(plan: &UpgradePlan, image: &str) -> String {
     let uid = plan.uid().unwrap_or_default();
-    let lasts = [
-        component::IMAGE_PRELOAD,
-        component::IMAGE_CHECK,
-        component::IMAGE_CLEANUP,
-    ]
-    .contains(&component);
-    let tries = if lasts {
-        0
-    } else {
-        tries::failed_before(plan.status.as_ref())
-    };
+    let tries = tries::failed_before(plan.status.as_ref());
     names::digest(&format!("{uid}/{image}/{tries}"))[..VERSION_LENGTH].to_owned()
 }
 
-fn container(plan: &str, component: &str, images: &[String]) -> Value {
+fn container(plan: &UpgradePlan, component: &str, images: &[String]) -> Value {
     match component {
-        component::IMAGE_PRELOAD => json!({
-            "command": ["upgrade_node.sh"],
-            "args": ["prepare"],
-            "envs": [{"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan}],
-        }),
+        component::IMAGE_PRELOAD => {
+            let mut envs = vec![json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": plan.name_any()})];
+            envs.extend(repo_environment(plan));
+            json!({"command": ["upgrade_node.sh"], "args": ["prepare"], "envs": envs})
+        }
         // It has run.
         component::IMAGE_CHECK => json!({"command": ["upgrade-toolkit", "--version"]}),
         component::IMAGE_CLEANUP => json!({
@@ -138,23 +128,17 @@ mod tests {
     const SECOND: [Phase; 3] = [Phase::NodeUpgrading, Phase::Failed, Phase::ClusterUpgraded];
 
     #[test]
-    fn r08_manifests_are_skipped_and_not_skipped_anew_in_every_try() {
-        for component in [component::SKIP_MANIFESTS_APPLY, component::SKIP_MANIFESTS_REMOVE] {
-            let of = |history: &[Phase]| version_of(&plan("u", history), component);
-            assert_eq!(of(&FIRST), of(&FAILED), "{component}: the same try");
-            assert_ne!(of(&FIRST), of(&SECOND), "{component}");
-        }
-    }
-
-    #[test]
-    fn what_is_on_a_node_for_good_is_not_done_again_by_another_try_but_by_another_plan() {
+    fn r08_every_try_and_every_plan_serves_all_nodes_anew() {
         for component in [
+            component::SKIP_MANIFESTS_APPLY,
+            component::SKIP_MANIFESTS_REMOVE,
             component::IMAGE_PRELOAD,
             component::IMAGE_CLEANUP,
             component::IMAGE_CHECK,
         ] {
             let of = |uid: &str, history: &[Phase]| version_of(&plan(uid, history), component);
-            assert_eq!(of("u", &FIRST), of("u", &SECOND), "{component}");
+            assert_eq!(of("u", &FIRST), of("u", &FAILED), "{component}: the same try");
+            assert_ne!(of("u", &FIRST), of("u", &SECOND), "{component}");
             assert_ne!(of("u", &FIRST), of("v", &FIRST), "{component}");
         }
     }

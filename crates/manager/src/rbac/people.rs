@@ -1,19 +1,32 @@
 //! Roles that ship beside the manager's own, for people who work with UpgradePlans. We bind them to nobody.
 
+use checks::admission::powers::{self, Power};
 use serde_json::{Value, json};
 
-/// Roles for people: all rights on UpgradePlans, changing them, looking at them.
+/// Who may also choose images and leave checks out.
+const ADMINISTRATOR: &str = "admin";
+
+/// Roles for people: all rights on UpgradePlans, also to choose images and to leave checks out; changing them; looking at
+/// them.
 #[must_use]
 pub fn people(prefix: &str) -> Vec<Value> {
     let role = |who: &str, verbs: &[&str]| {
-        let rules = json!([
+        let mut rules = json!([
             {"apiGroups": [api::GROUP], "resources": ["upgradeplans"], "verbs": verbs},
             {"apiGroups": [api::GROUP], "resources": ["upgradeplans/status"], "verbs": ["get"]},
         ]);
+        if who == ADMINISTRATOR {
+            let powers = Power::ALL.map(|power| format!("upgradeplans/{}", power.subresource()));
+            let rule = json!({"apiGroups": [api::GROUP], "resources": powers, "verbs": [powers::VERB]});
+            rules
+                .as_array_mut()
+                .into_iter()
+                .for_each(|rules| rules.push(rule.clone()));
+        }
         cluster_role(&format!("{prefix}upgradeplan-{who}-role"), &rules)
     };
     vec![
-        role("admin", &["*"]),
+        role(ADMINISTRATOR, &["*"]),
         role(
             "editor",
             &["create", "delete", "get", "list", "patch", "update", "watch"],

@@ -21,7 +21,7 @@ use rustls::{
         CertificateDer, PrivateKeyDer, ServerName, UnixTime,
         pem::{self, PemObject},
     },
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
 };
 use x509_parser::parse_x509_certificate;
@@ -109,12 +109,8 @@ impl Certificate {
     /// # Errors
     /// Why they do not.
     pub fn verify(&self, authorities: &str, name: &str, now: Timestamp) -> Result<(), TlsError> {
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(authorities)? {
-            roots.add(authority)?;
-        }
         let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider).build()?;
         let server = ServerName::try_from(name).map_err(|_| TlsError::Name(name.to_owned()))?;
         let now = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
@@ -133,6 +129,24 @@ impl Certificate {
 
 fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<_, _>>()?)
+}
+
+fn roots(authorities: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(authorities)? {
+        roots.add(authority)?;
+    }
+    Ok(roots)
+}
+
+/// Who may connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Anybody.
+    #[default]
+    Any,
+    /// Who has a certificate of one of these authorities (PEM).
+    SignedBy(String),
 }
 
 /// What handshakes present at this moment. All clones are the same.
@@ -171,13 +185,19 @@ impl Presented {
     /// A server that presents it, whatever name clients ask for.
     ///
     /// # Errors
-    /// The cryptography at hand has no protocol version that is safe.
-    pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let mut config = builder
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(self.clone()));
+    /// The cryptography at hand has no protocol version that is safe, or the authorities of clients cannot be used.
+    pub fn server_config(&self, clients: &Clients) -> Result<ServerConfig, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = match clients {
+            Clients::Any => builder.with_no_client_auth(),
+            Clients::SignedBy(authorities) => {
+                let roots = Arc::new(roots(authorities)?);
+                builder.with_client_cert_verifier(WebPkiClientVerifier::builder_with_provider(roots, provider).build()?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(self.clone()));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }

@@ -28,10 +28,10 @@ pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
     ]
 }
 
-/// The mutating and the validating configuration for the Service `<prefix>webhook-service` of a namespace. Without an
-/// authority, the manager puts in its own.
+/// The mutating and the validating configuration for the Service `<prefix>webhook-service` of a namespace, and for the
+/// manager with this service account there. Without an authority, the manager puts in its own.
 #[must_use]
-pub fn configurations(prefix: &str, namespace: &str, authority: Option<&str>) -> [Value; 2] {
+pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: Option<&str>) -> [Value; 2] {
     let configuration = |kind: &str, name: &str, webhook: &str, path: &str, operations: &[&str]| {
         let service = format!("{prefix}{SERVICE}");
         let mut client = json!({"service": {"name": service, "namespace": namespace, "path": path}});
@@ -46,6 +46,11 @@ pub fn configurations(prefix: &str, namespace: &str, authority: Option<&str>) ->
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": client,
                 "failurePolicy": "Fail",
+                // What the manager writes must not wait for the manager: whoever keeps it busy would stop an upgrade.
+                "matchConditions": [{
+                    "name": "not-the-manager",
+                    "expression": format!("request.userInfo.username != 'system:serviceaccount:{namespace}:{account}'"),
+                }],
                 // Status is not among the resources: what the manager reports passes no webhook.
                 "rules": [{
                     "apiGroups": [api::GROUP], "apiVersions": ["v1beta1"], "operations": operations,

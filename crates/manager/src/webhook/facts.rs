@@ -2,16 +2,23 @@
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
-use api::names;
+use api::{image::Sources, names};
 use cache::Cache;
-use checks::{Cluster, Listed, admission::Reads};
+use checks::{
+    Cluster, Listed,
+    admission::{Reads, powers::Asker},
+};
 use clock::Clock;
+use jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{ListParams, ObjectList},
 };
 use serde::de::DeserializeOwned;
 
+use plan::observed::Settings;
+
+use super::{askers, review::Review};
 use crate::watched::Watched;
 
 /// How long a list may take. All run at once, and the API server waits 10 seconds for the whole answer.
@@ -23,13 +30,52 @@ pub struct Facts {
     client: Client,
     watched: Watched,
     clock: Clock,
+    sources: Sources,
 }
 
 impl Facts {
     /// Reads through a client and the caches of a manager.
     #[must_use]
     pub fn new(client: Client, watched: Watched, clock: Clock) -> Self {
-        Self { client, watched, clock }
+        let Settings {
+            own_image,
+            allowed_repositories,
+            ..
+        } = Settings::default();
+        let sources = Sources {
+            own: own_image,
+            others: allowed_repositories,
+        };
+        Self {
+            client,
+            watched,
+            clock,
+            sources,
+        }
+    }
+
+    /// Plans may choose images from there.
+    #[must_use]
+    pub fn with_images_from(self, sources: Sources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Where plans may choose images from.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now_in_seconds()
+    }
+
+    /// Who asks, and what the cluster's authorizer says that they may of what they want.
+    pub async fn asker(&self, review: &Review) -> Asker {
+        let (user, plan) = (&review.user, review.plan_name());
+        askers::ask(&self.client, &self.clock, user, plan, &review.powers()).await
     }
 
     /// As much of the cluster as is needed; what is not needed is said to be unknown.
@@ -56,7 +102,11 @@ impl Facts {
                     self.cached(&watched.plans, Api::all(client())),
                     self.cached(&watched.nodes, Api::all(client())),
                     self.cached(&watched.versions, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
-                    self.cached(&watched.clusters, Api::namespaced(client(), names::FLEET_NAMESPACE)),
+                    self.cached_of_name(
+                        &watched.clusters,
+                        Api::namespaced(client(), names::FLEET_NAMESPACE),
+                        names::LOCAL_CLUSTER,
+                    ),
                     self.cached(&watched.machines, Api::namespaced(client(), names::FLEET_NAMESPACE)),
                     self.cached(&watched.images, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
                 )
@@ -100,8 +150,26 @@ impl Facts {
         self.listed(api).await
     }
 
+    /// Of a kind of which one object is watched, that one: listing all of them is not allowed.
+    async fn cached_of_name<K: Clone + DeserializeOwned + Debug>(
+        &self,
+        cache: &Cache<K>,
+        api: Api<K>,
+        name: &str,
+    ) -> Listed<K> {
+        if cache.is_synced() {
+            return self.cached(cache, api).await;
+        }
+        self.listed_by(api, &ListParams::default().fields(&format!("metadata.name={name}")))
+            .await
+    }
+
     async fn listed<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>) -> Listed<K> {
-        match self.patiently(api.list(&ListParams::default())).await {
+        self.listed_by(api, &ListParams::default()).await
+    }
+
+    async fn listed_by<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>, which: &ListParams) -> Listed<K> {
+        match self.patiently(api.list(which)).await {
             Ok(Ok(list)) => Ok(list.items),
             Ok(Err(error)) => Err(text(&error)),
             Err(late) => Err(late),
@@ -131,7 +199,7 @@ impl Facts {
 }
 
 /// What the API server itself said, where it said something.
-fn text(error: &kube::Error) -> String {
+pub(super) fn text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),

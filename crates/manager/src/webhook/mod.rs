@@ -1,17 +1,23 @@
 //! Admission over HTTPS: the API server asks whether an UpgradePlan may be created, changed or deleted.
 //!
-//! What is decided is in [`checks::admission`]; here are the wire ([`review`]), what is read of the cluster
-//! ([`facts`]), the sockets ([`server`]) and the objects that make the API server ask ([`configurations`]).
+//! What is decided is in [`checks::admission`]; here are the wire ([`review`]), how much of it is taken in at once
+//! ([`desk`], [`measure`]), what is read of the cluster ([`facts`]), the paths ([`server`]) and the objects that make the
+//! API server ask ([`configurations`]).
 
+pub mod askers;
 pub mod configurations;
+pub mod desk;
 pub mod facts;
+mod measure;
 pub mod review;
 pub mod server;
 
 use std::sync::Arc;
 
+use api::image::Sources;
 use clock::Clock;
 use kube::Client;
+use serving::Limits;
 use tokio::net::TcpListener;
 
 pub use configurations::configurations;
@@ -20,7 +26,7 @@ use crate::{
     https,
     metrics::Metrics,
     tls::{
-        Presented,
+        Clients, Presented,
         files::{Files, Follower},
         managed::{Keeper, Managed},
     },
@@ -36,6 +42,8 @@ pub struct WebhookConfig {
     pub listener: Arc<TcpListener>,
     /// Where its certificate comes from.
     pub certificate: CertificateSource,
+    /// Who may ask.
+    pub clients: Clients,
 }
 
 /// Where the certificate comes from.
@@ -48,10 +56,24 @@ pub enum CertificateSource {
 }
 
 /// Serves until it is dropped. Never ends by itself: what fails is tried again.
-pub async fn run(client: Client, clock: Clock, watched: Watched, config: WebhookConfig, metrics: Option<Metrics>) {
+pub async fn run(
+    client: Client,
+    clock: Clock,
+    watched: Watched,
+    config: WebhookConfig,
+    sources: Sources,
+    metrics: Option<Metrics>,
+) {
     let presented = Presented::told_to(metrics);
-    let facts = Facts::new(client.clone(), watched, clock.clone());
-    let serve = https::serve(config.listener, presented.clone(), server::router(facts), clock.clone());
+    let facts = Facts::new(client.clone(), watched, clock.clone()).with_images_from(sources);
+    let router = server::router(facts);
+    let serve = https::serve(
+        config.listener,
+        presented.clone(),
+        &config.clients,
+        router,
+        Limits::WEBHOOK,
+    );
     let keep = async {
         match config.certificate {
             CertificateSource::Managed(managed) => Keeper::new(client, clock, managed, presented).run().await,

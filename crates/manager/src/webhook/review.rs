@@ -1,16 +1,29 @@
 //! AdmissionReview in, AdmissionReview out. Pure: what the cluster is like comes in from outside.
 
-use api::UpgradePlan;
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, annotations, image::Sources};
 use checks::{
     Cluster, FieldError,
-    admission::{self, Reads},
+    admission::{
+        self, Reads, image, notes,
+        powers::{self, Asker, Power},
+    },
     refusal,
 };
-use kube::core::{
-    DynamicObject, Status,
-    admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation},
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::authentication::v1::UserInfo,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use serde_json::Value;
+use kube::core::{
+    DynamicObject, GroupVersionKind, Status,
+    admission::{AdmissionResponse, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::measure::measure;
 
 /// What the API server gets back.
 pub type Answer = AdmissionReview<DynamicObject>;
@@ -36,6 +49,8 @@ pub enum Question {
 pub struct Review {
     /// What is asked.
     pub question: Question,
+    /// Who asks.
+    pub user: UserInfo,
     allowed: AdmissionResponse,
 }
 
@@ -45,31 +60,32 @@ impl Review {
     /// # Errors
     /// The answer to a request that cannot be understood.
     pub fn read(body: &[u8]) -> Result<Self, Box<Answer>> {
-        let review: Value = serde_json::from_slice(body).map_err(|error| bad_request("", &error.to_string()))?;
-        let uid = review["request"]["uid"].as_str().unwrap_or_default().to_owned();
-        let bad = |why: &str| bad_request(&uid, why);
-        let review: AdmissionReview<UpgradePlan> =
-            serde_json::from_value(review).map_err(|error| bad(&error.to_string()))?;
-        if review.types.kind != META_KIND || review.types.api_version != META_API_VERSION_V1 {
+        measure(body).map_err(|error| bad_request("", &error.to_string()))?;
+        let review: Wire = serde_json::from_slice(body).map_err(|error| bad_request(&uid(body), &error.to_string()))?;
+        let request = review.request;
+        let bad = |why: &str| bad_request(request.as_ref().map_or("", |request| &request.uid), why);
+        if review.kind != META_KIND || review.api_version != META_API_VERSION_V1 {
             return Err(bad("expected an AdmissionReview of admission.k8s.io/v1"));
         }
-        let request: AdmissionRequest<UpgradePlan> = review.try_into().map_err(|_| bad("there is no request"))?;
+        let Some(request) = request else {
+            return Err(bad_request("", "there is no request"));
+        };
+        let bad = |why: &str| bad_request(&request.uid, why);
         if request.kind.group != api::GROUP || request.kind.kind != "UpgradePlan" {
             return Err(bad("only UpgradePlans are looked at here"));
         }
-        let allowed = AdmissionResponse::from(&request);
-        let (object, old) = (request.object.map(Box::new), request.old_object.map(Box::new));
-        let question = match (request.operation, object, old) {
+        let plan = |wire: Option<WirePlan>| wire.map(|plan| Box::new(plan.into()));
+        let question = match (request.operation, plan(request.object), plan(request.old_object)) {
             (Operation::Create, Some(plan), _) => Question::Create(plan),
             (Operation::Update, Some(new), Some(old)) => Question::Update { old, new },
             (Operation::Delete, _, Some(plan)) => Question::Delete(plan),
-            (operation, ..) => {
-                return Err(bad(&format!(
-                    "{operation:?} came without its object, or is not looked at"
-                )));
-            }
+            _ => return Err(bad("the operation came without its object, or is not looked at")),
         };
-        Ok(Self { question, allowed })
+        Ok(Self {
+            question,
+            user: request.user_info,
+            allowed: response(&request.uid, true),
+        })
     }
 
     /// What must be known of the cluster to validate.
@@ -82,14 +98,49 @@ impl Review {
         }
     }
 
+    /// The plan before and after, where it is made or changed.
+    fn change(&self) -> Option<(Option<&UpgradePlan>, &UpgradePlan)> {
+        match &self.question {
+            Question::Create(plan) => Some((None, plan)),
+            Question::Update { old, new } => Some((Some(old), new)),
+            Question::Delete(_) => None,
+        }
+    }
+
+    /// What who asks must be allowed beside what was asked.
+    #[must_use]
+    pub fn powers(&self) -> BTreeSet<Power> {
+        let used = self.change().map(|(old, new)| powers::uses(old, new));
+        used.into_iter().flatten().map(|(power, _)| power).collect()
+    }
+
+    /// The name of the plan that is asked about; empty where it gets one.
+    #[must_use]
+    pub fn plan_name(&self) -> &str {
+        let plan = match &self.question {
+            Question::Create(plan) | Question::Delete(plan) => plan,
+            Question::Update { new, .. } => new,
+        };
+        plan.metadata.name.as_deref().unwrap_or_default()
+    }
+
     /// The answer of the validating webhook.
     #[must_use]
-    pub fn validate(self, cluster: &Cluster) -> Answer {
-        let (plan, errors): (_, Vec<FieldError>) = match &self.question {
+    pub fn validate(mut self, cluster: &Cluster, asker: &Asker, sources: &Sources) -> Answer {
+        let (plan, mut errors): (_, Vec<FieldError>) = match &self.question {
             Question::Create(plan) => (plan, admission::create(plan, cluster)),
             Question::Update { old, new } => (new, admission::update(old, new, cluster)),
             Question::Delete(plan) => (plan, admission::delete(plan)),
         };
+        if let Some((old, new)) = self.change() {
+            errors.extend(powers::refused(old, new, asker));
+            errors.extend(notes::refused(old, new));
+            errors.extend(image::not_allowed(old, new, sources));
+        }
+        if let Question::Create(plan) = &self.question {
+            let warnings = admission::warnings(plan, cluster);
+            self.allowed.warnings = Some(warnings).filter(|warnings| !warnings.is_empty());
+        }
         let name = plan.metadata.name.as_deref().unwrap_or_default();
         match refusal::status(name, &errors) {
             None => self.allowed.into_review(),
@@ -97,11 +148,43 @@ impl Review {
         }
     }
 
-    /// The answer of the mutating webhook: there is nothing to default.
+    /// The answer of the mutating webhook: who uses what needs a permission of its own goes on record, and whoever wrote
+    /// something else there did not.
     #[must_use]
-    pub fn mutate(self) -> Answer {
-        self.allowed.into_review()
+    pub fn mutate(self, now: Timestamp) -> Answer {
+        let by = self.user.username.as_deref().unwrap_or_default();
+        let patch = self.change().map(|(old, new)| {
+            let wanted = powers::noted(old, new, by, now);
+            override_patch(new, wanted)
+        });
+        match patch.filter(|patch| !patch.0.is_empty()) {
+            None => self.allowed.into_review(),
+            Some(patch) => match self.allowed.clone().with_patch(patch) {
+                Ok(response) => response.into_review(),
+                Err(error) => denied(
+                    self.allowed,
+                    Status::failure(&error.to_string(), "InternalError").with_code(500),
+                ),
+            },
+        }
     }
+}
+
+/// What makes a plan say that of its overrides.
+fn override_patch(plan: &UpgradePlan, wanted: Option<String>) -> json_patch::Patch {
+    let path = format!("/metadata/annotations/{}", annotations::OVERRIDES.replace('/', "~1"));
+    let operations = match (plan.annotation(annotations::OVERRIDES), wanted) {
+        (Some(known), Some(wanted)) if known == wanted => json!([]),
+        (None, None) => json!([]),
+        (_, None) => json!([{"op": "remove", "path": path}]),
+        (_, Some(wanted)) if plan.metadata.annotations.is_some() => {
+            json!([{"op": "add", "path": path, "value": wanted}])
+        }
+        (_, Some(wanted)) => {
+            json!([{"op": "add", "path": "/metadata/annotations", "value": {annotations::OVERRIDES: wanted}}])
+        }
+    };
+    serde_json::from_value(operations).unwrap_or_default()
 }
 
 fn denied(mut response: AdmissionResponse, status: Status) -> Answer {
@@ -111,7 +194,94 @@ fn denied(mut response: AdmissionResponse, status: Status) -> Answer {
 }
 
 fn bad_request(uid: &str, why: &str) -> Box<Answer> {
+    let status = Status::failure(why, "BadRequest").with_code(400);
+    Box::new(denied(response(uid, false), status))
+}
+
+fn response(uid: &str, allowed: bool) -> AdmissionResponse {
     let mut response = AdmissionResponse::invalid("");
     uid.clone_into(&mut response.uid);
-    Box::new(denied(response, Status::failure(why, "BadRequest").with_code(400)))
+    response.allowed = allowed;
+    response.result = Status::default();
+    response
+}
+
+/// The request's identifier, of a review that is otherwise not understood.
+fn uid(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Whole {
+        request: Part,
+    }
+    #[derive(Deserialize)]
+    struct Part {
+        uid: String,
+    }
+    serde_json::from_slice(body).map_or_else(|_| String::new(), |whole: Whole| whole.request.uid)
+}
+
+/// What is read of a review. What is not named here is passed over, and takes no memory.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<WireRequest>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRequest {
+    uid: String,
+    kind: GroupVersionKind,
+    operation: Operation,
+    #[serde(default)]
+    user_info: UserInfo,
+    object: Option<WirePlan>,
+    old_object: Option<WirePlan>,
+}
+
+/// A plan, but for what grows without bound and is never looked at: who owns which of its fields.
+#[derive(Deserialize)]
+struct WirePlan {
+    metadata: WireMetadata,
+    spec: UpgradePlanSpec,
+    status: Option<UpgradePlanStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMetadata {
+    name: Option<String>,
+    generate_name: Option<String>,
+    uid: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<WirePlan> for UpgradePlan {
+    fn from(wire: WirePlan) -> Self {
+        let WirePlan { metadata, spec, status } = wire;
+        Self {
+            metadata: ObjectMeta {
+                name: metadata.name,
+                generate_name: metadata.generate_name,
+                uid: metadata.uid,
+                generation: metadata.generation,
+                creation_timestamp: metadata.creation_timestamp,
+                deletion_timestamp: metadata.deletion_timestamp,
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                finalizers: metadata.finalizers,
+                ..ObjectMeta::default()
+            },
+            spec,
+            status,
+        }
+    }
 }

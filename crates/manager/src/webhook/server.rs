@@ -1,27 +1,50 @@
 //! The paths of the webhooks, and what is answered there.
 
-use axum::{Json, Router, body::Bytes, extract::DefaultBodyLimit, routing::post};
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::{
+    Json, Router,
+    extract::Request,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use jiff::Timestamp;
+use serving::http::Peer;
 
 use super::{
     configurations::{MUTATING_PATH, VALIDATING_PATH},
+    desk::Desk,
     facts::Facts,
     review::{Answer, Review},
 };
 
-/// Largest request: two objects of the largest size that an API server stores.
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
-
 /// Both webhooks at their paths.
 pub fn router(facts: Facts) -> Router {
-    let validate = move |body: Bytes| {
-        let facts = facts.clone();
-        async move { Json(validate(&facts, &body).await) }
+    let desk = Desk::default();
+    let (to_validate, to_mutate, clock) = (desk.clone(), desk, facts.clone());
+    let validating = move |request: Request| {
+        let (desk, facts) = (to_validate.clone(), facts.clone());
+        async move { review(&desk, request, async |body: &[u8]| validate(&facts, body).await).await }
     };
-    let mutate = async |body: Bytes| Json(mutate(&body));
+    let mutating = move |request: Request| {
+        let (desk, now) = (to_mutate.clone(), clock.now());
+        async move { review(&desk, request, async |body: &[u8]| mutate(body, now)).await }
+    };
     Router::new()
-        .route(VALIDATING_PATH, post(validate))
-        .route(MUTATING_PATH, post(mutate))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .route(VALIDATING_PATH, post(validating))
+        .route(MUTATING_PATH, post(mutating))
+}
+
+/// One review: taken in, understood and decided when it is its turn.
+async fn review(desk: &Desk, request: Request, decide: impl AsyncFnOnce(&[u8]) -> Answer) -> Response {
+    let peer = request.extensions().get::<Peer>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let gathered = match desk.gather(request.into_body(), peer).await {
+        Ok(gathered) => gathered,
+        Err(refused) => return refused.into_response(),
+    };
+    let _turn = desk.turn(peer).await;
+    Json(decide(&gathered.bytes).await).into_response()
 }
 
 /// What the validating webhook answers.
@@ -29,7 +52,8 @@ pub async fn validate(facts: &Facts, body: &[u8]) -> Answer {
     match Review::read(body) {
         Ok(review) => {
             let cluster = facts.read(review.reads()).await;
-            review.validate(&cluster)
+            let asker = facts.asker(&review).await;
+            review.validate(&cluster, &asker, facts.sources())
         }
         Err(answer) => *answer,
     }
@@ -37,6 +61,6 @@ pub async fn validate(facts: &Facts, body: &[u8]) -> Answer {
 
 /// What the mutating webhook answers.
 #[must_use]
-pub fn mutate(body: &[u8]) -> Answer {
-    Review::read(body).map_or_else(|answer| *answer, Review::mutate)
+pub fn mutate(body: &[u8], now: Timestamp) -> Answer {
+    Review::read(body).map_or_else(|answer| *answer, |review| review.mutate(now))
 }

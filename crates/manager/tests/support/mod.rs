@@ -15,16 +15,25 @@ use std::{
 };
 
 use api::names;
-use apiserver::{ApiServer, Identity};
+use apiserver::{ApiServer, Identity, WebhookHandler};
 use clock::Clock;
+use futures::FutureExt;
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Bytes, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use manager::{
+    client::for_product,
+    field_validation::Mode,
     tls::managed::Managed,
-    webhook::{configurations, configurations::service_names},
+    watched::Watched,
+    webhook::{
+        configurations,
+        configurations::{MUTATING_PATH, VALIDATING_PATH, service_names},
+        facts::Facts,
+        server,
+    },
 };
 use rustls::{
     ClientConfig, RootCertStore,
@@ -55,6 +64,29 @@ pub(crate) fn days_on(days: i64) -> Clock {
     Clock::simulated(beginning().saturating_add(later).unwrap(), 1.0)
 }
 
+/// A cluster that asks both webhooks, in this process.
+pub(crate) async fn asking_cluster() -> ApiServer {
+    let cluster = cluster().await;
+    let address = |path: &str| format!("harvester-system/t-webhook-service{path}");
+    let facts = Facts::new(manager_client(&cluster), Watched::default(), days_on(0));
+    let told = facts.clone();
+    let validate: WebhookHandler = Arc::new(move |review| {
+        let facts = facts.clone();
+        async move {
+            let answer = server::validate(&facts, review.to_string().as_bytes()).await;
+            serde_json::to_value(answer).unwrap()
+        }
+        .boxed()
+    });
+    let mutate: WebhookHandler = Arc::new(move |review| {
+        let answer = server::mutate(review.to_string().as_bytes(), told.now());
+        std::future::ready(serde_json::to_value(answer).unwrap()).boxed()
+    });
+    cluster.set_webhook_handler(&address(VALIDATING_PATH), validate);
+    cluster.set_webhook_handler(&address(MUTATING_PATH), mutate);
+    cluster
+}
+
 /// A cluster of three nodes at rest, with the shipped roles enforced and both webhook configurations.
 pub(crate) async fn cluster() -> ApiServer {
     let server = ApiServer::new(apiserver::Config {
@@ -71,15 +103,16 @@ pub(crate) async fn cluster() -> ApiServer {
     for object in manager::rbac::objects(PREFIX, names::HARVESTER_NAMESPACE, ACCOUNT) {
         create(&client, object).await;
     }
-    for object in configurations(PREFIX, names::HARVESTER_NAMESPACE, None) {
+    for object in configurations(PREFIX, names::HARVESTER_NAMESPACE, ACCOUNT, None) {
         create(&client, object).await;
     }
     server
 }
 
-/// The manager's client: it may do what the shipped roles allow.
+/// The manager's client: it may do what the shipped roles allow, and write no field that nobody knows.
 pub(crate) fn manager_client(server: &ApiServer) -> kube::Client {
-    server.client_as(Identity::service_account(names::HARVESTER_NAMESPACE, ACCOUNT))
+    let client = server.client_as(Identity::service_account(names::HARVESTER_NAMESPACE, ACCOUNT));
+    for_product(client, Mode::Strict).0
 }
 
 /// What the certificate of the tests is for.

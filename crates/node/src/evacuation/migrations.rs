@@ -6,10 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{EVACUATION_ANNOTATION, EVACUATION_PREFIX, Evacuation, MIGRATION_JOB_LABEL, annotation};
 
-pub(super) fn moves(migration: &VirtualMachineInstanceMigration, instance: &VirtualMachineInstance) -> bool {
-    migration.metadata.namespace == instance.metadata.namespace && migration.spec.vmi_name == instance.metadata.name
-}
-
 pub(super) fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
     matches!(migration.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }

@@ -16,8 +16,8 @@ use super::{
     tools::{Call, HostTools, must},
 };
 
-/// Everything that is only needed meanwhile.
-const WORK_DIR: &str = "/tmp/upgrade-toolkit";
+/// Everything that is only needed meanwhile: where only root writes, since root runs some of it.
+const WORK_DIR: &str = "/run/upgrade-toolkit";
 /// The partition that systems are on.
 const STATE_DIR: &str = "/run/initramfs/cos-state";
 /// Where it is mounted for `elemental` when its disk is reached over several paths.

@@ -21,8 +21,8 @@ use super::{
     tools::{Call, HostTools, must},
 };
 
-/// Where the script is on the node. It is gone after the reboot.
-pub const SCRIPT: &str = "/tmp/upgrade-reboot.sh";
+/// Where the script is on the node: where only root writes, since root runs it. It is gone after the reboot.
+pub const SCRIPT: &str = "/run/upgrade-reboot.sh";
 /// Where the unit is on the node. It is gone after the reboot.
 pub const UNIT: &str = "/run/systemd/system/upgrade-reboot.service";
 const UNIT_NAME: &str = "upgrade-reboot.service";

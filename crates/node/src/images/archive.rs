@@ -71,10 +71,10 @@ async fn import_once(
     progress: &mut Progress<'_>,
 ) -> Result<(), Failure> {
     let path = archive.archive.as_str();
-    let head = promised(repository, archive).await.map_err(Failure::Absent)?;
+    let (head, sum) = promised(repository, archive).await.map_err(Failure::Absent)?;
     progress.begins(head.size, 0);
     let (feeder, reader) = pipe();
-    let tar = tar_of(reader, archive.sha256.as_ref());
+    let tar = tar_of(reader, sum.as_ref());
     let tar = tar.map_err(|error| Failure::Absent(Error::Lasting(error.to_string())))?;
     let broken = Arc::new(OnceLock::new());
     let tar = Witness {
@@ -111,9 +111,12 @@ impl<R: Read> Read for Witness<R> {
     }
 }
 
-/// What the repository says about an archive, when the bundle does not contradict.
-pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Result<Head> {
-    let head = repository.head(archive.archive.as_str()).await?;
+/// What the repository says about an archive, when the bundle does not contradict; and its SHA-256: the one on record, else
+/// that of the bundle, if it has one.
+pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Result<(Head, Option<Sha256Sum>)> {
+    let path = archive.archive.as_str();
+    let head = repository.head(path).await?;
+    let recorded = repository.sum_of(path).await?.map(|sum| sum.sha256);
     match archive.size {
         Some(size) if size != head.size => Err(Error::Lasting(format!(
             "{} has {} bytes, but {} of them are promised in {}",
@@ -122,7 +125,7 @@ pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Resu
             size,
             release::bundle::PATH
         ))),
-        _ => Ok(head),
+        _ => Ok((head, recorded.or_else(|| archive.sha256.clone()))),
     }
 }
 

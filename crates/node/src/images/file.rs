@@ -58,21 +58,20 @@ async fn save_once(
     folder: &Path,
     progress: &mut Progress<'_>,
 ) -> Result<Saved> {
-    let head = promised(repository, archive).await?;
+    let (head, sum) = promised(repository, archive).await?;
     let name = archive.archive.file_name();
     let place = Place {
         target: folder.join(name),
         partial: partial_of(folder, name, &head),
     };
-    let (begun, size, sum) = (place.clone(), head.size, archive.sha256.clone());
-    let found = blocking(move || look(&begun, size, sum.as_ref())).await?;
+    let (begun, size, wanted) = (place.clone(), head.size, sum.clone());
+    let found = blocking(move || look(&begun, size, wanted.as_ref())).await?;
     let Found::Partial { length } = found else {
         return Ok(Saved::Kept);
     };
     progress.begins(head.size, length);
     let (feeder, reader) = pipe();
     let download = Download::new(repository, archive.archive.as_str(), head, length);
-    let sum = archive.sha256.clone();
     let writing = blocking(move || write(&place, length, reader, sum.as_ref()));
     let (fed, written) = tokio::join!(feeder.feed(download, progress), writing);
     fed?;

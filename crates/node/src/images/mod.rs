@@ -9,6 +9,7 @@ pub mod ctr;
 mod download;
 pub mod eligibility;
 mod file;
+mod pinned;
 mod pipe;
 mod plain_file;
 pub mod prepare;

@@ -8,6 +8,7 @@ use std::{
 
 use api::names;
 use futures::future::BoxFuture;
+use release::bundle::{Promise, Sha256Sum};
 use serde::{Deserialize, Serialize};
 use tokio::{
     fs::{File, OpenOptions},
@@ -15,6 +16,7 @@ use tokio::{
 };
 
 use super::{
+    archive::has_sum,
     download::Download,
     repository::{Head, Repository},
 };
@@ -39,6 +41,10 @@ impl node_run::Repository for Repository {
 
     fn save<'a>(&'a self, path: &'a str, to: &'a Path, pace: Pace<'a>) -> BoxFuture<'a, Result<()>> {
         Box::pin(save(self, path, to, pace))
+    }
+
+    fn promise<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Promise>>> {
+        Box::pin(self.promise_of(path))
     }
 }
 
@@ -85,7 +91,8 @@ async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) ->
     let length = |file: &Path| fs::metadata(file).map(|found| found.len()).ok();
     let known = place.state();
     let is_this_version = known.version == version;
-    if is_this_version && length(to) == Some(head.size) {
+    let sum = repository.sum_of(path).await?.map(|sum| sum.sha256);
+    if is_this_version && length(to) == Some(head.size) && is_it(to, sum.as_ref()).await? {
         return Ok(());
     }
     if let Some(folder) = to.parent() {
@@ -114,10 +121,30 @@ async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) ->
     // Also what has come of a download that failed.
     file.sync().await?;
     fetched?;
+    drop(file);
+    if !is_it(&place.partial, sum.as_ref()).await? {
+        for wrong in [&place.partial, &place.state] {
+            fs::remove_file(wrong).map_err(|error| Error::file("remove", wrong, error))?;
+        }
+        return Err(Error::Refused(format!(
+            "{} is refused: its SHA-256 is not {}, which is on record: it was replaced or damaged",
+            repository.url(path),
+            sum.as_ref().map(Sha256Sum::as_str).unwrap_or_default()
+        )));
+    }
     fs::rename(&place.partial, to).map_err(|error| Error::file("replace", to, error))?;
     let folder = to.parent().unwrap_or(to);
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| Error::file("write", folder, error))
+}
+
+/// Whether a file is the one on record, all of it read from the disk; any is where none is on record.
+async fn is_it(file: &Path, sum: Option<&Sha256Sum>) -> Result<bool> {
+    let Some(sum) = sum.cloned() else { return Ok(true) };
+    let path = file.to_owned();
+    let looking = tokio::task::spawn_blocking(move || fs::File::open(&path).and_then(|file| has_sum(file, &sum)));
+    let looked = looking.await.map_err(std::io::Error::other).flatten();
+    looked.map_err(|error| Error::file("read", file, error))
 }
 
 /// The file while it is written: every so often what has come is made certain, and noted.

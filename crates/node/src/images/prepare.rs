@@ -205,7 +205,12 @@ impl Prepare {
                 .repository
                 .text_once(release_file::PATH, release_file::LARGEST_BYTES)
                 .await;
-            let Err(error) = answer else { return Ok(()) };
+            let error = match answer {
+                Ok(_) => return Ok(()),
+                // Waiting does not make it another one.
+                Err(error @ Error::Refused(_)) => return Err(error),
+                Err(error) => error,
+            };
             let waiting = silent(self.repository.url(""), error.to_string());
             pace.report.waiting(&[waiting], Some(pace.deadline));
             pace.report.clock.sleep(PROBE_INTERVAL).await;

@@ -11,7 +11,9 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use release::bundle::Sha256Sum;
 
+use super::pinned::Pin;
 use crate::error::{Error, Result};
 
 /// How long a node bears with its repository. A replica that is replaced is back within minutes.
@@ -57,6 +59,7 @@ pub struct Repository {
     client: Client<HttpConnector, Empty<Bytes>>,
     clock: Clock,
     patience: Patience,
+    pub(super) pin: Option<Pin>,
 }
 
 impl Repository {
@@ -71,6 +74,19 @@ impl Repository {
             client: Client::builder(TokioExecutor::new()).build(connector),
             clock,
             patience,
+            pin: None,
+        }
+    }
+
+    /// The same, with the SHA-256 of its manifest: what does not fit is refused. Without one it is believed as it is.
+    #[must_use]
+    pub fn pinned_to(self, root: Option<Sha256Sum>) -> Self {
+        if root.is_none() {
+            tracing::warn!("no digest of the release is on record: what the repository serves is not verified");
+        }
+        Self {
+            pin: root.map(Pin::new),
+            ..self
         }
     }
 
@@ -105,12 +121,20 @@ impl Repository {
     /// Reads a text once. What is longer than `largest` is not what was looked for.
     ///
     /// # Errors
-    /// [`Error::Passing`] when another try may help, else [`Error::Lasting`].
+    /// [`Error::Passing`] when another try may help, [`Error::Refused`] when it is not the one on record, else
+    /// [`Error::Lasting`].
     pub async fn text_once(&self, path: &str, largest: u64) -> Result<String> {
-        let response = self.request(Method::GET, path, HeaderMap::new()).await?;
         let url = self.url(path);
+        let bytes = self.bytes_once(&url, largest).await?;
+        self.check(path, &bytes).await?;
+        String::from_utf8(bytes).map_err(|_| Error::Lasting(format!("failed to read {url}: it is no text")))
+    }
+
+    /// Reads a small file once.
+    pub(super) async fn bytes_once(&self, url: &str, largest: u64) -> Result<Vec<u8>> {
+        let response = self.ask(Method::GET, url, HeaderMap::new()).await?;
         if response.status() != StatusCode::OK {
-            return Err(refusal(&url, response.status()));
+            return Err(refusal(url, response.status()));
         }
         let largest = usize::try_from(largest).unwrap_or(usize::MAX);
         let body = tokio::time::timeout(
@@ -119,16 +143,13 @@ impl Repository {
         )
         .await
         .map_err(|_| Error::Passing(format!("failed to read {url}: it took too long")))?;
-        let bytes = match body {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(Error::Lasting(format!(
-                    "failed to read {url}: it has more than {largest} bytes"
-                )));
-            }
-            Err(error) => return Err(Error::Passing(format!("failed to read {url}: {error}"))),
-        };
-        String::from_utf8(bytes.to_vec()).map_err(|_| Error::Lasting(format!("failed to read {url}: it is no text")))
+        match body {
+            Ok(body) => Ok(body.to_bytes().to_vec()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Error::Lasting(format!(
+                "failed to read {url}: it has more than {largest} bytes"
+            ))),
+            Err(error) => Err(Error::Passing(format!("failed to read {url}: {error}"))),
+        }
     }
 
     /// Reads a text, again on passing trouble.
@@ -162,15 +183,21 @@ impl Repository {
         if response.status() != StatusCode::OK {
             return Err(refusal(&url, response.status()));
         }
-        head_of(response.headers()).ok_or_else(|| Error::Lasting(format!("{url}: the answer has no content-length")))
+        let head = head_of(response.headers());
+        let head = head.ok_or_else(|| Error::Lasting(format!("{url}: the answer has no content-length")))?;
+        self.check_size(path, head.size).await?;
+        Ok(head)
     }
 
     /// Asks for a file, once, and waits for the head of the answer.
     pub(super) async fn request(&self, method: Method, path: &str, headers: HeaderMap) -> Result<Response<Incoming>> {
-        let url = self.url(path);
+        self.ask(method, &self.url(path), headers).await
+    }
+
+    async fn ask(&self, method: Method, url: &str, headers: HeaderMap) -> Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
-            .uri(&url)
+            .uri(url)
             .body(Empty::new())
             .map_err(|error| Error::Lasting(format!("failed to ask for {url}: {error}")))?;
         request.headers_mut().extend(headers);

@@ -171,7 +171,7 @@ impl Restore {
     }
 
     async fn read(&self) -> Result<()> {
-        let list = restore_list::read(&self.client, &self.options.upgrade).await?;
+        let list = restore_list::of_plan(&self.client, &self.options.upgrade).await?;
         let list = list.map(|list| wanted(restore_list::of_node(&list, &self.options.node).unwrap_or_default()));
         for entry in list.iter().flat_map(|list| &list.unreadable) {
             tracing::warn!(entry, "skipped: it names no VM");

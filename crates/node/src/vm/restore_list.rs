@@ -20,7 +20,7 @@ const TRIES: u32 = 20;
 /// What became of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The ConfigMap was made.
+    /// The ConfigMap was made, or one that was not the plan's became it.
     Created,
     /// VMs were added.
     Updated,
@@ -56,8 +56,8 @@ pub fn merge(before: &str, vms: &[VmName]) -> String {
 
 /// The ConfigMap as it should be, or `None` if it is so already. `plan` is the metadata of the plan.
 ///
-/// One of an earlier plan of the same name, which the garbage collector is about to remove, counts for nothing: its VMs
-/// were stopped for another upgrade.
+/// One that this plan does not own counts for nothing: of an earlier plan of the same name, which the garbage collector is
+/// about to remove, or of somebody who chose that name.
 #[must_use]
 pub fn with_vms(existing: Option<&ConfigMap>, plan: &ObjectMeta, node: &str, vms: &[VmName]) -> Option<ConfigMap> {
     let owner = owner(plan);
@@ -65,11 +65,8 @@ pub fn with_vms(existing: Option<&ConfigMap>, plan: &ObjectMeta, node: &str, vms
     let owners = list.metadata.owner_references.get_or_insert_default();
     let ours = owners.iter().any(|one| one.uid == owner.uid);
     if !ours {
-        let of_a_plan = |one: &OwnerReference| one.kind == owner.kind && one.api_version == owner.api_version;
-        if owners.iter().any(of_a_plan) {
-            owners.retain(|one| !of_a_plan(one));
-            list.data = None;
-        }
+        owners.retain(|one| one.kind != owner.kind || one.api_version != owner.api_version);
+        list.data = None;
         owners.push(owner);
     }
     let plan_name = plan.name.clone().unwrap_or_default();
@@ -95,11 +92,25 @@ fn owner(plan: &ObjectMeta) -> OwnerReference {
     }
 }
 
-/// The list of a plan, if there is one.
+/// The list of a plan, if there is one that the plan owns.
 ///
 /// # Errors
 /// The API server did not answer.
-pub async fn read(client: &Client, plan: &str) -> Result<Option<ConfigMap>> {
+pub async fn of_plan(client: &Client, plan: &str) -> Result<Option<ConfigMap>> {
+    let plans: Api<UpgradePlan> = Api::all(client.clone());
+    let found = plans.get_metadata_opt(plan).await;
+    let found = found.map_err(|error| Error::api(format!("read UpgradePlan {plan}"), error))?;
+    let list = read(client, plan).await?;
+    Ok(list.filter(|list| found.as_ref().is_some_and(|plan| is_owned(list, &plan.metadata))))
+}
+
+/// A list is a plan's own.
+fn is_owned(list: &ConfigMap, plan: &ObjectMeta) -> bool {
+    let mut owners = list.metadata.owner_references.iter().flatten();
+    plan.uid.is_some() && owners.any(|owner| Some(&owner.uid) == plan.uid.as_ref())
+}
+
+async fn read(client: &Client, plan: &str) -> Result<Option<ConfigMap>> {
     let name = names::restore_config_map(plan);
     let found = config_maps(client).get_opt(&name).await;
     found.map_err(|error| Error::api(format!("read {}", shown(&name)), error))
@@ -136,7 +147,9 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
             }
         };
         match written {
-            Ok(_) if existing.is_none() => return Ok(Added::Created),
+            Ok(_) if !existing.as_ref().is_some_and(|list| is_owned(list, &found.metadata)) => {
+                return Ok(Added::Created);
+            }
             Ok(_) => return Ok(Added::Updated),
             Err(error) => {
                 // 409: somebody else wrote or created it; 404: it was removed; the others: the server was busy.

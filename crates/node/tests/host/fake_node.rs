@@ -15,6 +15,7 @@ use node::{
     node_run::Repository,
     step::Pace,
 };
+use release::bundle::Promise;
 use tokio::sync::Notify;
 
 pub(crate) const OLD_OS: &str = "Harvester v1.7.1";
@@ -379,5 +380,9 @@ impl Repository for FakeRepository {
             }
             Ok(())
         })
+    }
+
+    fn promise<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Promise>>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }

@@ -76,7 +76,7 @@ async fn a_node_that_runs_the_new_system_is_not_rebooted() {
     cluster.node.reboot_into(NEW_OS);
     cluster.run(steps).await.unwrap();
     assert_eq!(cluster.node.tools.take_calls(), ["host: nproc"]);
-    assert!(cluster.node.read("tmp/upgrade-reboot.sh").is_none());
+    assert!(cluster.node.read("run/upgrade-reboot.sh").is_none());
     assert_eq!(*cluster.node.repository.saved.lock().unwrap(), 0);
 }
 
@@ -193,7 +193,7 @@ async fn elemental_that_fails_says_why_and_leaves_no_reboot_and_no_mess() {
     cluster
         .node
         .tools
-        .answer("/tmp/upgrade-toolkit/elemental upgrade", Ended::with_code(33));
+        .answer("/run/upgrade-toolkit/elemental upgrade", Ended::with_code(33));
     let error = cluster.run(steps).await.unwrap_err();
     assert!(
         error
@@ -201,14 +201,14 @@ async fn elemental_that_fails_says_why_and_leaves_no_reboot_and_no_mess() {
             .contains("elemental failed to install Harvester v1.9.0 with code 33"),
         "{error}"
     );
-    assert!(cluster.node.read("tmp/upgrade-reboot.sh").is_none());
-    assert!(!cluster.node.root().join("tmp/upgrade-toolkit").exists());
+    assert!(cluster.node.read("run/upgrade-reboot.sh").is_none());
+    assert!(!cluster.node.root().join("run/upgrade-toolkit").exists());
     assert!(cluster.node.tools.mounts.lock().unwrap().is_empty());
     // The Job's next try finds the image and goes on.
     cluster
         .node
         .tools
-        .answer("/tmp/upgrade-toolkit/elemental upgrade", Ended::default());
+        .answer("/run/upgrade-toolkit/elemental upgrade", Ended::default());
     cluster.run(steps).await.unwrap();
     assert_eq!(*cluster.node.repository.saved.lock().unwrap(), 1);
 }
@@ -224,7 +224,7 @@ async fn an_old_c_library_and_a_disk_of_many_paths_are_worked_around_and_put_bac
     cluster
         .node
         .tools
-        .answer("/tmp/upgrade-toolkit/elemental version", complaint);
+        .answer("/run/upgrade-toolkit/elemental version", complaint);
     cluster
         .node
         .tools
@@ -281,4 +281,27 @@ async fn killed_after_any_call_of_a_tool_and_started_again_it_ends_the_same() {
             break;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s13_what_others_put_into_tmp_is_neither_run_nor_written_through() {
+    use std::{fs, os::unix::fs::symlink};
+    let cluster = drained().await;
+    let root = cluster.node.root();
+    fs::create_dir_all(root.join("tmp")).unwrap();
+    fs::write(root.join("etc/victim"), "of root").unwrap();
+    fs::create_dir_all(root.join("etc/victims")).unwrap();
+    fs::write(root.join("etc/victims/elemental"), "of somebody else").unwrap();
+    // Anybody on a node may write to /tmp. The names are those that were used there.
+    symlink("/etc/victim", root.join("tmp/upgrade-reboot.sh")).unwrap();
+    symlink("/etc/victims", root.join("tmp/upgrade-toolkit")).unwrap();
+    cluster.run(steps).await.unwrap();
+    assert_eq!(cluster.node.read("etc/victim").as_deref(), Some("of root"));
+    assert_eq!(
+        cluster.node.read("etc/victims/elemental").as_deref(),
+        Some("of somebody else")
+    );
+    let calls = cluster.node.tools.take_calls();
+    let in_tmp: Vec<&String> = calls.iter().filter(|call| call.contains("/tmp/")).collect();
+    assert!(in_tmp.is_empty(), "{in_tmp:#?}");
 }

@@ -47,6 +47,17 @@ async fn a_cluster_of_one_node_stops_its_vms_and_is_upgraded_in_one_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r01_what_the_program_writes_of_foreign_kinds_is_in_the_real_definitions() {
+    let cluster = alone().await;
+    let (ended, ()) = cluster.run_while(steps, rancher(&cluster)).await;
+    ended.unwrap();
+    // Every laboratory looks at the fields when it is left; this one makes sure that there is something to look at.
+    if let Some(kinds) = cluster.lab.kinds_written() {
+        assert_eq!(kinds, ["clusters.provisioning.cattle.io"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
     let cluster = alone().await;
     cluster.lab.answer("stop default/web", 403, "somebody forbids it");

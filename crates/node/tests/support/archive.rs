@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use release::testing::{SAMPLE_BUNDLE, SAMPLE_RELEASE};
+use release::{
+    manifest::{self, FileSum, IsoSum, Manifest},
+    testing::{SAMPLE_BUNDLE, SAMPLE_RELEASE},
+};
 use sha2::{Digest, Sha256};
 
 /// An archive of images, each with a layer of its own of about so many bytes that cannot be compressed.
@@ -111,4 +114,21 @@ pub(crate) fn add_checksums(files: &mut BTreeMap<String, Vec<u8>>) {
         bundle = bundle.replace(&format!("archive: {name}"), &format!("archive: {entry}"));
     }
     files.insert("bundle/metadata.yaml".to_owned(), bundle.into());
+}
+
+/// The manifest of a release with these files, as its repository serves it.
+pub(crate) fn manifest(files: &BTreeMap<String, Vec<u8>>) -> String {
+    let sums = files.iter().map(|(path, content)| {
+        let sum = FileSum {
+            size: content.len() as u64,
+            sha256: manifest::sha256(content),
+        };
+        (path.clone(), sum)
+    });
+    let iso = IsoSum {
+        sha512: "ab".repeat(64).parse().unwrap(),
+        size: 1 << 30,
+    };
+    let files = sums.collect();
+    Manifest { iso, files }.text()
 }

@@ -127,7 +127,11 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
 fn decide(head: &str, state: &Mutex<State>) -> (String, Vec<u8>) {
     let mut words = head.split_whitespace();
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    let path = target.strip_prefix("/harvester-iso/").unwrap_or_default();
+    // What is beside the root of the image has its whole name.
+    let path = target
+        .strip_prefix("/harvester-iso/")
+        .or_else(|| target.strip_prefix('/'));
+    let path = path.unwrap_or_default();
     let header = |name: &str| {
         let line = head
             .lines()

@@ -34,6 +34,7 @@ use node::{
     report::Reporter,
     step,
 };
+use release::bundle::Sha256Sum;
 use tokio::sync::Notify;
 
 /// Little: tests do not wait.
@@ -78,8 +79,20 @@ pub(crate) async fn prepare(
     plan: PlanFacts,
     board: Shown,
 ) -> (Summary, node::Result<()>) {
+    prepare_pinned(url, None, store, root, plan, board).await
+}
+
+/// The same with a repository that must have this manifest.
+pub(crate) async fn prepare_pinned(
+    url: &str,
+    manifest: Option<Sha256Sum>,
+    store: Box<dyn ImageStore>,
+    root: &Path,
+    plan: PlanFacts,
+    board: Shown,
+) -> (Summary, node::Result<()>) {
     let clock = Clock::system();
-    let repository = Repository::new(url, clock.clone(), PATIENCE);
+    let repository = Repository::new(url, clock.clone(), PATIENCE).pinned_to(manifest);
     let program = Prepare::new(repository, store, root, PlanSource::Known(plan));
     let report = Reporter::new(clock, Arc::new(board));
     let done = step::run_all(&program, STEPS, &report).await;

@@ -54,6 +54,35 @@ async fn two_nodes() -> Lab {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r52_vms_of_these_tests_are_whole_and_others_are_refused() {
+    let lab = two_nodes().await;
+    for (kind, whole) in [
+        ("virtualmachines", "/spec/template/spec/domain"),
+        ("virtualmachineinstances", "/spec/domain"),
+    ] {
+        let there = lab.server.store().list("kubevirt.io", kind, None);
+        assert_eq!(there.len(), 4);
+        for object in &there {
+            assert!(object.pointer(whole).is_some(), "{object}");
+        }
+    }
+    if testbed::real_definitions().is_none() {
+        return;
+    }
+    for (kind, spec) in [
+        ("VirtualMachine", json!({"runStrategy": "Always"})),
+        ("VirtualMachineInstance", serde_json::Value::Null),
+    ] {
+        let mut half =
+            json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": "half", "namespace": "dev"}});
+        if !spec.is_null() {
+            half["spec"] = spec;
+        }
+        assert!(lab.refuses(&half).await, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn vms_that_cannot_move_are_listed_then_stopped_and_the_plan_says_so() {
     let lab = two_nodes().await;
     let detected = run(&lab.client(), options(), &lab.reporter()).await.unwrap();
@@ -72,6 +101,8 @@ async fn vms_that_cannot_move_are_listed_then_stopped_and_the_plan_says_so() {
         lab.clock.elapsed() < Duration::from_secs(1),
         "events are waited for, not slept for"
     );
+    // It writes a ConfigMap and events, and KubeVirt does the rest.
+    assert_eq!(lab.kinds_written().unwrap_or_default(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,4 +311,26 @@ async fn a_plan_that_is_gone_stops_nothing() {
         "{error}"
     );
     assert!(lab.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_try_of_the_plan_tells_its_events_again() {
+    let lab = two_nodes().await;
+    let recorder = node::plan_events::Recorder::new(lab.client(), lab.clock.clone(), "up", "any", "node-1");
+    let tell = || recorder.tell(plan::PlanEvent::warning("Any", "it broke"));
+    tell().await;
+    tell().await;
+    assert_eq!(lab.events().await.len(), 1);
+    let plans: kube::Api<api::UpgradePlan> = kube::Api::all(lab.client());
+    let at = "2026-03-13T03:57:09Z";
+    let history = ["NodeUpgrading", "Failed", "ClusterUpgraded"];
+    let history: Vec<_> = history
+        .iter()
+        .map(|phase| json!({"phase": phase, "phaseTransitionTimestamp": at}))
+        .collect();
+    let patch = kube::api::Patch::Merge(json!({"status": {"phaseTransitionTimestamps": history}}));
+    plans.patch_status("up", &Default::default(), &patch).await.unwrap();
+    tell().await;
+    tell().await;
+    assert_eq!(lab.events().await.len(), 2);
 }

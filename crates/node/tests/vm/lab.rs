@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use api::{
@@ -10,7 +13,7 @@ use api::{
     foreign::kubevirt::{VirtualMachine, VirtualMachineInstance},
     names,
 };
-use apiserver::{ApiServer, Config, Identity};
+use apiserver::{ApiServer, Config, Identity, Verb};
 use clock::Clock;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -24,6 +27,7 @@ use kube::{
 use manager::{client::for_product, field_validation::Mode};
 use node::{board::Board, report::Reporter};
 use serde_json::{Value, json};
+use testbed::Writes;
 use world::Definitions;
 
 /// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it does as it is told.
@@ -37,6 +41,8 @@ pub(crate) struct Lab {
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     pub(crate) answers: Answers,
     pub(crate) board: Arc<Shown>,
+    /// How often somebody was to be refused.
+    to_be_refused: AtomicUsize,
 }
 
 /// Keeps everything that was shown.
@@ -62,6 +68,8 @@ pub(crate) fn node(name: &str) -> Value {
 }
 
 pub(crate) const PLAN: &str = "up";
+/// Who programs are.
+const PROGRAM: &str = "program";
 
 /// The specification of an instance with what none can be without.
 fn whole(mut spec: Value) -> Value {
@@ -99,6 +107,7 @@ impl Lab {
             asked: Arc::default(),
             answers: Arc::default(),
             board: Arc::default(),
+            to_be_refused: AtomicUsize::new(0),
         }
     }
 
@@ -121,6 +130,14 @@ impl Lab {
             "metadata": {"name": name, "namespace": namespace, "labels": {"kubevirt.io/nodeName": on}},
             "spec": whole(spec), "status": {"phase": "Running", "nodeName": on}});
         world::install(&self.strict(), &[vmi]).await.unwrap();
+    }
+
+    /// Whether an object is refused because none may be so.
+    pub(crate) async fn refuses(&self, object: &Value) -> bool {
+        self.to_be_refused.fetch_add(1, Ordering::Relaxed);
+        world::install(&self.strict(), std::slice::from_ref(object))
+            .await
+            .is_err()
     }
 
     /// A client of the administrator that may not write what is not in the definitions.
@@ -151,12 +168,35 @@ impl Lab {
                 let (parts, body) = request.into_parts();
                 let bytes = body.collect_bytes().await?;
                 let response = server
-                    .handle(&Identity::admin(), Request::from_parts(parts, bytes))
+                    .handle(&Identity::user(PROGRAM), Request::from_parts(parts, bytes))
                     .await;
                 Ok::<_, tower::BoxError>(response.map(Either::Right))
             }
         });
         for_product(Client::new(service, "default"), self.mode).0
+    }
+
+    /// What was written so far, by programs only or by everybody, and what of it was refused because no object may be so.
+    pub(crate) fn written(&self, by: Option<&str>) -> (Option<Writes>, Vec<String>) {
+        let (mut writes, mut refused) = (Writes::begin(), Vec::new());
+        for write in self.server.store().history() {
+            let is_theirs = by.is_none_or(|user| user == write.user);
+            if !is_theirs || ![Verb::Create, Verb::Update, Verb::Patch].contains(&write.verb) {
+                continue;
+            }
+            if let Some(writes) = &mut writes {
+                writes.add(&write.resource.group, &write.resource.plural, &write.sent);
+            }
+            if [400, 422].contains(&write.code) {
+                refused.push(format!("{}: {}", write.resource, write.refusal.unwrap_or_default()));
+            }
+        }
+        (writes, refused)
+    }
+
+    /// The foreign kinds that programs wrote, where the real definitions are there.
+    pub(crate) fn kinds_written(&self) -> Option<Vec<String>> {
+        Some(self.written(Some(PROGRAM)).0?.kinds())
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {
@@ -200,6 +240,18 @@ impl Lab {
             .collect();
         texts.sort();
         texts
+    }
+}
+
+/// In every test: whatever programs and others wrote, the real definitions have all its fields.
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let (writes, refused) = self.written(None);
+        assert_eq!(refused.len(), *self.to_be_refused.get_mut(), "{refused:#?}");
+        assert_eq!(writes.map(|writes| writes.unknown()).unwrap_or_default(), [""; 0]);
     }
 }
 

@@ -67,6 +67,20 @@ impl<'a> Draft<'a> {
         expired
     }
 
+    /// The same of something that is not waited for any longer than that: then it is still shown, and holds nothing up.
+    /// Tells whether that is so.
+    pub fn wait_at_most(
+        &mut self,
+        what: &str,
+        object: Option<String>,
+        message: impl Into<String>,
+        limit: Duration,
+    ) -> bool {
+        let expired = self.wait(what, object, message, limit);
+        self.given_up += usize::from(expired);
+        expired
+    }
+
     /// Since when something is waited for: from now on, if it is not yet.
     fn waits_since(&self, what: &str, object: Option<&str>) -> Timestamp {
         let mut known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
@@ -160,7 +174,7 @@ impl<'a> Draft<'a> {
     /// Something is waited for.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.waits.is_empty()
+        self.waits.len() > self.given_up
     }
 
     /// Notes something that a person should look at.

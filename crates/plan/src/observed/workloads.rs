@@ -28,6 +28,23 @@ pub struct PodSeen {
     pub last_word: Option<LastWord>,
     /// Its program has ended well, and said that the node need not be rebooted.
     pub no_reboot: bool,
+    /// It is a pod of a Job, and has not ended: its program may still change something.
+    pub works: bool,
+}
+
+impl PodSeen {
+    /// The pod without anything that it says.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self {
+            problem: None,
+            missing_image: None,
+            said: Vec::new(),
+            last_word: None,
+            no_reboot: false,
+            ..self
+        }
+    }
 }
 
 /// What a program said when it failed. Later ones are greater.
@@ -50,6 +67,8 @@ pub struct SucPlanSeen {
     pub complete: bool,
     /// A Job of it has failed.
     pub job_failed: bool,
+    /// It is being deleted.
+    pub deleting: bool,
 }
 
 /// A Job.
@@ -72,6 +91,8 @@ pub struct JobSeen {
     pub suspended: bool,
     /// How many of its pods have failed.
     pub failed_pods: u32,
+    /// It is being deleted. It is there until its pods are gone.
+    pub deleting: bool,
     /// How it stands.
     pub outcome: JobOutcome,
 }

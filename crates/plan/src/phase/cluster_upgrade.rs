@@ -21,12 +21,8 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Done;
     };
     let saved = charts::saved(draft).unwrap_or_else(|| {
-        let saved = SavedValues {
-            methods: chart.methods.clone(),
-            observed_generation: chart.observed_generation,
-        };
-        // Plain data with string keys always serialises.
-        draft.annotate(annotations::SAVED_CHART_METHODS, serde_json::to_string(&saved).ok());
+        let saved = SavedValues::of(&seen.charts, chart);
+        draft.note(annotations::SAVED_CHART_METHODS, saved.text());
         saved
     });
     let none = json!([]);
@@ -38,6 +34,7 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
         draft.act(Action::SetChartMethods {
             methods: none,
             resume: true,
+            record: saved.text(),
         });
         return changing(draft, &object);
     }

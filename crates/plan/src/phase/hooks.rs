@@ -99,6 +99,8 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: &str, node: &str) {
     let name = names::node_job(draft.plan_name(), step, node);
     let held = step != job_type::POST_DRAIN && is_held(draft, node);
     match draft.seen.jobs.get(&name) {
+        // It makes room for another one first.
+        Some(job) if job.deleting => {}
         Some(job) if job.suspended && !held => draft.act(Action::ResumeJob { name }),
         Some(_) => {}
         None => {

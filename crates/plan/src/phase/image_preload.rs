@@ -6,7 +6,7 @@
 use api::{NodeState, labels::component, names};
 
 use super::{
-    repo_create,
+    release_digests, repo_create,
     suc_plan::{self, Wanted},
 };
 use crate::{
@@ -19,6 +19,12 @@ use crate::{
 /// The new release must be one that the running one may be upgraded to, and its images must fit onto the disks.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     match eligible(draft) {
+        Outcome::Done => {}
+        other => return other,
+    }
+    // Another try begins here, and the failure before it has removed the repository: it must be the same one again.
+    repo_create::keep(draft);
+    match release_digests::record(draft) {
         // Images that are not loaded take no space.
         Outcome::Done if concurrency(draft).is_none() => Outcome::Done,
         Outcome::Done => images_fit(draft),
@@ -55,8 +61,6 @@ fn eligible(draft: &Draft<'_>) -> Outcome {
 
 /// Before the ISO was there, the size of the images could only be estimated.
 fn images_fit(draft: &mut Draft<'_>) -> Outcome {
-    // Another try begins here, and the failure before it has removed the repository.
-    repo_create::keep(draft);
     let seen = draft.seen;
     match preflight::skips_disk_space(&seen.plan) {
         // Nobody is asked for what does not count.

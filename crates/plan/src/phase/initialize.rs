@@ -5,6 +5,7 @@ use api::VersionSnapshot;
 use crate::{
     decision::Need,
     draft::{Draft, Outcome},
+    image,
     observed::{Fetched, PreflightFacts},
     preflight, version,
 };
@@ -112,7 +113,8 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     let Some(facts) = draft.ask(Need::Preflight, fetched, waiting, limit) else {
         return Outcome::Wait;
     };
-    match preflight::check(&seen.plan, facts, draft.now) {
+    let checked = image::check_allowed(&seen.plan, &seen.settings);
+    match checked.and_then(|()| preflight::check(&seen.plan, facts, draft.now)) {
         Ok(()) => Outcome::Done,
         Err(message) => Outcome::Fail(message),
     }

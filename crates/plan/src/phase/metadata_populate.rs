@@ -7,9 +7,16 @@ use crate::{
     draft::{Draft, Outcome},
 };
 
+use super::release_digests;
+
 /// Reads the release metadata. Metadata that later phases could not work with is refused here, where nothing has been
 /// changed yet, instead of stalling a drained node.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
+    // First: what the release says of itself counts once it is the one that was asked for, and that is on record.
+    match release_digests::record(draft) {
+        Outcome::Done => {}
+        other => return other,
+    }
     let seen = draft.seen;
     let url = format!("{}/harvester-release.yaml", names::repo_url(draft.plan_name()));
     let limit = seen.settings.deadlines.metadata;

@@ -8,6 +8,7 @@ pub mod initialize;
 pub mod iso_download;
 pub mod metadata_populate;
 pub mod node_upgrade;
+pub mod release_digests;
 pub mod repo_create;
 
 mod hooks;

@@ -8,6 +8,8 @@ use crate::{
     preflight,
 };
 
+use super::release_digests;
+
 /// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
 /// it. Whether it serves is for those to find out who read from it.
 pub fn keep(draft: &mut Draft<'_>) {
@@ -48,6 +50,9 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
         draft.create(Child::RepoDeployment {
             replicas: if hosts == 1 { 1 } else { 2 },
             claim,
+            checksum: release_digests::given(draft)
+                .map(|(sum, _)| sum)
+                .filter(|sum| release_digests::is_sha512(sum)),
         });
     }
     if seen.repo.service_ready.is_none() {

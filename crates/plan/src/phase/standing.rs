@@ -27,7 +27,18 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
         let job = draft.seen.jobs.get(&name);
         job.is_some_and(|job| job.outcome == JobOutcome::Complete)
     };
+    let step = match state {
+        NodeState::PreDrainFailed => Some(job_type::PRE_DRAIN),
+        NodeState::SingleNodeUpgradeFailed => Some(job_type::SINGLE_NODE_UPGRADE),
+        _ => None,
+    };
+    // What has not begun again is held as it was the first time; what has begun is never held.
+    let is_held = step.is_some_and(|step| {
+        let job = draft.seen.jobs.get(&names::node_job(draft.plan_name(), step, node));
+        hooks::is_held(draft, node) && job.is_none_or(|job| job.suspended)
+    });
     Some(match state {
+        _ if is_held => NodeState::UpgradePaused,
         NodeState::PreDrainFailed => NodeState::PreDraining,
         NodeState::PostDrainFailed if ended(job_type::POST_DRAIN) => NodeState::WaitingReboot,
         NodeState::PostDrainFailed => NodeState::PostDraining,

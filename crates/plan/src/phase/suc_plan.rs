@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{NodeState, names};
+use api::{NodeState, names, quoted};
 
 use crate::{
     decision::Child,
@@ -90,8 +90,7 @@ pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: &str) -> Vec<(&'a String
     let seen = draft.seen;
     let uid = seen.suc_plans.get(component).and_then(|plan| plan.uid.as_ref());
     let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
-    jobs.filter(|(_, job)| uid.is_none() || job.owner.is_none() || job.owner.as_ref() == uid)
-        .collect()
+    jobs.filter(|(_, job)| job.owner.as_ref() == uid).collect()
 }
 
 /// How a Job stands: also as failed when its pods fail again and again. What its last pod said is why.
@@ -104,7 +103,7 @@ fn outcome_of(draft: &Draft<'_>, job: &JobSeen) -> JobOutcome {
             .filter(|pod| pod.owner.is_some() && pod.owner == job.uid);
         pods.filter_map(|pod| pod.last_word.as_ref())
             .max()
-            .map(|word| word.text.clone())
+            .map(|word| quoted::quoted(&word.text))
     };
     match &job.outcome {
         JobOutcome::Running if job.failed_pods >= MOST_FAILED_PODS => JobOutcome::Failed {

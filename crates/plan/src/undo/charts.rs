@@ -1,21 +1,56 @@
 //! Puts Harvester's charts back: what they make of KubeVirt's workloadUpdateMethods, and whether Fleet applies them.
 
-use api::{annotations, labels::component, names};
+use std::collections::BTreeMap;
+
+use api::{annotations, names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{decision::Action, draft::Draft, observed::JobOutcome};
+use crate::{decision::Action, draft::Draft, observed::ChartSeen};
 
 use super::{Ending, forget};
 
-/// What the chart `harvester` was like before the cluster upgrade.
+/// What the charts were like before the cluster upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SavedValues {
-    /// KubeVirt's workloadUpdateMethods among its values; null when there were none.
+    /// KubeVirt's workloadUpdateMethods among the values of the chart `harvester`; null when there were none.
     pub(crate) methods: Value,
     /// The generation that Fleet had seen by then. A newer one has seen our change.
     pub(crate) observed_generation: i64,
+    /// The charts that somebody had paused, and be it for good reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paused: Vec<String>,
+    /// The generation that Fleet had seen before the methods were put back. A newer one has seen that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) put_back_after: Option<i64>,
+}
+
+impl SavedValues {
+    /// The charts as they are, or as they were before an upgrade whose plan is gone.
+    pub(crate) fn of(charts: &BTreeMap<String, ChartSeen>, harvester: &ChartSeen) -> Self {
+        let recorded = harvester.record.as_deref();
+        let recorded = recorded.and_then(|text| serde_json::from_str::<Self>(text).ok());
+        // Those that a plan paused are its own affair, also when it is gone.
+        let is_paused = |(_, chart): &(&String, &ChartSeen)| chart.paused && chart.paused_by.is_none();
+        recorded.map_or_else(
+            || Self {
+                methods: harvester.methods.clone(),
+                observed_generation: harvester.observed_generation,
+                paused: charts.iter().filter(is_paused).map(|(name, _)| name.clone()).collect(),
+                put_back_after: None,
+            },
+            |recorded| Self {
+                put_back_after: None,
+                ..recorded
+            },
+        )
+    }
+
+    /// As a record. Plain data with string keys always serialises.
+    pub(crate) fn text(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
 }
 
 /// What KubeVirt and Fleet were like before, by the record of a version that changed the KubeVirt object itself.
@@ -35,39 +70,64 @@ pub(crate) fn called(name: &str) -> String {
 
 /// The record of what the chart `harvester` was like, if there is one.
 pub(crate) fn saved(draft: &Draft<'_>) -> Option<SavedValues> {
-    let text = draft.annotation(annotations::SAVED_CHART_METHODS)?;
+    let text = draft.noted(annotations::SAVED_CHART_METHODS)?;
     serde_json::from_str(text).ok()
 }
 
-/// The Job that upgrades charts is at it still: whatever is put back, it might change again.
-fn is_job_running(draft: &Draft<'_>) -> bool {
-    let mut jobs = draft.seen.jobs.values();
-    jobs.any(|job| job.component == component::CLUSTER_UPGRADE && job.outcome == JobOutcome::Running)
-}
-
-/// The chart has KubeVirt move VMs on its own updates again, if it did.
+/// The chart has KubeVirt move VMs on its own updates again, if it did; and Fleet has applied that before anybody says so.
 pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let Some(saved) = saved(draft) else { return };
-    let now = draft
-        .seen
-        .charts
-        .get(names::HARVESTER_CHART)
-        .map(|chart| &chart.methods);
-    if now.is_none_or(|now| *now == saved.methods) {
+    let seen = draft.seen;
+    let Some(chart) = seen.charts.get(names::HARVESTER_CHART) else {
         return forget(draft, ending, annotations::SAVED_CHART_METHODS);
-    }
-    if !is_job_running(draft) {
+    };
+    let object = called(names::HARVESTER_CHART);
+    if chart.methods != saved.methods || chart.record.is_some() {
+        if chart.methods != saved.methods {
+            let noted = SavedValues {
+                put_back_after: Some(chart.observed_generation),
+                ..saved.clone()
+            };
+            draft.note(annotations::SAVED_CHART_METHODS, noted.text());
+        }
         draft.act(Action::SetChartMethods {
             methods: saved.methods,
             resume: false,
+            record: None,
         });
+        left.push(object);
+        return;
     }
-    left.push(called(names::HARVESTER_CHART));
+    let uid = &seen.plan.metadata.uid;
+    let held_by_us = chart.paused && chart.paused_by.is_some() && chart.paused_by == *uid;
+    let lacks = match (saved.put_back_after, chart.lacks.as_deref()) {
+        // What somebody else holds Fleet applies when they let it go.
+        _ if chart.paused && !held_by_us => None,
+        (Some(before), _) if chart.observed_generation <= before => Some("Fleet has not seen the change yet"),
+        (Some(_), lacks) => lacks,
+        (None, _) => None,
+    };
+    if let Some(lacks) = lacks {
+        let message = format!("{object} is put back as it was, and is not applied: {lacks}");
+        // A release that broke off may keep Fleet from it for good.
+        if !draft.wait_at_most("ManagedChart", Some(object), message, seen.settings.deadlines.setting) {
+            return;
+        }
+    }
+    let resumed = |name: &&String| seen.charts.get(*name).is_some_and(|chart| !chart.paused);
+    let paused_before: Vec<&String> = saved.paused.iter().filter(resumed).collect();
+    for name in &paused_before {
+        draft.act(Action::PauseChart { name: (*name).clone() });
+        left.push(called(name));
+    }
+    if paused_before.is_empty() {
+        forget(draft, ending, annotations::SAVED_CHART_METHODS);
+    }
 }
 
 /// KubeVirt moves VMs on its own updates again, if it did before a version of ours that changed the object itself.
 pub(super) fn methods_of_kubevirt(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let saved = draft.annotation(annotations::SAVED_WORKLOAD_UPDATE_METHODS);
+    let saved = draft.noted(annotations::SAVED_WORKLOAD_UPDATE_METHODS);
     let Some(saved) = saved.and_then(|text| serde_json::from_str::<SavedMethods>(text).ok()) else {
         return;
     };
@@ -84,21 +144,18 @@ pub(super) fn methods_of_kubevirt(draft: &mut Draft<'_>, _: Ending, left: &mut V
     }
     if left.len() == before {
         // Forgotten always: what the chart makes of it from now on is right, whatever this record says.
-        draft.annotate(annotations::SAVED_WORKLOAD_UPDATE_METHODS, None);
+        draft.note(annotations::SAVED_WORKLOAD_UPDATE_METHODS, None);
     }
 }
 
 /// Fleet applies the charts again that this plan's Job paused. Those that somebody else paused stay so.
 pub(super) fn pauses(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let uid = draft.seen.plan.metadata.uid.clone();
-    let running = is_job_running(draft);
     for (name, chart) in &draft.seen.charts {
         if !chart.paused || chart.paused_by.is_none() || chart.paused_by != uid {
             continue;
         }
-        if !running {
-            draft.act(Action::ResumeChart { name: name.clone() });
-        }
+        draft.act(Action::ResumeChart { name: name.clone() });
         left.push(called(name));
     }
 }

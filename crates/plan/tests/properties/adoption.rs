@@ -75,8 +75,7 @@ fn r12_who_wishes_for_a_plan_that_was_left_gets_it() {
     assert!(is_active(&model.seen.plan));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
-    let known = model.seen.plan.metadata.annotations.clone().unwrap();
-    assert_eq!(known.get(annotations::RETRIED).map(String::as_str), Some("1"));
+    assert_eq!(model.seen.plan.note(annotations::RETRIED), Some("1"));
 }
 
 #[test]

@@ -17,8 +17,8 @@ fn harvester(model: &mut Model) -> &mut ChartSeen {
     model.seen.charts.get_mut(names::HARVESTER_CHART).unwrap()
 }
 
-fn annotation<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
-    model.seen.plan.annotation(key)
+fn note<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
+    model.seen.plan.note(key)
 }
 
 fn fail_cluster_job(model: &mut Model) {
@@ -48,7 +48,7 @@ fn r02_kubevirts_methods_are_a_value_of_the_chart_and_are_put_back_as_they_were(
         }
         until(&mut model, ended);
         assert_eq!(harvester(&mut model).methods, before);
-        let record = annotation(&model, annotations::SAVED_CHART_METHODS);
+        let record = note(&model, annotations::SAVED_CHART_METHODS);
         assert_eq!(record.is_some(), !fails, "another try finds what is there then");
     }
 }
@@ -91,6 +91,15 @@ fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
     harvester(&mut model).paused = true;
     until(&mut model, at(Phase::ClusterUpgrading));
     assert!(!harvester(&mut model).paused);
+    // One that somebody pauses after the change was made would never be applied either.
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        let chart = model.seen.charts.get(names::HARVESTER_CHART);
+        chart.is_some_and(|chart| chart.methods == json!([]))
+    });
+    harvester(&mut model).paused = true;
+    until(&mut model, at(Phase::ClusterUpgrading));
+    assert!(!harvester(&mut model).paused);
 }
 
 #[test]
@@ -100,7 +109,8 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
     let record = json!({"methods": ["LiveMigrate"], "ignored": false}).to_string();
     let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
     annotations.insert(annotations::SAVED_WORKLOAD_UPDATE_METHODS.into(), record);
-    annotations.remove(annotations::SAVED_CHART_METHODS);
+    // Older versions had their notes there.
+    model.seen.plan.status.as_mut().unwrap().notes = None;
     *harvester(&mut model) = ChartSeen {
         ignores_methods: true,
         ..ChartSeen::default()
@@ -110,7 +120,7 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
     until(&mut model, ended);
     assert_eq!(model.seen.workload_update_methods, Some(vec!["LiveMigrate".into()]));
     assert!(!harvester(&mut model).ignores_methods);
-    assert_eq!(annotation(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
+    assert_eq!(note(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
 }
 
 /// A plan whose Job has paused two charts; a third was paused by somebody else, and one by a plan that is gone.
@@ -156,4 +166,92 @@ fn r14_charts_go_on_when_the_plan_is_deleted_and_its_job_is_gone() {
     }
     assert_eq!(pauses(&model), [false, false, true, true]);
     assert_eq!(harvester(&mut model).methods, Value::Null);
+}
+
+#[test]
+fn a_chart_that_somebody_had_paused_is_applied_for_the_upgrade_and_paused_again_after_it() {
+    for fails in [false, true] {
+        let mut model = Model::new(3);
+        let others = names::MANAGED_CHARTS
+            .iter()
+            .find(|name| **name != names::HARVESTER_CHART);
+        let other = *others.unwrap();
+        for name in [names::HARVESTER_CHART, other] {
+            model.seen.charts.get_mut(name).unwrap().paused = true;
+        }
+        until(&mut model, |model| {
+            model.seen.jobs.contains_key(&names::cluster_job("up"))
+        });
+        assert!(!harvester(&mut model).paused, "KubeVirt must follow");
+        // The Job brings every chart to its version, paused or not.
+        model.seen.charts.get_mut(other).unwrap().paused = fails;
+        if fails {
+            fail_cluster_job(&mut model);
+        }
+        until(&mut model, ended);
+        for (name, chart) in &model.seen.charts {
+            let expected = [names::HARVESTER_CHART, other].contains(&name.as_str());
+            assert_eq!(chart.paused, expected, "{name}, fails: {fails}");
+        }
+        assert_eq!(harvester(&mut model).methods, Value::Null);
+    }
+}
+
+#[test]
+fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_put_back_by_the_next_one() {
+    let mut gone = Model::new(3);
+    harvester(&mut gone).methods = json!(["Evict"]);
+    harvester(&mut gone).paused = true;
+    until(&mut gone, |model| {
+        model.seen.jobs.contains_key(&names::cluster_job("up"))
+    });
+    let mut next = Model::new(3);
+    next.seen.charts = gone.seen.charts.clone();
+    next.seen.workload_update_methods = gone.seen.workload_update_methods.clone();
+    assert!(harvester(&mut next).record.as_ref().unwrap().contains("Evict"));
+    until(&mut next, ended);
+    assert_eq!(next.phase(), Some(Phase::Succeeded));
+    let chart = harvester(&mut next).clone();
+    assert_eq!(
+        (chart.methods, chart.paused, chart.record),
+        (json!(["Evict"]), true, None)
+    );
+}
+
+#[test]
+fn a_plan_has_not_ended_before_fleet_has_applied_what_was_put_back_or_has_had_its_time() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&names::cluster_job("up"))
+    });
+    fail_cluster_job(&mut model);
+    until(&mut model, |model| {
+        let chart = &model.seen.charts[names::HARVESTER_CHART];
+        model.phase() == Some(Phase::Failed) && chart.methods == Value::Null
+    });
+    let applied = harvester(&mut model).observed_generation;
+    harvester(&mut model).observed_generation = applied - 1;
+    for _ in 0..20 {
+        let decision = model.decide();
+        model.apply(&decision);
+    }
+    assert!(model.seen.plan.metadata.finalizers.is_some());
+    let waits = model.seen.plan.status.as_ref().unwrap().waiting_for.clone();
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    assert_eq!(waits[0].what, "ManagedChart");
+    assert!(
+        waits[0]
+            .message
+            .as_ref()
+            .unwrap()
+            .contains("Fleet has not seen the change yet")
+    );
+    let mut late = model.clone();
+    harvester(&mut model).observed_generation = applied;
+    harvester(&mut model).lacks = Some("WaitApplied".to_owned());
+    assert!(model.decide().finalizer, "seen and not applied");
+    harvester(&mut model).lacks = None;
+    until(&mut model, ended);
+    late.now = waits[0].deadline.as_ref().unwrap().0;
+    until(&mut late, ended);
 }

@@ -64,6 +64,7 @@ impl Model {
             other_plans: Vec::new(),
             version: Some(VersionSpec {
                 iso_url: Some("http://iso".into()),
+                iso_checksum: Some("cd".repeat(64)),
                 ..Default::default()
             }),
             server_version: Some("v1.7.1".into()),
@@ -212,16 +213,26 @@ impl Model {
             }
             Action::SetReplenishmentInterval { value } => seen.replenishment_interval = Some(value),
             Action::EnableDescheduler { enabled } => seen.descheduler_enabled = Some(enabled),
-            Action::SetChartMethods { methods, resume } => {
+            Action::SetChartMethods {
+                methods,
+                resume,
+                record,
+            } => {
                 let Some(chart) = seen.charts.get_mut(names::HARVESTER_CHART) else {
                     return;
                 };
                 chart.methods = methods.clone();
+                chart.record = record;
                 chart.paused &= !resume;
                 // Fleet follows at once.
                 chart.observed_generation += 1;
                 let default = vec!["LiveMigrate".to_owned()];
                 seen.workload_update_methods = Some(serde_json::from_value(methods).unwrap_or(default));
+            }
+            Action::PauseChart { name } => {
+                if let Some(chart) = seen.charts.get_mut(&name) {
+                    chart.paused = true;
+                }
             }
             Action::ResumeChart { name } => {
                 if let Some(chart) = seen.charts.get_mut(&name) {
@@ -255,9 +266,13 @@ impl Model {
                     name: names::iso_image("up"),
                     ours: true,
                     imported: None,
+                    checksum: None,
                 });
             }
-            Child::RepoDeployment { .. } => seen.repo.deployment_ready = Some(false),
+            Child::RepoDeployment { .. } => {
+                seen.repo.deployment_ready = Some(false);
+                seen.repo.serves_manifest = true;
+            }
             Child::RepoService => seen.repo.service_ready = Some(false),
             Child::SucPlan { component, .. } => {
                 for node in seen.nodes.keys() {

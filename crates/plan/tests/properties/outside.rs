@@ -1,6 +1,6 @@
 //! What the outside of a [`Model`] can do next, and what happens when it does.
 
-use api::{ReleaseMetadata, labels::job_type, names};
+use api::{ReleaseDigests, ReleaseMetadata, labels::job_type, names};
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
@@ -126,6 +126,14 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
                 os: Some(OS.into()),
                 kubernetes: Some("v1.35.2+rke2r1".into()),
                 min_upgradable_version: Some("v1.7.0".into()),
+                ..Default::default()
+            });
+        }
+        Need::Manifest => {
+            seen.facts.digests = Fetched::Got(ReleaseDigests {
+                manifest: "ab".repeat(32),
+                iso_sha512: "cd".repeat(64),
+                iso_size: 7 << 30,
                 ..Default::default()
             });
         }

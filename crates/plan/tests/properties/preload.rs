@@ -100,8 +100,7 @@ fn r04_where_the_preload_is_skipped_every_node_still_shows_that_it_can_run_the_i
         Some(Phase::ImagePreloading),
         "before anything is changed"
     );
-    let annotations = model.seen.plan.metadata.annotations.clone().unwrap_or_default();
-    assert!(!annotations.contains_key(annotations::SAVED_WORKLOAD_UPDATE_METHODS));
+    assert_eq!(model.seen.plan.note(annotations::SAVED_CHART_METHODS), None);
 }
 
 #[test]
@@ -160,12 +159,12 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let node = &decision.status.node_upgrade_statuses["node-2"];
     assert_eq!(node.state.as_deref(), Some("ImagePreloadFailed"));
-    assert_eq!(node.message.as_deref(), Some("no space left on device"));
+    assert_eq!(node.message.as_deref(), Some("\"no space left on device\""));
     model.apply(&decision);
     let said = &model.seen.plan.condition(api::reasons::PROGRESSING).unwrap().message;
     assert_eq!(
         said,
-        "image-preload plan job(s) failed: node-2: no space left on device"
+        "image-preload plan job(s) failed: node-2: \"no space left on device\""
     );
 }
 

@@ -195,3 +195,83 @@ fn vms_that_could_not_be_started_again_are_told_of() {
     // The upgrade itself goes on.
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
+
+#[test]
+fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
+    let mut model = failed_at_pre_drain();
+    let hold = |model: &mut Model, nodes: &[&str]| {
+        let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+        model.seen.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
+            pause_nodes: Some(nodes),
+        });
+    };
+    hold(&mut model, &["node-1"]);
+    ask(&mut model, "1");
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.get(&job).is_some_and(|job| job.suspended)
+    });
+    let decision = model.decide();
+    let waits: Vec<&str> = decision
+        .status
+        .waiting_for
+        .iter()
+        .map(|wait| wait.what.as_str())
+        .collect();
+    assert!(waits.contains(&"Paused"), "{:?}", decision.status.waiting_for);
+    assert!(!waits.contains(&"PreDrainJob"), "{:?}", decision.status.waiting_for);
+    hold(&mut model, &[]);
+    let waits_for_job = |model: &Model| {
+        let status = model.seen.plan.status.as_ref().unwrap();
+        status.waiting_for.iter().any(|wait| wait.what == "PreDrainJob")
+    };
+    until(&mut model, waits_for_job);
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another() {
+    let image = |model: &Model| model.seen.plan.note(annotations::TOOLKIT_IMAGE).map(str::to_owned);
+    let own = |tag: &str| api::image::Image::parse(&format!("rancher/toolkit:{tag}")).unwrap();
+    let mut model = Model::new(3);
+    model.seen.settings.own_image = own("v1");
+    until(&mut model, |model| {
+        let is_none = image(model).is_none();
+        assert!(is_none || model.decide().finalizer);
+        model.seen.suc_plans.contains_key("image-preload")
+    });
+    let v1 = Some("rancher/toolkit:v1".to_owned());
+    assert_eq!(image(&model), v1);
+    // Another manager, in the middle of it.
+    model.seen.settings.own_image = own("v2");
+    let mut early = model.clone();
+    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, ended);
+    ask(&mut model, "1");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(image(&model), v1, "nodes have it, and have begun with it");
+    let preload = early
+        .seen
+        .jobs
+        .values_mut()
+        .find(|job| job.component == "image-preload");
+    preload.unwrap().outcome = failed();
+    until(&mut early, ended);
+    assert_eq!(early.phase(), Some(Phase::Failed));
+    ask(&mut early, "1");
+    until(&mut early, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(image(&early).as_deref(), Some("rancher/toolkit:v2"));
+}
+
+#[test]
+fn an_upgrade_that_runs_without_a_record_of_its_image_takes_the_managers_own() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
+    let known = model.seen.plan.status.as_mut().unwrap().notes.as_mut().unwrap();
+    known.remove(annotations::TOOLKIT_IMAGE);
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    let own = model.seen.settings.own_image.to_string();
+    assert_eq!(model.seen.plan.note(annotations::TOOLKIT_IMAGE), Some(own.as_str()));
+}

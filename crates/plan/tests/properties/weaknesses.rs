@@ -24,15 +24,8 @@ fn condition<'a>(decision: &'a Decision, type_: &str) -> &'a k8s_openapi::apimac
     decision.status.conditions.iter().find(|c| c.type_ == type_).unwrap()
 }
 
-fn annotation<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
-    model
-        .seen
-        .plan
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
+fn note<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
+    model.seen.plan.note(key)
 }
 
 /// Applies only what a decision records, as if the manager died before it acted.
@@ -74,16 +67,16 @@ fn w03_what_a_setting_was_is_on_record_before_it_is_changed() {
     };
     until(&mut model, |model| changes(&model.decide()));
     let decision = model.decide();
-    let saved = decision.annotations.get(annotations::SAVED_REPLENISHMENT_INTERVAL);
-    assert_eq!(saved, Some(&Some("600".to_owned())));
+    let notes = decision.status.notes.clone().unwrap_or_default();
+    assert_eq!(
+        notes.get(annotations::SAVED_REPLENISHMENT_INTERVAL).map(String::as_str),
+        Some("600")
+    );
     // The change was made and everything else forgotten but the record: 1800 is not taken for the original.
     model.apply(&decision);
     model.seen.replenishment_interval = Some("1800".into());
     go_on(&mut model);
-    assert_eq!(
-        annotation(&model, annotations::SAVED_REPLENISHMENT_INTERVAL),
-        Some("600")
-    );
+    assert_eq!(note(&model, annotations::SAVED_REPLENISHMENT_INTERVAL), Some("600"));
     until(&mut model, ended);
     assert_eq!(model.seen.replenishment_interval.as_deref(), Some("600"));
 }

@@ -3,7 +3,7 @@
 //! Opening an image walks its directories once; after that, only files are read. Whatever the bytes are, opening ends
 //! in a value or an error, in bounded time and memory.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, path::Path, sync::OnceLock};
 
 use sha2::{Digest, Sha256};
 
@@ -25,7 +25,9 @@ pub use tree::{Content, Extent, FindError, Kind, Node, Tree};
 pub struct Iso<S: ?Sized = ImageFile> {
     volume_id: String,
     fingerprint: String,
+    declared: u64,
     tree: Tree,
+    manifest: OnceLock<String>,
     source: S,
 }
 
@@ -59,7 +61,9 @@ impl<S: ReadAt> Iso<S> {
         Ok(Self {
             volume_id: volume.id,
             fingerprint,
+            declared: volume.declared,
             tree,
+            manifest: OnceLock::new(),
             source,
         })
     }
@@ -74,6 +78,23 @@ impl<S: ReadAt> Iso<S> {
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// How many bytes the image says that it has. There may be more behind them.
+    #[must_use]
+    pub fn declared_size(&self) -> u64 {
+        self.declared
+    }
+
+    /// The text of its manifest, once somebody has made it: all of the image has to be read for it.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&str> {
+        self.manifest.get().map(String::as_str)
+    }
+
+    /// Notes the text of its manifest. The first one counts.
+    pub fn note_manifest(&self, text: String) {
+        let _ = self.manifest.set(text);
     }
 
     /// What is in the image.

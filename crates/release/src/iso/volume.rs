@@ -15,6 +15,8 @@ const TERMINATOR: u8 = 255;
 pub(super) struct Volume {
     /// Its name.
     pub(super) id: String,
+    /// How many bytes the image says that it has.
+    pub(super) declared: u64,
     /// The unit of all addresses, in bytes.
     pub(super) block: u64,
     /// Where the root directory begins, in blocks.
@@ -63,6 +65,7 @@ fn parse(descriptor: Vec<u8>, actual: u64) -> Result<Volume, IsoError> {
     let id = String::from_utf8_lossy(descriptor.get(40..72).unwrap_or_default());
     Ok(Volume {
         id: id.trim_end_matches([' ', '\0']).to_owned(),
+        declared,
         block,
         root_block: root.block(),
         root_size: u64::from(root.size),

@@ -8,7 +8,7 @@ use super::{
     range::{self, Part},
     request::{Method, Request},
 };
-use crate::iso::{Content, Extent, FindError, Kind, Node, Tree};
+use crate::iso::{Content, Extent, FindError, Iso, Kind, Node};
 
 /// What a request gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,9 @@ impl Answer {
     }
 }
 
-/// Decides what a request gets. The fingerprint tells this image from others.
-pub(super) fn answer(tree: &Tree, fingerprint: &str, request: &Request) -> Answer {
+/// Decides what a request gets.
+pub(super) fn answer(iso: &Iso, request: &Request) -> Answer {
+    let (tree, fingerprint) = (iso.tree(), iso.fingerprint());
     if request.method == Method::Other {
         return Answer::status(405).with("allow", "GET, HEAD");
     }
@@ -73,6 +74,12 @@ pub(super) fn answer(tree: &Tree, fingerprint: &str, request: &Request) -> Answe
         Err(BadTarget) => return Answer::status(400),
         Ok(Place::Nowhere) => return Answer::status(404),
         Ok(Place::Health) => return Answer::text(200, "text/plain; charset=utf-8", "ok\n".to_owned()),
+        Ok(Place::Manifest) => {
+            return match iso.manifest() {
+                Some(text) => Answer::text(200, "application/json", text.to_owned()),
+                None => Answer::status(503).with("retry-after", "5"),
+            };
+        }
         Ok(Place::Top) => return moved(""),
         Ok(Place::Image { path, slash }) => (path, slash),
     };

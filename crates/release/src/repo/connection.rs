@@ -4,10 +4,10 @@ use std::{io, sync::Arc, time::SystemTime};
 
 use clock::Clock;
 use rustix::net::Shutdown;
+use serving::{Limits, Place};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 
 use super::{
-    HEADER_BYTES, Limits,
     answer::{Answer, Body, answer, reason},
     request::{self, Head, Method, Request},
     send,
@@ -35,8 +35,8 @@ enum Incoming {
     Closed,
 }
 
-/// Serves a connection to its end.
-pub(super) async fn run(stream: TcpStream, mut shared: Shared) {
+/// Serves a connection to its end. One that came into a crowd has one request answered, if that is a probe.
+pub(super) async fn run(stream: TcpStream, mut shared: Shared, place: &Place) {
     // Head and file are sent by two calls; the second must not wait for the first to be acknowledged.
     let _ = stream.set_nodelay(true);
     let stream = Arc::new(stream);
@@ -54,11 +54,17 @@ pub(super) async fn run(stream: TcpStream, mut shared: Shared) {
         let (answer, request) = match incoming {
             Incoming::Closed => return,
             Incoming::Refused(status) => (Answer::status(status), Request::default()),
-            Incoming::Request(request) => (answer(shared.iso.tree(), shared.iso.fingerprint(), &request), request),
+            Incoming::Request(request) if place.is_crowded() && !shared.limits.is_probe(&request.target) => {
+                (full_house(), request)
+            }
+            Incoming::Request(request) => (answer(&shared.iso, &request), request),
         };
-        let keep_alive = request.keep_alive && !*shared.stopping.borrow();
+        let keep_alive = request.keep_alive && !place.is_crowded() && !*shared.stopping.borrow();
         tracing::debug!(target = %request.target, status = answer.status, "answered");
-        match respond(&stream, &shared, &answer, request.method, keep_alive).await {
+        place.set_answered(true);
+        let responded = respond(&stream, &shared, &answer, request.method, keep_alive).await;
+        place.set_answered(false);
+        match responded {
             Ok(()) if keep_alive => {}
             Ok(()) => return linger(&stream, &shared.limits).await,
             Err(error) => {
@@ -69,32 +75,18 @@ pub(super) async fn run(stream: TcpStream, mut shared: Shared) {
     }
 }
 
-/// Tells a client that there are too many, and closes.
-pub(super) async fn refuse(stream: TcpStream, limits: Limits) {
+/// Tells a client that there are too many.
+fn full_house() -> Answer {
     let mut answer = Answer::status(503);
     answer.headers.push(("retry-after", "5".to_owned()));
-    let text = match &answer.body {
-        Body::Text(text) => text.as_str(),
-        _ => "",
-    };
-    let head = head(&answer, false, None);
-    if send::bytes(&stream, format!("{head}{text}").as_bytes(), limits.header_timeout)
-        .await
-        .is_ok()
-    {
-        linger(&stream, &limits).await;
-    }
+    answer
 }
 
 /// Reads the head of the next request; what follows it stays in the buffer.
 async fn next(stream: &TcpStream, buffer: &mut Vec<u8>, shared: &mut Shared, first: bool) -> io::Result<Incoming> {
     let limits = shared.limits;
     if buffer.is_empty() {
-        let patience = if first {
-            limits.header_timeout
-        } else {
-            limits.idle_timeout
-        };
+        let patience = if first { limits.header_time } else { limits.idle };
         let more = tokio::select! {
             biased;
             _ = shared.stopping.wait_for(|stopping| *stopping) => return Ok(Incoming::Closed),
@@ -107,22 +99,22 @@ async fn next(stream: &TcpStream, buffer: &mut Vec<u8>, shared: &mut Shared, fir
         }
     }
     // From its first byte on, a request has so long and no longer, however it trickles in.
-    match timeout(limits.header_timeout, whole(stream, buffer)).await {
+    match timeout(limits.header_time, whole(stream, buffer, limits.header_bytes)).await {
         Ok(incoming) => incoming,
         Err(_) => Ok(Incoming::Refused(408)),
     }
 }
 
-async fn whole(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<Incoming> {
+async fn whole(stream: &TcpStream, buffer: &mut Vec<u8>, most: usize) -> io::Result<Incoming> {
     loop {
         match request::parse(buffer) {
-            Head::Complete(request, length) if length <= HEADER_BYTES => {
+            Head::Complete(request, length) if length <= most => {
                 buffer.drain(..length);
                 return Ok(Incoming::Request(request));
             }
             Head::Refused(status) => return Ok(Incoming::Refused(status)),
             Head::Complete(..) => return Ok(Incoming::Refused(431)),
-            Head::Incomplete if buffer.len() >= HEADER_BYTES => return Ok(Incoming::Refused(431)),
+            Head::Incomplete if buffer.len() >= most => return Ok(Incoming::Refused(431)),
             Head::Incomplete => {}
         }
         if read(stream, buffer).await? == 0 {
@@ -177,7 +169,7 @@ async fn respond(
     method: Method,
     keep_alive: bool,
 ) -> io::Result<()> {
-    let stall = shared.limits.stall_timeout;
+    let stall = shared.limits.stall;
     let mut head = head(answer, keep_alive, Some(shared.clock.now().into()));
     if method == Method::Head {
         return send::bytes(stream, head.as_bytes(), stall).await;
@@ -211,5 +203,5 @@ async fn linger(stream: &TcpStream, limits: &Limits) {
             }
         }
     };
-    let _ = timeout(limits.header_timeout, drain).await;
+    let _ = timeout(limits.header_time, drain).await;
 }

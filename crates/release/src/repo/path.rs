@@ -3,6 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::PREFIX;
+use crate::manifest;
 
 /// A place in the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub(super) enum Place {
     Top,
     /// `/healthz`
     Health,
+    /// The manifest of the image, beside its root.
+    Manifest,
     /// A path in the image, without slashes at its ends, and whether there was one at its end.
     Image { path: String, slash: bool },
     /// Nothing is there.
@@ -50,6 +53,7 @@ pub(super) fn locate(target: &str) -> Result<Place, BadTarget> {
     Ok(match elements.as_slice() {
         [] => Place::Top,
         ["healthz"] => Place::Health,
+        [name] if name.strip_prefix(PREFIX) == Some(manifest::SUFFIX) => Place::Manifest,
         [first, rest @ ..] if *first == PREFIX => Place::Image {
             path: rest.join("/"),
             slash: path.ends_with('/') || path.ends_with("/."),

@@ -1,19 +1,17 @@
 //! Takes connections, as many as the limits allow, until it is told to end.
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use clock::Clock;
+use serving::{Limits, Places};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
     time::timeout,
 };
 
-use super::{
-    Limits, REFUSALS,
-    connection::{self, Shared},
-};
+use super::connection::{self, Shared};
 use crate::iso::Iso;
 
 /// How long no connection is taken after taking one failed: what fails is having too many files open.
@@ -29,37 +27,33 @@ pub async fn serve(listener: TcpListener, iso: Arc<Iso>, limits: Limits, clock: 
         clock: clock.clone(),
         stopping,
     };
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let places = Places::new(&limits);
     let mut connections = JoinSet::new();
     let mut end = std::pin::pin!(end);
     loop {
-        let accepted: io::Result<(TcpStream, _)> = tokio::select! {
+        let accepted: io::Result<(TcpStream, SocketAddr)> = tokio::select! {
             biased;
             () = &mut end => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, address)) => (stream, address.ip()),
             Err(error) => {
                 tracing::warn!(%error, "failed to take a connection");
                 clock.sleep(AFTER_FAILURE).await;
                 continue;
             }
         };
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            let shared = shared.clone();
-            connections.spawn(async move {
-                connection::run(stream, shared).await;
-                drop(place);
-            });
-        } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
-            connections.spawn(async move {
-                connection::refuse(stream, limits).await;
-                drop(place);
-            });
-        }
+        let place = places.enter(peer);
+        let shared = shared.clone();
+        connections.spawn(async move {
+            tokio::select! {
+                biased;
+                () = connection::run(stream, shared, &place) => {}
+                () = place.lost() => tracing::debug!(%peer, "a connection was closed: somebody else has its place"),
+            }
+        });
     }
     drop(listener);
     let _ = stop.send(true);

@@ -23,6 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A running repository.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) iso: Arc<Iso>,
     stop: Option<oneshot::Sender<()>>,
     pub(crate) task: JoinHandle<()>,
 }
@@ -37,9 +38,10 @@ impl Running {
         let end = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(serve(listener, iso, limits, Clock::system(), end));
+        let task = tokio::spawn(serve(listener, iso.clone(), limits, Clock::system(), end));
         Self {
             address,
+            iso,
             stop: Some(stop),
             task,
         }

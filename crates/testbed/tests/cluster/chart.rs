@@ -14,6 +14,7 @@ use k8s_openapi::{
         admissionregistration::v1::ValidatingWebhookConfiguration,
         apps::v1::Deployment,
         core::v1::{Namespace, Service},
+        networking::v1::NetworkPolicy,
         rbac::v1::{ClusterRole, Role},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -109,7 +110,13 @@ fn helm() -> Option<String> {
 /// What Harvester has before anybody installs the manager.
 async fn prepare(client: &Client) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    for name in [names::HARVESTER_NAMESPACE, names::FLEET_NAMESPACE, "elsewhere"] {
+    for name in [
+        names::HARVESTER_NAMESPACE,
+        names::CATTLE_NAMESPACE,
+        names::FLEET_NAMESPACE,
+        names::LONGHORN_NAMESPACE,
+        "elsewhere",
+    ] {
         let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     }
@@ -129,6 +136,24 @@ async fn keep_certificate(control_plane: &ControlPlane) {
     };
     let keeper = Keeper::new(client, Clock::system(), managed, Presented::default());
     keeper.look().await.unwrap();
+}
+
+/// How many network policies there are, as the API server has taken them.
+async fn policies(client: &Client) -> usize {
+    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
+    let found = policies.list(&kube::api::ListParams::default()).await.unwrap();
+    let peers = found
+        .items
+        .iter()
+        .filter_map(|policy| policy.spec.as_ref()?.ingress.as_ref());
+    let peers: usize = peers
+        .flatten()
+        .filter_map(|rule| rule.from.as_ref())
+        .map(Vec::len)
+        .sum();
+    // The nodes' addresses are in two of them.
+    assert!(found.items.is_empty() || peers > 2 * 256, "{peers} peers");
+    found.items.len()
 }
 
 /// The authority that the API server trusts the webhooks by.
@@ -176,6 +201,7 @@ fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
         );
         helm.demand_chart("install", &[]);
         assert_eq!(deployments.get(ACCOUNT).await.unwrap().spec.unwrap().replicas, Some(1));
+        assert_eq!(policies(&client).await, 6);
         let established = await_condition(crds.clone(), CRD, is_crd_established());
         tokio::time::timeout(LIMIT, established).await.unwrap().unwrap();
         let notes = helm.demand(&["get", "notes", RELEASE, "--namespace", names::HARVESTER_NAMESPACE]);
@@ -226,6 +252,7 @@ fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
 
         helm.demand(&["uninstall", RELEASE, "--namespace", names::HARVESTER_NAMESPACE]);
         assert!(deployments.get_opt(ACCOUNT).await.unwrap().is_none());
+        assert_eq!(policies(&client).await, 0);
         let roles: Api<ClusterRole> = Api::all(client.clone());
         assert!(
             roles
@@ -287,9 +314,11 @@ fn what_make_deploy_applies_is_accepted_and_make_undeploy_removes_it() {
             .remove(0)
             .image;
         assert_eq!(image.as_deref(), Some("localhost:5000/mine/toolkit:dev"));
+        assert_eq!(policies(&client).await, 6);
         // Once more changes nothing and fails nowhere.
         make("deploy");
         make("undeploy");
+        assert_eq!(policies(&client).await, 0);
         assert!(
             deployments
                 .get_opt("upgrade-toolkit-controller-manager")

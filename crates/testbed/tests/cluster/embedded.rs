@@ -19,6 +19,7 @@ pub(crate) fn upgraded(shape: Shape, name: &str) -> UpgradePlan {
         let scenario = Scenario {
             durations: Durations::instant(),
             shape: shape.clone(),
+            definitions: crate::harvester::definitions().0,
             ..Scenario::default()
         };
         let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))

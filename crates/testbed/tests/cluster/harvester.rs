@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
+    net::SocketAddr,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -27,12 +28,14 @@ use testbed::{ControlPlane, Part};
 use tokio::task::{AbortHandle, JoinSet};
 use world::{Definitions, Durations, Facts, Real, Shape, Troubles, World};
 
-use crate::network::Network;
+use crate::{kubelets, network::Network};
 
 /// The manager in the audit log.
 pub(crate) const MANAGER: &str = "upgrade-toolkit";
 /// What the world plays, in the audit log.
 const WORLD: &str = "world";
+/// The node whose kubelet answers for all.
+const FIRST_NODE: &str = "node-1";
 /// How often a list is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long setting up may take.
@@ -55,6 +58,8 @@ pub(crate) struct Harvester {
     pub(crate) control_plane: ControlPlane,
     pub(crate) client: Client,
     pub(crate) network: Network,
+    /// Where kubelets listen.
+    pub(crate) kubelets: SocketAddr,
     pub(crate) facts: Facts,
     shape: Shape,
     pub(crate) tasks: JoinSet<()>,
@@ -89,11 +94,14 @@ impl Harvester {
         let mut tasks = JoinSet::new();
         let socket = control_plane.kubelet_socket();
         let network = Network::serve(&socket, node_addresses(&objects), facts.clone(), &mut tasks);
+        let first = (FIRST_NODE, client.clone(), facts.clone());
+        let kubelets = kubelets::serve(control_plane.directory(), "kubelet", first, &mut tasks).await;
         tasks.spawn(world.run());
         Self {
             control_plane,
             client,
             network,
+            kubelets,
             facts,
             shape,
             tasks,
@@ -131,9 +139,7 @@ impl Harvester {
     pub(crate) async fn add_account(&self, account: &str) {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), names::HARVESTER_NAMESPACE);
         ensure(&accounts, json!({"metadata": {"name": account}})).await;
-        install_roles(&self.client, &format!("{account}-"), account)
-            .await
-            .unwrap();
+        install_roles(&self.client, &prefix_of(account), account).await.unwrap();
     }
 
     /// Rancher's counter of orders to upgrade nodes.
@@ -227,6 +233,14 @@ impl Harvester {
     }
 }
 
+/// What the names of the roles of an account of the manager begin with.
+pub(crate) fn prefix_of(account: &str) -> String {
+    match account {
+        SERVICE_ACCOUNT => PREFIX.to_owned(),
+        other => format!("{other}-"),
+    }
+}
+
 /// Who runs Plans, in the audit log.
 pub(crate) fn runs_plans() -> &'static str {
     if has_system_upgrade_controller() {
@@ -252,16 +266,16 @@ fn has_system_upgrade_controller() -> bool {
     *FOUND
 }
 
-/// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the
-/// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide.
 /// The real definitions of foreign kinds where there are any; then nobody may write what they do not name.
-fn definitions() -> (Definitions, Mode) {
+pub(crate) fn definitions() -> (Definitions, Mode) {
     match testbed::real_definitions() {
         Some(real) => (Definitions::Given(real), Mode::Strict),
         None => (Definitions::Ours, Mode::Warn),
     }
 }
 
+/// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the
+/// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide.
 async fn prepare(client: &Client, objects: &[Value]) {
     let namespaces: Vec<&str> = objects
         .iter()

@@ -6,6 +6,7 @@
 
 mod access;
 mod bench;
+mod builtin;
 mod chart;
 mod charts;
 mod contract;
@@ -13,6 +14,7 @@ mod control_plane;
 mod crash;
 mod embedded;
 mod harvester;
+mod kubelets;
 mod network;
 mod pods;
 mod process;

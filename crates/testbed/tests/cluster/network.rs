@@ -90,7 +90,7 @@ impl Network {
         accept(&mut stream).await?;
         let stream = acceptor.accept(stream).await?;
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
-            let answer = self.facts.node_proxy(node, request.uri().path());
+            let answer = self.facts.kubelet(node, request.uri().path());
             std::future::ready(Ok::<_, Infallible>(respond(answer)))
         });
         let connection = hyper::server::conn::http1::Builder::new();

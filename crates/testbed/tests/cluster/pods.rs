@@ -51,7 +51,7 @@ fn jobs() -> Vec<Value> {
 }
 
 fn repository(server: Option<&str>) -> Value {
-    let deployment = repo::deployment(&plan(server), &Settings::default(), 2, "claim").unwrap();
+    let deployment = repo::deployment(&plan(server), &Settings::default(), 2, ("claim", None)).unwrap();
     typed("apps/v1", "Deployment", deployment)
 }
 
@@ -76,7 +76,8 @@ fn objects() -> Vec<Value> {
         objects.push(typed("v1", "Event", event));
     }
     objects.extend(manager::rbac::objects("t-", names::HARVESTER_NAMESPACE, "manager"));
-    objects.extend(configurations("t-", names::HARVESTER_NAMESPACE, None));
+    objects.extend(configurations("t-", names::HARVESTER_NAMESPACE, "manager", None));
+    objects.extend(serde_saphyr::from_multiple::<Value>(SHIPPED).unwrap());
     objects
 }
 
@@ -134,13 +135,21 @@ fn everything_that_we_write_of_built_in_kinds_is_known_and_who_claims_no_rights_
         let client = control_plane.client("pods").await.unwrap();
         let (client, _) = for_product(client, Mode::Strict);
         // Our owner references name a kind that must be there.
-        world::install(&client, &[]).await.unwrap();
+        world::install_by(&client, crate::harvester::definitions().0, &[])
+            .await
+            .unwrap();
         let name = UpgradePlan::crd_name();
         await_condition(Api::all(client.clone()), name, is_crd_established())
             .await
             .unwrap();
         namespace(&client, names::HARVESTER_NAMESPACE, "privileged").await;
-        namespace(&client, names::FLEET_NAMESPACE, "privileged").await;
+        for name in [
+            names::FLEET_NAMESPACE,
+            names::CATTLE_NAMESPACE,
+            names::LONGHORN_NAMESPACE,
+        ] {
+            namespace(&client, name, "privileged").await;
+        }
         namespace(&client, "restricted", "restricted").await;
         namespace(&client, "baseline", "baseline").await;
 
@@ -160,6 +169,8 @@ fn everything_that_we_write_of_built_in_kinds_is_known_and_who_claims_no_rights_
         let found = refusal(&client, &odd).await.unwrap();
         assert!(found.contains("unknown field"), "{found}");
 
+        crate::builtin::is_accepted(&client).await;
+
         let shipped = serde_saphyr::from_multiple::<Value>(SHIPPED).unwrap();
         let manager = shipped.iter().find(|object| object["kind"] == "Deployment").unwrap();
         let restore = typed(
@@ -167,20 +178,19 @@ fn everything_that_we_write_of_built_in_kinds_is_known_and_who_claims_no_rights_
             "Job",
             job::restore_vm(&plan(None), &Settings::default(), "node-1").unwrap(),
         );
-        for (who, object) in [
-            ("repository", &repository(None)),
-            ("restore-vm", &restore),
-            ("manager", manager),
-        ] {
-            assert_eq!(refusal(&client, &pod("restricted", object)).await, None, "{who}");
-        }
-        // It is root in its container and has no rights on the node.
         let cluster = typed(
             "batch/v1",
             "Job",
             job::cluster(&plan(None), &Settings::default()).unwrap(),
         );
-        assert_eq!(refusal(&client, &pod("baseline", &cluster)).await, None);
+        for (who, object) in [
+            ("repository", &repository(None)),
+            ("restore-vm", &restore),
+            ("cluster-upgrade", &cluster),
+            ("manager", manager),
+        ] {
+            assert_eq!(refusal(&client, &pod("restricted", object)).await, None, "{who}");
+        }
         // Who works on the host needs all rights: the namespaces do refuse.
         let on_host = pod("baseline", &jobs()[0]);
         assert!(refusal(&client, &on_host).await.unwrap().contains("PodSecurity"));

@@ -10,7 +10,7 @@ use std::{
 
 use api::names;
 
-use crate::harvester::Harvester;
+use crate::harvester::{Harvester, prefix_of};
 
 /// Path of the binary to run; without it, this test binary runs what the binary would.
 const BINARY: &str = "UPGRADE_TOOLKIT";
@@ -35,15 +35,19 @@ impl Recipe {
     pub(crate) async fn new(harvester: &Harvester, account: &str, repository: SocketAddr, lease: Duration) -> Self {
         let control_plane = &harvester.control_plane;
         let namespace = names::HARVESTER_NAMESPACE;
+        let prefix = prefix_of(account);
         let kubeconfig = control_plane.kubeconfig_of(namespace, account).await.unwrap();
         let api_server = std::fs::read_to_string(control_plane.directory().join("port")).unwrap();
         let lease = format!("{}s", lease.as_secs());
+        let reader = format!("{prefix}{}", manager::rbac::KUBELET_READER);
         let repository = format!("http://{repository}");
         let api_server = format!("127.0.0.1:{}", api_server.trim());
+        let kubelets = harvester.kubelets.to_string();
         let arguments = [
             &["upgrade-toolkit", "manager", "--leader-elect"],
             &["--identity", account, "--leader-elect-lease-duration", &lease][..],
             &["--repo-host", &repository, "--api-server-address", &api_server],
+            &["--kubelet-address", &kubelets, "--kubelet-service-account", &reader],
             &["--health-probe-bind-address", "0"],
         ];
         Self {
@@ -73,6 +77,8 @@ impl Recipe {
         command
             .env("KUBECONFIG", &self.kubeconfig)
             .env("ENABLE_WEBHOOKS", "false")
+            // What it writes and nobody knows is an error, as for managers inside this process.
+            .env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap());

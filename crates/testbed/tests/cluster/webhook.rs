@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, names};
-use cli::rehearsal::PREFIX;
+use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT};
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::{Node, Service},
@@ -16,7 +16,7 @@ use kube::{
     runtime::wait::await_condition,
 };
 use manager::{
-    tls::managed::Managed,
+    tls::{Clients, managed::Managed},
     webhook::{
         CertificateSource, WebhookConfig, configurations,
         configurations::{MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION, service_names},
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use world::{Durations, Shape};
 
-use crate::harvester::{Harvester, on_cluster};
+use crate::harvester::{Harvester, MANAGER, on_cluster};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// What the API server puts before a refusal.
@@ -44,7 +44,7 @@ async fn start_manager(harvester: &mut Harvester) {
     let cluster_ip = created.spec.unwrap().cluster_ip.unwrap();
     harvester.network.route(&cluster_ip, listener.local_addr().unwrap());
 
-    let [mutating, validating] = configurations(PREFIX, namespace, None);
+    let [mutating, validating] = configurations(PREFIX, namespace, SERVICE_ACCOUNT, None);
     let mutating: MutatingWebhookConfiguration = serde_json::from_value(mutating).unwrap();
     let validating: ValidatingWebhookConfiguration = serde_json::from_value(validating).unwrap();
     let params = PostParams::default();
@@ -61,6 +61,7 @@ async fn start_manager(harvester: &mut Harvester) {
         webhook: Some(WebhookConfig {
             listener: Arc::new(listener),
             certificate: CertificateSource::Managed(managed),
+            clients: Clients::Any,
         }),
         ..manager::run::Config::default()
     };
@@ -200,5 +201,77 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
         change_pause(harvester, Value::Null).await.unwrap();
         harvester.succeeded("up", LIMIT).await;
         plans.delete("up", &DeleteParams::default()).await.unwrap();
+    });
+}
+
+/// Installs the configurations that ship, with nobody behind them, and waits until the API server asks in vain.
+async fn install_without_manager(harvester: &Harvester, of: impl Fn(Value) -> Value) {
+    let (client, params) = (harvester.client.clone(), PostParams::default());
+    let [mutating, validating] = configurations(PREFIX, names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None).map(of);
+    let mutating: MutatingWebhookConfiguration = serde_json::from_value(mutating).unwrap();
+    let validating: ValidatingWebhookConfiguration = serde_json::from_value(validating).unwrap();
+    Api::all(client.clone()).create(&params, &mutating).await.unwrap();
+    Api::all(client).create(&params, &validating).await.unwrap();
+    let end = tokio::time::sleep(LIMIT);
+    tokio::pin!(end);
+    // The API server reads configurations from a cache of its own.
+    while annotate(&harvester.plans()).await.is_ok() {
+        tokio::select! {
+            () = &mut end => panic!("the API server does not ask"),
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+    }
+}
+
+async fn annotate(plans: &Api<UpgradePlan>) -> kube::Result<UpgradePlan> {
+    let patch = json!({"metadata": {"annotations": {"a": "b"}, "finalizers": ["example.com/x"]}});
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    plans.patch("up", &dry, &Patch::Merge(patch)).await
+}
+
+#[test]
+fn s05_the_managers_own_writes_go_through_while_its_webhook_is_down() {
+    let shape = Shape {
+        nodes: 1,
+        vms: 0,
+        ..Shape::default()
+    };
+    on_cluster(shape, Durations::instant(), async |harvester| {
+        harvester.create_plan("up", pausing(&[])).await;
+        install_without_manager(harvester, |configuration| configuration).await;
+        let refused = refusal(annotate(&harvester.plans()).await);
+        assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
+        let namespace = names::HARVESTER_NAMESPACE;
+        let client = harvester.control_plane.client_of(namespace, SERVICE_ACCOUNT, MANAGER);
+        let own: Api<UpgradePlan> = Api::all(client.await.unwrap());
+        annotate(&own).await.expect("the manager goes on");
+        // What others want waits for it, deletion too.
+        let refused = refusal(harvester.plans().delete("up", &DeleteParams::default()).await);
+        assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
+    });
+}
+
+#[test]
+fn s05_without_the_condition_the_manager_waits_for_itself() {
+    let shape = Shape {
+        nodes: 1,
+        vms: 0,
+        ..Shape::default()
+    };
+    on_cluster(shape, Durations::instant(), async |harvester| {
+        harvester.create_plan("up", pausing(&[])).await;
+        let bare = |mut configuration: Value| {
+            configuration["webhooks"][0]["matchConditions"] = Value::Null;
+            configuration
+        };
+        install_without_manager(harvester, bare).await;
+        let namespace = names::HARVESTER_NAMESPACE;
+        let client = harvester.control_plane.client_of(namespace, SERVICE_ACCOUNT, MANAGER);
+        let own: Api<UpgradePlan> = Api::all(client.await.unwrap());
+        let refused = refusal(annotate(&own).await);
+        assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
     });
 }

@@ -19,7 +19,7 @@ use crate::{
 
 /// How often the progress is written on the way.
 const STEPS: u32 = 10;
-const ISO_BYTES: u64 = 7_516_192_768;
+pub(crate) const ISO_BYTES: u64 = 7_516_192_768;
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();

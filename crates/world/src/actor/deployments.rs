@@ -1,9 +1,12 @@
-//! The Deployment controller: as many pods as wanted, and how many of them serve. ReplicaSets are left out; a
-//! Deployment owns its pods.
+//! The Deployment and ReplicaSet controllers: as many pods as wanted, and how many of them serve. A Deployment owns a
+//! ReplicaSet per template, and that owns the pods.
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::Pod,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -21,6 +24,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.deployments.subscribe(&inbox);
     world.pods.subscribe(&inbox);
+    world.replica_sets.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
     loop {
         let (kind, key) = inbox.next().await;
@@ -32,6 +36,12 @@ pub(crate) async fn run(world: Arc<Context>) {
             Kind::Pod => {
                 // The pod's name tells its Deployment, also when the pod is gone.
                 let deployment = (key.0, deployment_of(&key.1));
+                if world.deployments.at(&deployment).is_some() {
+                    inbox.now(Kind::Deployment, deployment);
+                }
+            }
+            Kind::ReplicaSet => {
+                let deployment = (key.0, deployment_of_set(&key.1));
                 if world.deployments.at(&deployment).is_some() {
                     inbox.now(Kind::Deployment, deployment);
                 }
@@ -49,6 +59,13 @@ pub(crate) async fn run(world: Arc<Context>) {
 /// `<deployment>-<hash>-<number>`.
 fn deployment_of(pod: &str) -> String {
     pod.rsplitn(3, '-').nth(2).unwrap_or(pod).to_owned()
+}
+
+/// `<deployment>-<hash>`.
+fn deployment_of_set(set: &str) -> String {
+    set.rsplit_once('-')
+        .map_or(set, |(deployment, _)| deployment)
+        .to_owned()
 }
 
 /// A pod of a Deployment serves: it is ready and so is its node.
@@ -73,7 +90,11 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let hash = template_hash(&deployment);
     let owned = |pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(&key.0)
-            && owner(&pod.metadata, "Deployment").is_some_and(|owner| owner.name == key.1)
+            && owner(&pod.metadata, "ReplicaSet").is_some_and(|owner| deployment_of_set(&owner.name) == key.1)
+    };
+    // One of a Deployment before this one is about to go; this is looked at again when it is gone.
+    let Some(set) = replica_set(world, &deployment, key, &hash, wanted).await? else {
+        return Ok(());
     };
     let mut pods = world.pods.select(owned);
     let names: Vec<String> = (0..wanted).map(|number| format!("{}-{hash}-{number}", key.1)).collect();
@@ -89,7 +110,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     }
     for name in &names {
         if world.pods.get(&key.0, name).is_none() {
-            create_pod(world, inbox, &deployment, key, name, &pods).await?;
+            create_pod(world, inbox, (&deployment, &set), key, name, &pods).await?;
             pods = world.pods.select(owned);
         }
     }
@@ -146,10 +167,56 @@ fn template_hash(deployment: &Deployment) -> String {
     digest(&serde_json::to_string(&template).unwrap_or_default(), 10)
 }
 
+/// The ReplicaSet of the Deployment's template, made if it is not there; those of earlier templates want no pods.
+/// Nothing while one of a Deployment before this one has its name.
+async fn replica_set(
+    world: &Context,
+    deployment: &Deployment,
+    key: &Key,
+    hash: &str,
+    wanted: i32,
+) -> Result<Option<Arc<ReplicaSet>>> {
+    let name = format!("{}-{hash}", key.1);
+    let of_deployment = |set: &ReplicaSet| {
+        set.metadata.namespace.as_deref() == Some(&key.0)
+            && owner(&set.metadata, "Deployment")
+                .is_some_and(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref())
+    };
+    for set in world.replica_sets.select(of_deployment) {
+        let replicas = if set.metadata.name.as_ref() == Some(&name) {
+            wanted
+        } else {
+            0
+        };
+        if set.spec.as_ref().and_then(|spec| spec.replicas) != Some(replicas) {
+            let patch = json!({"spec": {"replicas": replicas}});
+            world.replica_sets.patch(&key_of(set.as_ref()), &patch).await?;
+        }
+    }
+    let set_key = (key.0.clone(), name.clone());
+    if let Some(set) = world.replica_sets.at(&set_key).filter(|set| of_deployment(set)) {
+        return Ok(Some(set));
+    }
+    let spec = deployment.spec.as_ref();
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": name, "namespace": key.0,
+            "labels": spec.and_then(|spec| spec.template.metadata.as_ref()?.labels.clone()),
+            "ownerReferences": controlled_by(deployment),
+        },
+        "spec": {
+            "replicas": wanted, "selector": spec.map(|spec| &spec.selector), "template": spec.map(|spec| &spec.template),
+        },
+    });
+    world.replica_sets.create(&set).await?;
+    Ok(world.replica_sets.at(&set_key).filter(|set| of_deployment(set)))
+}
+
 async fn create_pod(
     world: &Context,
     inbox: &Inbox,
-    deployment: &Deployment,
+    (deployment, set): (&Deployment, &ReplicaSet),
     key: &Key,
     name: &str,
     others: &[Arc<Pod>],
@@ -176,7 +243,7 @@ async fn create_pod(
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": name, "namespace": key.0, "labels": meta.labels, "annotations": meta.annotations,
-            "ownerReferences": controlled_by(deployment),
+            "ownerReferences": controlled_by(set),
         },
         "spec": spec,
     });

@@ -57,7 +57,7 @@ async fn sync(world: &Context, key: &Key) -> Result<()> {
     }
     let selected = |pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(&key.0)
-            && owner(&pod.metadata, "Deployment").is_some()
+            && owner(&pod.metadata, "ReplicaSet").is_some()
             && selector
                 .iter()
                 .all(|(name, value)| crate::context::label(&pod.metadata, name) == Some(value))

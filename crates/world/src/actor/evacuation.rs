@@ -2,7 +2,11 @@
 //! their pod. Only so many migrations run at a time, in the cluster and off one node; while the node carries the taint, the
 //! controller looks every few seconds whether there is room for the next ones.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use api::foreign::{
     condition_is,
@@ -93,9 +97,11 @@ async fn sync(world: &Context, inbox: &Inbox, name: &str) -> Result<()> {
     let active = world.migrations.select(|migration| !is_over(migration));
     let moving: BTreeSet<Key> = active.iter().map(|migration| vmi_of(migration)).collect();
     let (mut candidates, now) = (Vec::new(), world.clock.now());
+    // Of hundreds of instances few have failed, so these are looked up once and not once per instance.
+    let rests = rests(world);
     for vmi in leaving.iter().filter(|vmi| !moving.contains(&key_of(vmi.as_ref()))) {
-        match rests_until(world, &key_of(vmi.as_ref())) {
-            Some(due) if now < due => inbox.later(Kind::Node, (String::new(), name.to_owned()), due),
+        match rests.get(&key_of(vmi.as_ref())) {
+            Some(due) if now < *due => inbox.no_later_than(Kind::Node, (String::new(), name.to_owned()), *due),
             _ => candidates.push(vmi),
         }
     }
@@ -116,7 +122,7 @@ async fn sync(world: &Context, inbox: &Inbox, name: &str) -> Result<()> {
         create(world, name, vmi).await?;
     }
     if candidates.len() > room {
-        inbox.later(Kind::Node, (String::new(), name.to_owned()), after(now, NO_ROOM_PAUSE));
+        inbox.no_later_than(Kind::Node, (String::new(), name.to_owned()), after(now, NO_ROOM_PAUSE));
     }
     Ok(())
 }
@@ -136,15 +142,21 @@ fn vmi_of(migration: &VirtualMachineInstanceMigration) -> Key {
     (namespace, migration.spec.vmi_name.clone().unwrap_or_default())
 }
 
-/// Until when an instance is left alone after its migrations failed.
-fn rests_until(world: &Context, key: &Key) -> Option<Timestamp> {
-    let past = migrations_of(world, key);
-    let failed = past
-        .iter()
-        .filter(|past| past.status.phase.as_deref() == Some("Failed"));
-    let ended: Vec<Timestamp> = failed.filter_map(|failed| ended(failed)).collect();
-    let doublings = u32::try_from(ended.len().checked_sub(1)?).unwrap_or(u32::MAX).min(10);
-    Some(after(ended.into_iter().max()?, BACKOFF * 2_u32.pow(doublings)))
+/// Until when each instance is left alone whose migrations failed.
+fn rests(world: &Context) -> BTreeMap<Key, Timestamp> {
+    let mut failures: BTreeMap<Key, Vec<Timestamp>> = BTreeMap::new();
+    let failed = world
+        .migrations
+        .select(|past| past.status.phase.as_deref() == Some("Failed"));
+    for past in failed {
+        failures.entry(vmi_of(&past)).or_default().extend(ended(&past));
+    }
+    let rest = |(key, ended): (Key, Vec<Timestamp>)| {
+        let doublings = u32::try_from(ended.len().checked_sub(1)?).unwrap_or(u32::MAX).min(10);
+        let until = after(ended.into_iter().max()?, BACKOFF * 2_u32.pow(doublings));
+        Some((key, until))
+    };
+    failures.into_iter().filter_map(rest).collect()
 }
 
 /// How many migrations run at a time: in the cluster, and off one node.

@@ -1,5 +1,8 @@
 //! The garbage collector: an object whose owners are all gone goes too, after a while. An owner that is being deleted
 //! in the foreground goes once nothing that blocks it is left; one deleted with `orphan` leaves its objects behind.
+//!
+//! As the real one (`pkg/controller/garbagecollector`): only what says `blockOwnerDeletion` is deleted first and waited for,
+//! and in the foreground if it owns something itself; the rest goes afterwards, as orphans.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +26,8 @@ const ORPHAN: &str = "orphan";
 /// Who owns what, by uid.
 #[derive(Default)]
 struct Graph {
-    /// Owners of an object.
-    owners: BTreeMap<Item, BTreeSet<String>>,
+    /// Owners of an object, and whether it blocks their deletion.
+    owners: BTreeMap<Item, BTreeMap<String, bool>>,
     /// Objects of an owner.
     owned: BTreeMap<String, BTreeSet<Item>>,
     /// The uid under which an object was last seen.
@@ -55,6 +58,10 @@ macro_rules! with_watch {
             }
             Kind::Deployment => {
                 let $watched = &$world.deployments;
+                $then
+            }
+            Kind::ReplicaSet => {
+                let $watched = &$world.replica_sets;
                 $then
             }
             Kind::Service => {
@@ -97,12 +104,13 @@ macro_rules! with_watch {
     };
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::UpgradePlan,
     Kind::Pod,
     Kind::Job,
     Kind::Plan,
     Kind::Deployment,
+    Kind::ReplicaSet,
     Kind::Service,
     Kind::EndpointSlice,
     Kind::PodDisruptionBudget,
@@ -200,17 +208,14 @@ async fn has_owner(world: &Context, child: &Key, owners: &[OwnerReference]) -> R
 async fn finish_deletion(world: &Context, graph: &Graph, item: &Item, meta: &ObjectMeta) -> Result<()> {
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
     let (kind, key) = item;
-    let children = meta
-        .uid
-        .as_ref()
-        .and_then(|uid| graph.owned.get(uid))
-        .cloned()
-        .unwrap_or_default();
+    let uid = meta.uid.clone().unwrap_or_default();
+    let children = graph.owned.get(&uid).cloned().unwrap_or_default();
     let done = if finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
-        for (kind, key) in &children {
-            with_watch!(world, *kind, watched => watched.delete(key, false).await)?;
+        let blocking = graph.blocking(&uid);
+        for child in &blocking {
+            delete_first(world, graph, &uid, child).await?;
         }
-        children.is_empty().then_some(FOREGROUND)
+        blocking.is_empty().then_some(FOREGROUND)
     } else if finalizers.iter().any(|finalizer| finalizer == ORPHAN) {
         let patch = json!({"metadata": {"ownerReferences": null}});
         for (kind, key) in &children {
@@ -228,7 +233,35 @@ async fn finish_deletion(world: &Context, graph: &Graph, item: &Item, meta: &Obj
     Ok(())
 }
 
+/// Deletes what blocks the deletion of its owner; what another owner keeps only loses this one.
+async fn delete_first(world: &Context, graph: &Graph, owner: &str, (kind, key): &Item) -> Result<()> {
+    let Some(found) = with_watch!(world, *kind, watched => meta(watched, key)) else {
+        return Ok(());
+    };
+    let references = found.owner_references.unwrap_or_default();
+    let others: Vec<&OwnerReference> = references.iter().filter(|reference| reference.uid != owner).collect();
+    if others.iter().any(|other| graph.alive.contains_key(&other.uid)) {
+        let patch = json!({"metadata": {"ownerReferences": others}});
+        return with_watch!(world, *kind, watched => watched.patch(key, &patch).await.map(drop));
+    }
+    if found.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let has_own = found.uid.is_some_and(|uid| graph.owned.contains_key(&uid));
+    with_watch!(world, *kind, watched => match has_own {
+        true => watched.delete_in_foreground(key).await,
+        false => watched.delete(key, false).await,
+    })
+}
+
 impl Graph {
+    /// What must be gone before an owner is.
+    fn blocking(&self, owner: &str) -> BTreeSet<Item> {
+        let owned = self.owned.get(owner).into_iter().flatten();
+        let blocks = |item: &&Item| self.owners.get(*item).and_then(|owners| owners.get(owner)) == Some(&true);
+        owned.filter(blocks).cloned().collect()
+    }
+
     /// Takes in what an object is now; returns the objects that may have become orphans, and owners that wait for them.
     fn update(&mut self, item: &Item, meta: Option<&ObjectMeta>) -> Vec<Item> {
         let uid = meta.and_then(|meta| meta.uid.clone());
@@ -252,19 +285,22 @@ impl Graph {
         let owners = meta
             .and_then(|meta| meta.owner_references.as_deref())
             .unwrap_or_default();
-        let owners: BTreeSet<String> = owners.iter().map(|owner| owner.uid.clone()).collect();
+        let owners: BTreeMap<String, bool> = owners
+            .iter()
+            .map(|owner| (owner.uid.clone(), owner.block_owner_deletion == Some(true)))
+            .collect();
         let old = self.owners.get(item).cloned().unwrap_or_default();
-        for gone in old.difference(&owners) {
+        for gone in old.keys().filter(|uid| !owners.contains_key(*uid)) {
             if let Some(children) = self.owned.get_mut(gone) {
                 children.remove(item);
                 if children.is_empty() {
                     self.owned.remove(gone);
-                    // An owner that is deleted in the foreground waits for its last child.
-                    look.extend(self.alive.get(gone).cloned());
                 }
+                // An owner that is deleted in the foreground waits for the last child that blocks it.
+                look.extend(self.alive.get(gone).cloned());
             }
         }
-        for new in owners.difference(&old) {
+        for new in owners.keys().filter(|uid| !old.contains_key(*uid)) {
             self.owned.entry(new.clone()).or_default().insert(item.clone());
         }
         if owners.is_empty() {

@@ -77,7 +77,8 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         if let Some(ttl) = spec.ttl_seconds_after_finished {
             let due = after(finished, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));
             if now >= due {
-                return world.jobs.delete(key, false).await;
+                // As the real TTL controller does.
+                return world.jobs.delete_in_foreground(key).await;
             }
             inbox.later(Kind::Job, key.clone(), due);
         }

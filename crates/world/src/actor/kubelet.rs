@@ -89,7 +89,9 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         .as_ref()
         .and_then(|pod| pod.metadata.uid.clone())
         .unwrap_or_default();
-    let ends = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() || matches!(phase(pod), "Succeeded" | "Failed");
+    // A pod that is deleted runs until its kubelet has ended it.
+    let is_removed = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() && !running.starts_pods;
+    let ends = |pod: &Pod| is_removed(pod) || matches!(phase(pod), "Succeeded" | "Failed");
     let stale = running.handles.get(key).is_some_and(|(of, _)| *of != uid);
     if (stale || pod.as_ref().is_none_or(|pod| ends(pod)))
         && let Some((_, handle)) = running.handles.remove(key)
@@ -99,9 +101,9 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
     let Some(pod) = pod.filter(|pod| !node_of(pod).is_empty()) else {
         return Ok(());
     };
-    if pod.metadata.deletion_timestamp.is_some() {
+    if let Some(ended_by) = &pod.metadata.deletion_timestamp {
         return match running.starts_pods {
-            true => world.pods.delete(key, true).await,
+            true => terminate(world, inbox, running, key, &pod, ended_by.0).await,
             false => Ok(()),
         };
     }
@@ -125,6 +127,43 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         "Succeeded" if is_job => reboot::after_pod(world, inbox, key, &pod).await,
         _ => Ok(()),
     }
+}
+
+/// Ends a pod that is being deleted, and removes it. Where its node is down, or the kubelet cannot end it, it stays as it is:
+/// nobody else removes it.
+async fn terminate(
+    world: &Context,
+    inbox: &Inbox,
+    running: &mut Running,
+    key: &Key,
+    pod: &Pod,
+    ended_by: Timestamp,
+) -> Result<()> {
+    if !world.is_up(node_of(pod)) {
+        return Ok(());
+    }
+    let now = world.clock.now();
+    if world.troubles().stuck_kubelets.contains(node_of(pod)) {
+        inbox.later(Kind::Pod, key.clone(), after(now, PULL_PAUSE));
+        return Ok(());
+    }
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+    let asked = ended_by
+        .saturating_sub(jiff::SignedDuration::from_secs(grace))
+        .unwrap_or(ended_by);
+    let takes = match owner(&pod.metadata, "Job") {
+        Some(_) => world.durations.pod_stop,
+        None => Duration::ZERO,
+    };
+    let due = after(asked, takes);
+    if now < due {
+        inbox.later(Kind::Pod, key.clone(), due);
+        return Ok(());
+    }
+    if let Some((_, handle)) = running.handles.remove(key) {
+        handle.abort();
+    }
+    world.pods.delete(key, true).await
 }
 
 /// What goes wrong with a pod of a Job.
@@ -171,7 +210,7 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
         return Ok(());
     }
     let now = world.stamp();
-    let serves = owner(&pod.metadata, "Deployment").is_some();
+    let serves = owner(&pod.metadata, "ReplicaSet").is_some();
     let ready = !serves
         || (world.durations.pod_ready.is_zero() && world.troubles().repository != Some(RepositoryTrouble::NeverReady));
     let runs = |(name, image): &(String, String)| {
@@ -199,7 +238,7 @@ fn conditions(now: &str, ready: bool) -> Value {
 }
 
 async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
-    let serves = owner(&pod.metadata, "Deployment").is_some();
+    let serves = owner(&pod.metadata, "ReplicaSet").is_some();
     let broken = world.troubles().repository == Some(RepositoryTrouble::NeverReady)
         && label(&pod.metadata, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
     if !serves || crate::context::is_pod_ready(pod) {

@@ -26,6 +26,7 @@ mod per_key;
 pub(crate) mod rancher;
 pub(crate) mod rancher_planner;
 pub(crate) mod reboot;
+pub(crate) mod saboteur;
 pub(crate) mod system_agent;
 pub(crate) mod system_upgrade;
 mod tier;

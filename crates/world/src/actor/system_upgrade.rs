@@ -127,11 +127,7 @@ async fn mark(world: &Context, node: &Node, plan: &str, job: &Job) -> Result<()>
 }
 
 async fn sync(world: &Context, inbox: &Inbox, passes: &mut Passes, key: &Key) -> Result<()> {
-    let Some(plan) = world
-        .plans
-        .at(key)
-        .filter(|plan| plan.metadata.deletion_timestamp.is_none())
-    else {
+    let Some(plan) = world.plans.at(key) else {
         passes.applied.remove(key);
         passes.staged.remove(key);
         for job in world.jobs.select(|job| label(&job.metadata, job::PLAN) == Some(&key.1)) {
@@ -139,6 +135,10 @@ async fn sync(world: &Context, inbox: &Inbox, passes: &mut Passes, key: &Key) ->
         }
         return Ok(());
     };
+    // Nothing more is made of a Plan that is being deleted; its Jobs go when it is gone.
+    if plan.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
     let (version, hash) = (select::version(&plan), select::hash(&plan));
     if plan.status.latest_hash.as_deref() != Some(&hash) {
         let status = json!({

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Of the ISO of a release, as its Version says.
-const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
+pub(crate) const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
 
 /// Where the charts of addons are.
 pub(crate) const ADDON_REPO: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";

@@ -64,6 +64,9 @@ pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
 
 async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
     while let Err(error) = call.file(release_file::PATH) {
+        if matches!(error, Error::Refused(_)) {
+            return Err(error);
+        }
         let url = format!("{}/", names::repo_url(&call.plan));
         let waiting = prepare::silent(url, error.to_string());
         pace.report.waiting(&[waiting], Some(pace.deadline));
@@ -81,7 +84,7 @@ fn check_version(call: &Call) -> Result<()> {
 fn read_lists(call: &Call) -> Result<()> {
     for (_, archive) in call.release()?.1.archives() {
         let path = archive.list.as_str();
-        let text = call.file(path).map_err(|error| Error::Passing(error.to_string()))?;
+        let text = call.file(path)?;
         prepare::listed(path, &text)?;
     }
     Ok(())

@@ -50,7 +50,7 @@ pub async fn lab(shape: Shape, durations: Durations, troubles: Troubles) -> Lab 
     let world = World::new(client.clone(), clock.clone(), shape.clone(), durations, troubles);
     let facts = world.facts();
     let proxied = facts.clone();
-    server.set_node_proxy(Arc::new(move |node, path| proxied.node_proxy(node, path)));
+    server.set_node_proxy(Arc::new(move |node, path| proxied.kubelet(node, path)));
     let world = tokio::spawn(world.run());
     Lab {
         server,

@@ -11,6 +11,9 @@ use world::Release;
 /// What the simulated cluster keeps for itself.
 const WORLDS_OWN: &str = "world.upgrade-toolkit/";
 
+/// The setting of Longhorn that a release brings along.
+const OF_THE_RELEASE: &str = "default-instance-manager-image";
+
 /// What matters of a cluster.
 pub(super) struct Cluster {
     nodes: BTreeMap<String, Node>,
@@ -86,14 +89,9 @@ fn settings(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
         let found = rehearsal.server.store().get(group, plural, namespace, name);
         found.map(|object| (*object).clone()).unwrap_or_default()
     };
-    let interval = "replica-replenishment-wait-interval";
     let kubevirt = one("kubevirt.io", "kubevirts", "harvester-system", "kubevirt");
     let cluster = one("provisioning.cattle.io", "clusters", "fleet-local", "local");
     let mut settings = BTreeMap::from([
-        (
-            "Longhorn's interval".to_owned(),
-            one("longhorn.io", "settings", "longhorn-system", interval)["value"].clone(),
-        ),
         (
             "KubeVirt's methods".to_owned(),
             kubevirt["spec"]["workloadUpdateStrategy"].clone(),
@@ -107,6 +105,13 @@ fn settings(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
             cluster["metadata"]["annotations"][annotations::SAVED_UPGRADE_STRATEGY].clone(),
         ),
     ]);
+    let kept = rehearsal.objects("longhorn.io", "settings").into_iter();
+    for setting in kept.filter(|setting| setting.name_any() != OF_THE_RELEASE) {
+        settings.insert(
+            format!("Longhorn's {}", setting.name_any()),
+            setting.data["value"].clone(),
+        );
+    }
     for addon in rehearsal.objects("harvesterhci.io", "addons") {
         let enabled = addon.data["spec"]["enabled"].clone();
         settings.insert(format!("addon {}", full_name(&addon)), enabled);
@@ -115,6 +120,8 @@ fn settings(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
         let (name, spec) = (chart.name_any(), &chart.data["spec"]);
         let paused = Value::Bool(spec["paused"] == true);
         settings.insert(format!("chart {name} is paused"), paused);
+        let paused_by = chart.annotations().get(annotations::CHART_PAUSED_BY);
+        settings.insert(format!("who paused chart {name}"), paused_by.cloned().into());
         let ignores = spec["diff"]["comparePatches"]
             .as_array()
             .is_some_and(|patches| !patches.is_empty());
@@ -162,6 +169,8 @@ fn questions(rehearsal: &Rehearsal) -> BTreeSet<String> {
 /// Everything that is not as it should be after an upgrade to a release.
 pub(super) fn shortcomings(before: &Cluster, after: &Cluster, to: &Release) -> Vec<String> {
     let mut wrong = Vec::new();
+    let gone = before.nodes.keys().filter(|name| !after.nodes.contains_key(*name));
+    wrong.extend(gone.map(|name| format!("{name} is gone")));
     for (name, node) in &after.nodes {
         if node.system != to.os.as_str() {
             wrong.push(format!("{name} runs {}", node.system));

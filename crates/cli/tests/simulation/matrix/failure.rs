@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use api::{NodeState, Phase};
-use world::{Shape, Troubles};
+use api::{ImagePreloadOption, JobKind, NodeState, Phase, UpgradePlanSpec};
+use world::{Shape, Troubles, troubles::RepositoryTrouble};
 
-use super::ways::Way;
+use super::{
+    jobs::{self, kind_of},
+    ways::Way,
+};
 
 /// The cluster that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +36,37 @@ impl Cluster {
     }
 }
 
-impl fmt::Display for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Cluster {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
             Self::Three => "three nodes",
             Self::One => "one node",
             Self::Mixed => "witness and worker",
-        })
+        }
+    }
+
+    /// Its nodes: the first, those in the middle, the last.
+    pub(super) const fn nodes(self) -> &'static [&'static str] {
+        match self {
+            Self::Three => &["node-1", "node-2", "node-3"],
+            Self::One => &["node-1"],
+            Self::Mixed => &["node-1", "node-2", "node-3", "node-4"],
+        }
+    }
+
+    /// What people call one of its nodes.
+    pub(super) fn name_of(self, node: &str) -> &str {
+        match (self, node) {
+            (Self::Mixed, "node-3") => "the witness",
+            (Self::Mixed, "node-4") => "the worker",
+            _ => node,
+        }
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -99,6 +126,43 @@ impl Failure {
         match &self.stop {
             Stop::Troubles(troubles, _) => troubles.clone(),
             Stop::DeletedAt(_) | Stop::DeletedAtNode(..) => Troubles::default(),
+        }
+    }
+
+    /// The phase in which it stops the plan, as far as it does.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        let troubles = match &self.stop {
+            Stop::DeletedAt(phase) => return Some(*phase),
+            Stop::DeletedAtNode(..) => return None,
+            Stop::Troubles(_, ways) if *ways == Way::WARNED || *ways == Way::STOPPED_VMS => return None,
+            Stop::Troubles(troubles, _) => troubles,
+        };
+        if let Some(job) = troubles.jobs.first() {
+            return Some(jobs::phase(kind_of(job)));
+        }
+        let phase = match troubles.repository {
+            Some(RepositoryTrouble::NeverReady) => Phase::RepoCreating,
+            Some(
+                RepositoryTrouble::Unreachable
+                | RepositoryTrouble::AnotherIso
+                | RepositoryTrouble::SwappedRelease
+                | RepositoryTrouble::ReplayedManifest,
+            ) => Phase::MetadataPopulating,
+            Some(RepositoryTrouble::EmptyImageLists) => Phase::ImagePreloading,
+            Some(RepositoryTrouble::NoImageLists) => Phase::CleaningUp,
+            None if !troubles.full_disks.is_empty() || troubles.certificate_days.is_some() => Phase::Initializing,
+            None if troubles.iso_failures > 0 => Phase::ISODownloading,
+            None if !troubles.stuck_charts.is_empty() => Phase::ClusterUpgrading,
+            None => Phase::NodeUpgrading,
+        };
+        Some(phase)
+    }
+
+    /// What its plans ask for besides: only a plan that skips the preload has its nodes checked for the toolkit's image.
+    pub(super) fn ask(&self, spec: &mut UpgradePlanSpec) {
+        let checks = |job: &world::troubles::JobTrouble| kind_of(job) == JobKind::ImageCheck;
+        if self.troubles().jobs.iter().any(checks) {
+            spec.image_preload_option = Some(ImagePreloadOption { concurrency: Some(-1) });
         }
     }
 

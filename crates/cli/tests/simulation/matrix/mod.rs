@@ -6,9 +6,12 @@
 //!
 //! `MATRIX_ONLY=text` runs only the cases whose name contains the text.
 
+mod complete;
+mod deletions;
 mod end;
 mod failure;
 mod failures;
+mod jobs;
 mod play;
 mod sweep;
 mod ways;
@@ -27,6 +30,11 @@ static LATE: AtomicUsize = AtomicUsize::new(0);
 fn play_all(what: &str, failures: &[Failure]) {
     let only = std::env::var("MATRIX_ONLY").unwrap_or_default();
     let (mut wrong, mut count) = (Vec::new(), 0);
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "how long the cases take is part of what is printed"
+    )]
+    let began = std::time::Instant::now();
     for failure in failures {
         for way in failure.ways() {
             let name = format!("{}, {failure} × {way}", failure.cluster);
@@ -58,7 +66,8 @@ fn play_all(what: &str, failures: &[Failure]) {
     }
     let so_far = RUN.fetch_add(count, Ordering::SeqCst) + count;
     let late = LATE.load(Ordering::SeqCst);
-    println!("{what}: {count} cases; {so_far} so far, {late} of them pending");
+    let took = began.elapsed().as_secs();
+    println!("{what}: {count} cases in {took} s; {so_far} so far, {late} of them pending");
     assert!(
         wrong.is_empty(),
         "{} of {count} cases went otherwise:\n{}",

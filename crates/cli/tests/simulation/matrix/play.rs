@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{
-    NodeState, Phase, UpgradePlan, annotations,
+    Phase, UpgradePlan, annotations,
     foreign::kubevirt::{VirtualMachine, VirtualMachineInstanceMigration},
     labels, reasons,
 };
@@ -22,7 +22,11 @@ use super::{
     failure::{Failure, Stop},
     ways::Way,
 };
-use crate::{invariants, run::in_paused_time, user::until_gone};
+use crate::{
+    invariants,
+    run::in_paused_time,
+    user::{is_at, until_gone},
+};
 
 /// How long people take.
 const A_WHILE: Duration = Duration::from_secs(600);
@@ -59,7 +63,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     let violations = invariants::watch(&rehearsal, way == Way::Retries);
     let manager = rehearsal.start_only_manager();
     // What goes wrong later may be there already, and some of it admission would see.
-    let name = insist(&rehearsal, &failure.held()).await;
+    let name = insist(&rehearsal, failure, &failure.held()).await;
     stop(&rehearsal, failure, &name).await?;
     let last = go_on(&rehearsal, failure, way, name).await?;
     let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
@@ -67,6 +71,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
         return Err(vec![not_ended(&rehearsal, &last).await]);
     };
     if way == Way::StartsVms {
+        mend(&rehearsal, &failure.troubles()).await;
         start_vms(&rehearsal, &before).await;
     }
     let took = rehearsal.clock.now().duration_since(beginning());
@@ -85,15 +90,22 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     }
 }
 
+/// The plan that a person creates.
+fn wanted(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> UpgradePlan {
+    let mut plan = rehearsal.plan(true, held);
+    failure.ask(&mut plan.spec);
+    plan
+}
+
 /// Creates a plan, as admission allows it; its name.
-async fn create(rehearsal: &Rehearsal) -> String {
-    let created = rehearsal.create(&rehearsal.plan(true, &[])).await;
+async fn create(rehearsal: &Rehearsal, failure: &Failure) -> String {
+    let created = rehearsal.create(&wanted(rehearsal, failure, &[])).await;
     created.unwrap().name_any()
 }
 
 /// Creates a plan that admission refuses as things are; its name.
-async fn insist(rehearsal: &Rehearsal, held: &[String]) -> String {
-    let created = rehearsal.create_unchecked(rehearsal.plan(true, held)).await;
+async fn insist(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> String {
+    let created = rehearsal.create_unchecked(wanted(rehearsal, failure, held)).await;
     created.unwrap().name_any()
 }
 
@@ -148,25 +160,66 @@ async fn not_ended(rehearsal: &Rehearsal, name: &str) -> String {
 
 /// Follows the plan until it stops as it should.
 async fn stop(rehearsal: &Rehearsal, failure: &Failure, name: &str) -> Result<(), Vec<String>> {
+    if !matches!(failure.stop, Stop::Troubles(..)) {
+        // The webhook refuses to delete a plan that runs: who insists takes it away, and that before the moment comes.
+        rehearsal.take_admission_away().await.unwrap();
+    }
     let stopped = match &failure.stop {
         Stop::Troubles(_, [Way::Waits] | [Way::StartsVms]) => return Ok(()),
         // On its way to its end a plan that fails may wait beyond a deadline.
         Stop::Troubles(_, ways) if *ways == Way::FAILED => rehearsal.follow(name, Some(LIMIT), has_ended).await,
         Stop::Troubles(..) => rehearsal.follow(name, Some(LIMIT), has_stopped).await,
         Stop::DeletedAt(phase) => {
-            let entered = |plan: &UpgradePlan| plan.phase() >= Some(*phase);
+            let entered = |plan: &UpgradePlan| plan.phase() == Some(*phase) || has_ended(plan);
             rehearsal.follow(name, Some(LIMIT), entered).await
         }
         Stop::DeletedAtNode(node, state) => {
-            let is_there = |plan: &UpgradePlan| is_at(plan, node, *state);
+            let is_there = |plan: &UpgradePlan| is_at(plan, node, *state) || has_ended(plan);
             rehearsal.follow(name, Some(LIMIT), is_there).await
         }
     };
     match stopped {
         Some(plan) if plan.phase() == Some(Phase::Succeeded) => Err(vec!["it was not stopped".to_owned()]),
-        Some(_) => Ok(()),
+        Some(plan) => stopped_where_it_should(failure, &plan),
         None => Err(vec![format!("it never stopped: {}", not_ended(rehearsal, name).await)]),
     }
+}
+
+/// A case plays what its name says: the plan has stopped in the phase that it is about. What must hold before a phase begins
+/// fails when the one before it is complete.
+fn stopped_where_it_should(failure: &Failure, plan: &UpgradePlan) -> Result<(), Vec<String>> {
+    let Stop::Troubles(..) = &failure.stop else {
+        return Ok(());
+    };
+    let status = plan.status.as_ref();
+    let history = status
+        .into_iter()
+        .flat_map(|status| &status.phase_transition_timestamps);
+    let mut phases = history.filter_map(|change| change.phase.parse::<Phase>().ok());
+    let last = phases.rfind(|phase| !phase.is_terminal());
+    let found = last.and_then(plan::pipeline::find);
+    let Some((entry, next)) = found else {
+        return Err(vec![format!("it stopped in no phase: {}", words(plan))]);
+    };
+    let is_between = last == Some(entry.completed);
+    let in_next = next.filter(|_| is_between).map(|next| next.active);
+    if [Some(entry.active), in_next].contains(&failure.phase()) {
+        return Ok(());
+    }
+    Err(vec![format!("it stopped after {}: {}", entry.name, words(plan))])
+}
+
+/// The plan that was deleted was where the case says, not further.
+fn deleted_where_it_should(failure: &Failure, plan: &UpgradePlan) -> Result<(), Vec<String>> {
+    let was_there = match &failure.stop {
+        Stop::Troubles(..) => true,
+        Stop::DeletedAt(phase) => plan.phase() == Some(*phase),
+        Stop::DeletedAtNode(node, state) => is_at(plan, node, *state),
+    };
+    if was_there {
+        return Ok(());
+    }
+    Err(vec![format!("it was deleted elsewhere: {}", words(plan))])
 }
 
 /// The plan has failed and everything is put back, or it waits beyond a deadline. A plan that succeeded has ended too.
@@ -179,15 +232,6 @@ fn has_stopped(plan: &UpgradePlan) -> bool {
 /// The plan has ended, and everything is put back.
 fn has_ended(plan: &UpgradePlan) -> bool {
     plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
-}
-
-/// A node has reached a state.
-fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
-    let status = plan.status.as_ref();
-    let entry = status.and_then(|status| status.node_upgrade_statuses.get(node));
-    let now = entry.and_then(|entry| entry.state.as_deref());
-    now.and_then(NodeState::parse)
-        .is_some_and(|now| plan::node::ordinal(now) >= plan::node::ordinal(state))
 }
 
 /// A person mends the cause and goes on; the plan that is to end well.
@@ -214,13 +258,16 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
         }
         Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
             let is_over = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
-            if !rehearsal.read(&name).await.is_ok_and(|plan| is_over(&plan)) {
-                // The webhook refuses to delete a plan that runs, and another one beside it: who insists takes it away.
+            if !deleted && !rehearsal.read(&name).await.is_ok_and(|plan| is_over(&plan)) {
+                // It refuses to delete a plan that waits, and another one beside it.
                 rehearsal.take_admission_away().await.unwrap();
             }
-            plans.delete(&name, &DeleteParams::default()).await.unwrap();
+            let deleted = plans.delete(&name, &DeleteParams::default()).await.unwrap();
+            if let Some(plan) = deleted.left() {
+                deleted_where_it_should(failure, &plan)?;
+            }
             let beside = if way == Way::CreatesBeside {
-                Some(create(rehearsal).await)
+                Some(create(rehearsal, failure).await)
             } else {
                 None
             };
@@ -235,12 +282,14 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
                 Some(beside) => Ok(beside),
                 None => {
                     rehearsal.clock.sleep(A_WHILE).await;
-                    Ok(create(rehearsal).await)
+                    Ok(create(rehearsal, failure).await)
                 }
             }
         }
         // Beside a plan that waits admission refuses another one.
-        Way::CreatesAnew | Way::CreatesBeside if failure.ways() == Way::STALLED => Ok(insist(rehearsal, &[]).await),
-        Way::CreatesAnew | Way::CreatesBeside => Ok(create(rehearsal).await),
+        Way::CreatesAnew | Way::CreatesBeside if failure.ways() == Way::STALLED => {
+            Ok(insist(rehearsal, failure, &[]).await)
+        }
+        Way::CreatesAnew | Way::CreatesBeside => Ok(create(rehearsal, failure).await),
     }
 }

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use super::{failure::Failure, failures, play_all};
+use super::{deletions, failure::Failure, failures, play_all};
 
 #[rstest]
 #[case::before_the_cluster("before the cluster", failures::before_the_cluster())]
@@ -11,7 +11,7 @@ use super::{failure::Failure, failures, play_all};
 #[case::of_steps("of steps", failures::of_steps())]
 #[case::of_a_single_node("of a single node", failures::of_a_single_node())]
 #[case::of_a_mixed_cluster("of a mixed cluster", failures::of_a_mixed_cluster())]
-#[case::deletions("deletions", failures::deletions())]
+#[case::deletions("deletions", deletions::all())]
 fn from_every_failure_a_way_leads_to_the_end(#[case] what: &str, #[case] failures: Vec<Failure>) {
     play_all(what, &failures);
 }

@@ -12,6 +12,8 @@ use std::{
 
 use serde::Deserialize;
 
+use super::layer_sum::{self, Found, Hashed, LayerSum};
+
 /// Larger than any manifest.
 const LARGEST_MANIFEST: u64 = 4 * 1024 * 1024;
 /// Of all that may be manifests, together.
@@ -46,6 +48,7 @@ pub enum ArchiveError {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Saved {
+    config: Option<String>,
     repo_tags: Option<Vec<String>>,
     layers: Vec<String>,
 }
@@ -97,30 +100,40 @@ pub fn extract(archive: &Path, image: &str, wanted: Wanted, into: &Path) -> Resu
     for entry in tar.entries().map_err(read)? {
         let entry = entry.map_err(read)?;
         let name = path_of(&entry);
-        let Some(first) = layers.iter().position(|layer| *layer == name) else {
+        let Some(first) = layers.iter().position(|layer| layer.path == name) else {
             continue;
         };
         let drafts = into.join(format!(".layer-{first}"));
-        let layer = Layer::read(entry, wanted, &drafts).map_err(read)?;
+        let is_it = |layer: &&LayerSum| layer.path == name;
+        let taken = Layer::read(entry, wanted, &drafts).and_then(|(layer, sums)| {
+            layers.iter().filter(is_it).try_for_each(|wanted| wanted.check(&sums))?;
+            Ok(layer)
+        });
+        let layer = taken.inspect_err(|_| remove_drafts(into, layers.len())).map_err(read)?;
         for (number, other) in layers.iter().enumerate() {
-            if *other == name {
+            if other.path == name {
                 found[number] = Some(layer.clone());
             }
         }
     }
     if let Some(missing) = found.iter().position(Option::is_none) {
-        let why = format!("layer {} of {image} is missing", layers[missing]);
+        remove_drafts(into, layers.len());
+        let why = format!("layer {} of {image} is missing", layers[missing].path);
         return Err(ArchiveError::NoImages {
             path: archive.to_owned(),
             why,
         });
     }
     let written = assemble(found.into_iter().flatten(), into).map_err(read)?;
-    for number in 0..layers.len() {
-        // Drafts that later layers removed again.
+    // Drafts that later layers removed again.
+    remove_drafts(into, layers.len());
+    Ok(Some(written))
+}
+
+fn remove_drafts(into: &Path, layers: usize) {
+    for number in 0..layers {
         let _ = std::fs::remove_dir_all(into.join(format!(".layer-{number}")));
     }
-    Ok(Some(written))
 }
 
 type Stream = tar::Archive<zstd::Decoder<'static, BufReader<File>>>;
@@ -170,20 +183,34 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The paths of an image's layers, lowest first.
-    fn layers(&self, image: &str) -> Result<Option<Vec<String>>, String> {
+    /// An image's layers, lowest first.
+    fn layers(&self, image: &str) -> Result<Option<Vec<LayerSum>>, String> {
         let layers = match self.small.get("manifest.json") {
-            Some(bytes) => saved_layers(bytes, image)?,
+            Some(bytes) => self.saved_layers(bytes, image)?,
             None => match self.small.get("index.json") {
                 Some(bytes) => self.index_layers(bytes, image)?,
                 None => return Err("it has neither manifest.json nor index.json".to_owned()),
             },
         };
-        let follow = |layer: String| self.links.get(&layer).cloned().unwrap_or(layer);
+        let follow = |layer: LayerSum| LayerSum {
+            path: self.links.get(&layer.path).cloned().unwrap_or(layer.path),
+            ..layer
+        };
         Ok(layers.map(|layers| layers.into_iter().map(follow).collect()))
     }
 
-    fn index_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<String>>, String> {
+    fn saved_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, String> {
+        let images: Vec<Saved> = serde_json::from_slice(bytes).map_err(|error| format!("manifest.json: {error}"))?;
+        let is_it = |saved: &Saved| saved.repo_tags.iter().flatten().any(|tag| same_image(tag, image));
+        let Some(saved) = images.into_iter().find(is_it) else {
+            return Ok(None);
+        };
+        let name = saved.config.ok_or_else(|| format!("{image} has no configuration"))?;
+        let config = self.small.get(&name).ok_or_else(|| format!("{name} is missing"))?;
+        layer_sum::of_saved(saved.layers, &name, config).map(Some)
+    }
+
+    fn index_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, String> {
         let index: Index = serde_json::from_slice(bytes).map_err(|error| format!("index.json: {error}"))?;
         let names = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
         let is_it = |descriptor: &&Descriptor| {
@@ -219,27 +246,26 @@ impl Catalog {
             bytes = self.blob(&one.digest)?;
         }
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| format!("{image}: {error}"))?;
-        Ok(Some(
-            manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect(),
-        ))
+        let layers = manifest.layers.iter().map(|layer| {
+            Ok(LayerSum {
+                path: blob_path(&layer.digest),
+                wanted: layer_sum::Wanted::Stored(layer_sum::hexadecimal_of(&layer.digest)?),
+            })
+        });
+        layers.collect::<Result<_, String>>().map(Some)
     }
 
     fn blob(&self, digest: &str) -> Result<&[u8], String> {
         let found = self.small.get(&blob_path(digest));
-        found
-            .map(Vec::as_slice)
-            .ok_or_else(|| format!("blob {digest} is missing"))
+        let bytes = found.ok_or_else(|| format!("blob {digest} is missing"))?;
+        layer_sum::is_named(bytes, &layer_sum::hexadecimal_of(digest)?)
+            .map_err(|found| format!("blob {digest} is refused: its SHA-256 is {found}"))?;
+        Ok(bytes)
     }
 }
 
 fn blob_path(digest: &str) -> String {
     format!("blobs/{}", digest.replacen(':', "/", 1))
-}
-
-fn saved_layers(bytes: &[u8], image: &str) -> Result<Option<Vec<String>>, String> {
-    let images: Vec<Saved> = serde_json::from_slice(bytes).map_err(|error| format!("manifest.json: {error}"))?;
-    let is_it = |saved: &Saved| saved.repo_tags.iter().flatten().any(|tag| same_image(tag, image));
-    Ok(images.into_iter().find(is_it).map(|saved| saved.layers))
 }
 
 /// Whether two references are of one image. `docker.io` goes without saying.
@@ -275,17 +301,31 @@ struct Layer {
 }
 
 impl Layer {
-    fn read(stream: impl Read, wanted: Wanted, drafts: &Path) -> io::Result<Self> {
-        let mut stream = BufReader::new(stream);
+    /// Reads a layer to its end: what it has of the wanted files, and what it is.
+    fn read(stream: impl Read, wanted: Wanted, drafts: &Path) -> io::Result<(Self, Found)> {
+        let mut stored = BufReader::new(Hashed::new(stream));
         // `docker save` writes layers as they are, registries compress them.
-        let start = std::io::BufRead::fill_buf(&mut stream)?;
-        if start.starts_with(&[0x1f, 0x8b]) {
-            Self::read_tar(flate2::read::GzDecoder::new(stream), wanted, drafts)
-        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            Self::read_tar(zstd::Decoder::with_buffer(stream)?, wanted, drafts)
+        let start = std::io::BufRead::fill_buf(&mut stored)?;
+        let (is_gzip, is_zstd) = (
+            start.starts_with(&[0x1f, 0x8b]),
+            start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
+        );
+        let (layer, unpacked) = if is_gzip {
+            Self::read_hashed(flate2::read::GzDecoder::new(&mut stored), wanted, drafts)?
+        } else if is_zstd {
+            Self::read_hashed(zstd::Decoder::with_buffer(&mut stored)?, wanted, drafts)?
         } else {
-            Self::read_tar(stream, wanted, drafts)
-        }
+            Self::read_hashed(&mut stored, wanted, drafts)?
+        };
+        io::copy(&mut stored, &mut io::sink())?;
+        let stored = stored.into_inner().end()?;
+        Ok((layer, Found { stored, unpacked }))
+    }
+
+    fn read_hashed(stream: impl Read, wanted: Wanted, drafts: &Path) -> io::Result<(Self, String)> {
+        let mut stream = Hashed::new(stream);
+        let layer = Self::read_tar(&mut stream, wanted, drafts)?;
+        Ok((layer, stream.end()?))
     }
 
     fn read_tar(stream: impl Read, wanted: Wanted, drafts: &Path) -> io::Result<Self> {

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use rstest::rstest;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::*;
 
@@ -19,6 +20,19 @@ pub(crate) fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
         builder.append_data(&mut header, path, *content).unwrap();
     }
     builder.into_inner().unwrap()
+}
+
+pub(crate) fn sum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The configuration of an image with these layers, and its name.
+pub(crate) fn config_of(layers: &[&[u8]]) -> (String, Vec<u8>) {
+    let sums: Vec<String> = layers.iter().map(|layer| format!("sha256:{}", sum(layer))).collect();
+    let config = json!({"rootfs": {"type": "layers", "diff_ids": sums}})
+        .to_string()
+        .into_bytes();
+    (format!("{}.json", sum(&config)), config)
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -57,15 +71,17 @@ fn the_files_of_one_image_come_out_and_no_others(#[case] tag: &str) {
         ("charts/.wh.rancher-2.13.0.tgz", b""),
         ("rancher-2.14.0.tgz", b"chart"),
     ]);
+    let (config, content_of_config) = config_of(&[&below, &above]);
     let manifest = json!([
         {"Config": "c0.json", "RepoTags": ["docker.io/a/b:1"], "Layers": ["l0/layer.tar"]},
-        {"Config": "c1.json", "RepoTags": [tag], "Layers": ["l1/layer.tar", "l2/layer.tar"]},
+        {"Config": config, "RepoTags": [tag], "Layers": ["l1/layer.tar", "l2/layer.tar"]},
     ]);
     // The manifest may come last, and layers in any order.
     let archive = tar_of(&[
         ("l2/layer.tar", &gzip(&above)),
         ("l0/layer.tar", &other),
         ("l1/layer.tar", &below),
+        (&config, &content_of_config),
         ("manifest.json", manifest.to_string().as_bytes()),
     ]);
     let archive = saved(folder.path(), &archive);
@@ -90,28 +106,93 @@ fn an_archive_of_another_image_has_nothing() {
 fn an_oci_layout_is_read_too() {
     let folder = tempfile::tempdir().unwrap();
     let layer = gzip(&tar_of(&[("helm", b"oci"), ("rancher-2.14.0.tgz", b"chart")]));
-    let manifest = json!({"schemaVersion": 2, "layers": [{"digest": "sha256:layer"}]}).to_string();
+    let manifest = json!({"schemaVersion": 2, "layers": [{"digest": format!("sha256:{}", sum(&layer))}]}).to_string();
+    let (of_manifest, of_layer) = (sum(manifest.as_bytes()), sum(&layer));
     let index = json!({"manifests": [
-        {"digest": "sha256:m", "annotations": {"io.containerd.image.name": format!("docker.io/{IMAGE}")}},
+        {"digest": format!("sha256:{of_manifest}"), "annotations": {"io.containerd.image.name": format!("docker.io/{IMAGE}")}},
     ]})
     .to_string();
-    let archive = tar_of(&[
-        ("index.json", index.as_bytes()),
-        ("blobs/sha256/m", manifest.as_bytes()),
-        ("blobs/sha256/layer", &layer),
-    ]);
-    let archive = saved(folder.path(), &archive);
+    let (manifest_path, layer_path) = (
+        format!("blobs/sha256/{of_manifest}"),
+        format!("blobs/sha256/{of_layer}"),
+    );
+    let archive_with = |manifest: &[u8], layer: &[u8]| {
+        tar_of(&[
+            ("index.json", index.as_bytes()),
+            (&manifest_path, manifest),
+            (&layer_path, layer),
+        ])
+    };
+    let archive = saved(folder.path(), &archive_with(manifest.as_bytes(), &layer));
     let into = folder.path().join("out");
     std::fs::create_dir(&into).unwrap();
     extract(&archive, IMAGE, wanted, &into).unwrap().unwrap();
     assert_eq!(content(&into, "helm").as_deref(), Some("oci"));
+
+    // S-07: parts that are not what they are called.
+    let evil = gzip(&tar_of(&[("helm", b"evil")]));
+    let other = manifest.replace("schemaVersion", "schemaVersiom");
+    for (manifest, layer, words) in [
+        (
+            manifest.as_bytes(),
+            evil.as_slice(),
+            format!("layer {layer_path} is refused"),
+        ),
+        (
+            other.as_bytes(),
+            layer.as_slice(),
+            format!("blob sha256:{of_manifest} is refused"),
+        ),
+    ] {
+        let into = folder.path().join("refused");
+        std::fs::create_dir(&into).unwrap();
+        let archive = saved(folder.path(), &archive_with(manifest, layer));
+        let error = extract(&archive, IMAGE, wanted, &into).unwrap_err().to_string();
+        assert!(error.contains(&words), "{error}");
+        assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "nothing of it stays");
+        std::fs::remove_dir(&into).unwrap();
+    }
+}
+
+#[test]
+fn s07_a_layer_or_configuration_with_another_digest_than_its_image_says_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("out");
+    std::fs::create_dir(&into).unwrap();
+    let (good, evil) = (tar_of(&[("helm", b"good")]), tar_of(&[("helm", b"evil")]));
+    let (name, config) = config_of(&[&good]);
+    let manifest = json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["l/layer.tar"]}]).to_string();
+    let archive_with = |config: &[u8], layer: &[u8]| {
+        let files = [
+            (name.as_str(), config),
+            ("l/layer.tar", layer),
+            ("manifest.json", manifest.as_bytes()),
+        ];
+        saved(folder.path(), &tar_of(&files))
+    };
+    let refused = |config: &[u8], layer: &[u8], words: &str| {
+        let error = extract(&archive_with(config, layer), IMAGE, wanted, &into)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "nothing of it stays");
+    };
+    refused(&config, &evil, "layer l/layer.tar is refused");
+    refused(&config, &gzip(&evil), "layer l/layer.tar is refused");
+    // Nor does it help to change what the image says.
+    refused(&config_of(&[&evil]).1, &evil, &format!("{name} is refused"));
+    extract(&archive_with(&config, &gzip(&good)), IMAGE, wanted, &into)
+        .unwrap()
+        .unwrap();
+    assert_eq!(content(&into, "helm").as_deref(), Some("good"));
 }
 
 #[test]
 fn what_is_damaged_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let manifest = json!([{"RepoTags": [IMAGE], "Layers": ["gone/layer.tar"]}]).to_string();
-    let whole = tar_of(&[("manifest.json", manifest.as_bytes())]);
+    let (name, config) = config_of(&[b""]);
+    let manifest = json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["gone/layer.tar"]}]).to_string();
+    let whole = tar_of(&[(&name, &config), ("manifest.json", manifest.as_bytes())]);
     let archive = saved(folder.path(), &whole);
     let error = extract(&archive, IMAGE, wanted, folder.path()).unwrap_err().to_string();
     assert!(error.contains("layer gone/layer.tar of"), "{error}");
@@ -141,11 +222,14 @@ fn names_in_an_archive_never_lead_out_of_the_folder() {
     header.set_cksum();
     builder.append(&header, &b"evil"[..]).unwrap();
     let layer = builder.into_inner().unwrap();
-    let manifest = json!([{"RepoTags": [IMAGE], "Layers": ["l"]}]).to_string();
-    let archive = saved(
-        folder.path(),
-        &tar_of(&[("manifest.json", manifest.as_bytes()), ("l", &layer)]),
-    );
+    let (config, content_of_config) = config_of(&[&layer]);
+    let manifest = json!([{"Config": config, "RepoTags": [IMAGE], "Layers": ["l"]}]).to_string();
+    let files = [
+        ("manifest.json", manifest.as_bytes()),
+        ("l", &layer),
+        (&config, &content_of_config),
+    ];
+    let archive = saved(folder.path(), &tar_of(&files));
     let into = folder.path().join("a/b");
     std::fs::create_dir_all(&into).unwrap();
     let written = extract(&archive, IMAGE, wanted, &into).unwrap().unwrap();

@@ -1,7 +1,9 @@
 //! What upgrades Rancher: Helm and Rancher's chart, both from the installer image of the release.
 
 mod image_archive;
+mod layer_sum;
 mod program;
+mod secrets;
 
 pub use image_archive::{ArchiveError, Wanted, extract};
 pub use program::InstallerImage;

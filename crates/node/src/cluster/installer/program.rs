@@ -19,7 +19,7 @@ use crate::{
     step::Pace,
 };
 
-use super::{RancherInstaller, image_archive};
+use super::{RancherInstaller, image_archive, secrets::Secrets};
 
 const IMAGE: &str = "rancher/system-agent-installer-rancher";
 const HELM: &str = "helm";
@@ -102,7 +102,7 @@ impl InstallerImage {
             .ok_or_else(|| Error::Lasting(format!("the image {image} has no chart of Rancher")))
     }
 
-    async fn helm(&self, arguments: &[&str]) -> Result<()> {
+    async fn helm(&self, arguments: &[&str], secrets: &Secrets) -> Result<()> {
         let helm = self.unpacked().join(HELM);
         let mut child = Command::new(&helm)
             .args(arguments)
@@ -134,7 +134,8 @@ impl InstallerImage {
         if ended.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&said);
+        // Before it is cut: half a secret is one too.
+        let said = secrets.mask(&String::from_utf8_lossy(&said));
         let last: Vec<char> = said.trim().chars().rev().take(LAST_WORDS).collect();
         let last: String = last.into_iter().rev().collect();
         // Helm does not say which failures last. The step looks at the release again, until its deadline.
@@ -143,6 +144,21 @@ impl InstallerImage {
             arguments[..2.min(arguments.len())].join(" ")
         )))
     }
+}
+
+/// Writes a file that only its owner reads; one that is there goes first, with its mode and whatever it links to.
+fn write_for_owner(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let options = std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    options?.write_all(text.as_bytes())
 }
 
 fn is_chart(name: &str) -> bool {
@@ -182,9 +198,9 @@ impl RancherInstaller for InstallerImage {
                 .ok_or_else(|| Error::Lasting("Rancher's chart is not unpacked".to_owned()))?;
             let file = self.folder.join("rancher-values.json");
             // JSON is YAML.
-            std::fs::write(&file, values.to_string()).map_err(|error| Error::file("write", &file, error))?;
+            write_for_owner(&file, &values.to_string()).map_err(|error| Error::file("write", &file, error))?;
             let (chart, file) = (chart.to_string_lossy(), file.to_string_lossy());
-            self.helm(&[
+            let arguments = [
                 "upgrade",
                 release,
                 &chart,
@@ -195,15 +211,15 @@ impl RancherInstaller for InstallerImage {
                 "--wait",
                 "--timeout",
                 HELM_WAIT,
-            ])
-            .await
+            ];
+            self.helm(&arguments, &Secrets::of(values)).await
         })
     }
 
     fn roll_back<'a>(&'a self, namespace: &'a str, release: &'a str, revision: i64) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let revision = revision.to_string();
-            self.helm(&[
+            let arguments = [
                 "rollback",
                 release,
                 &revision,
@@ -212,8 +228,8 @@ impl RancherInstaller for InstallerImage {
                 "--wait",
                 "--timeout",
                 HELM_WAIT,
-            ])
-            .await
+            ];
+            self.helm(&arguments, &Secrets::default()).await
         })
     }
 }
@@ -226,7 +242,11 @@ mod tests {
     use release::bundle::Archive;
     use serde_json::json;
 
-    use crate::{board::NoBoard, cluster::installer::image_archive::tests::tar_of, report::Reporter};
+    use crate::{
+        board::NoBoard,
+        cluster::installer::image_archive::tests::{config_of, tar_of},
+        report::Reporter,
+    };
 
     use super::*;
 
@@ -254,8 +274,14 @@ mod tests {
             ("rancher-2.14.0.tgz", b"chart"),
             ("run.sh", b""),
         ]);
-        let manifest = json!([{"RepoTags": [format!("{IMAGE}:v2.14.0")], "Layers": ["l"]}]).to_string();
-        let archive = tar_of(&[("l", &layer), ("manifest.json", manifest.as_bytes())]);
+        let (config, content) = config_of(&[&layer]);
+        let tags = [format!("{IMAGE}:v2.14.0")];
+        let manifest = json!([{"Config": config, "RepoTags": tags, "Layers": ["l"]}]).to_string();
+        let archive = tar_of(&[
+            ("l", &layer),
+            (&config, &content),
+            ("manifest.json", manifest.as_bytes()),
+        ]);
         let file = folder.join("release.tar.zst");
         std::fs::write(&file, zstd::encode_all(archive.as_slice(), 1).unwrap()).unwrap();
         InstallerImage::new(Arc::new(OneArchive(file)), folder.join("work"), Clock::system())
@@ -324,6 +350,29 @@ mod tests {
             error.to_string().ends_with("another operation is in progress"),
             "{error}"
         );
+    }
+
+    #[tokio::test]
+    async fn s15_what_rancher_is_given_is_the_owners_alone_and_helm_does_not_tell_it() {
+        let folder = tempfile::tempdir().unwrap();
+        // A Helm that repeats what it was given, as some of its errors do.
+        let installer = installer(folder.path(), "#!/bin/sh\ncat \"$7\" >&2\nexit 1\n");
+        let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+        let pace = Pace {
+            report: &report,
+            deadline: Timestamp::MAX,
+            limit: Duration::MAX,
+        };
+        installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+        let file = folder.path().join("work/rancher-values.json");
+        std::fs::write(&file, "left behind").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let values = json!({"bootstrapPassword": "hunter2-hunter2", "hostname": "rancher.example"});
+        let upgraded = installer.upgrade_rancher("cattle-system", "rancher", &values).await;
+        let error = upgraded.unwrap_err().to_string();
+        assert!(error.contains("rancher.example"), "Helm said nothing: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[tokio::test]

@@ -8,6 +8,9 @@ use super::{lab::World, objects::harvester_values, rancher_world};
 
 const INSTANCE_MANAGER: &str = "longhornio/longhorn-instance-manager:v1.10";
 
+/// The generation of an addon that Harvester has seen.
+const SEEN: &str = "laboratory/seen";
+
 pub(super) async fn tick(world: &World) {
     // Before the charts: what follows one takes a while longer.
     harvester(world).await;
@@ -35,17 +38,22 @@ pub(super) async fn tick(world: &World) {
     }
     for addon in world.list("harvesterhci.io", "addons") {
         let on = addon["spec"]["enabled"] == true;
-        let generation = &addon["metadata"]["generation"];
+        let generation = addon["metadata"]["generation"].to_string();
+        // An addon does not say which generation it was brought to, so that is kept beside it.
+        let is_seen = addon["metadata"]["annotations"][SEEN] == generation.as_str();
         let status = if !on {
             "AddonDisabled"
-        } else if addon["status"]["seen"] != *generation {
+        } else if !is_seen {
             "AddonUpdating"
         } else {
             "AddonDeploySuccessful"
         };
-        world
-            .patch_status(&addon, json!({"status": status, "seen": generation}))
-            .await;
+        if !is_seen {
+            world
+                .patch(&addon, json!({"metadata": {"annotations": {SEEN: generation}}}))
+                .await;
+        }
+        world.patch_status(&addon, json!({ "status": status })).await;
     }
 }
 

@@ -20,7 +20,7 @@ use release::bundle::{Archive, Bundle};
 use serde_json::{Value, json};
 
 use crate::{
-    board::Board,
+    board::{Begun, Board},
     cluster::{
         Context, Found, installer::RancherInstaller, manifests::Folders, pauses::Pauses, repository::ReleaseFiles, run,
     },
@@ -29,7 +29,7 @@ use crate::{
     step::Pace,
 };
 
-use super::{harvester_world, objects, rancher_world};
+use super::{harvester_world, objects, rancher_world, writes};
 
 pub(super) const PLAN: &str = "up";
 pub(super) const PROGRAM: &str = "cluster-upgrade";
@@ -38,6 +38,7 @@ const TICK: Duration = Duration::from_secs(2);
 pub(super) struct Lab {
     pub(super) server: ApiServer,
     pub(super) client: Client,
+    mode: Mode,
     pub(super) clock: Clock,
     pub(super) calls: Arc<Mutex<Vec<String>>>,
     pub(super) shown: Arc<Mutex<BTreeSet<String>>>,
@@ -46,9 +47,13 @@ pub(super) struct Lab {
     actors: tokio::task::JoinHandle<()>,
 }
 
+/// In every test: whatever the program and others wrote, the real definitions have all its fields.
 impl Drop for Lab {
     fn drop(&mut self) {
         self.actors.abort();
+        if !std::thread::panicking() {
+            writes::check(self);
+        }
     }
 }
 
@@ -107,10 +112,14 @@ impl Lab {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
         let now = clock.clone();
         let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
-        let (definitions, mode) = (crd::foreign(), Mode::Warn);
+        let ours = crd::foreign();
+        let (definitions, mode) = match testbed::real_definitions() {
+            Some(real) => (real, Mode::Strict),
+            None => (ours.as_slice(), Mode::Warn),
+        };
         let (client, _) = for_product(server.client(), mode);
         create(&client, &crd::upgrade_plan()).await;
-        for definition in &definitions {
+        for definition in definitions {
             create(&client, definition).await;
         }
         for namespace in objects::NAMESPACES {
@@ -141,6 +150,7 @@ impl Lab {
         Self {
             server,
             client,
+            mode,
             clock,
             calls: Arc::default(),
             shown: Arc::default(),
@@ -158,8 +168,9 @@ impl Lab {
     }
 
     pub(super) fn context(&self) -> (Context, Reporter) {
+        let client = self.server.client_as(Identity::user(PROGRAM));
         let context = Context {
-            client: self.server.client_as(Identity::user(PROGRAM)),
+            client: for_product(client, self.mode).0,
             clock: self.clock.clone(),
             plan: PLAN.to_owned(),
             image: "rancher/harvester-upgrade-toolkit:v1.8.0".to_owned(),
@@ -354,7 +365,7 @@ impl RancherInstaller for RecordingHelm {
     }
 }
 
-/// Remembers everything that was waited for.
+/// Remembers everything that was waited for, and the steps.
 struct Shown(Arc<Mutex<BTreeSet<String>>>);
 
 impl Board for Shown {
@@ -362,6 +373,10 @@ impl Board for Shown {
         let mut shown = self.0.lock().unwrap();
         shown.extend(waiting.iter().map(|item| item.what.clone()));
         Box::pin(std::future::ready(()))
+    }
+
+    fn begins(&self, step: Begun) {
+        self.0.lock().unwrap().insert(format!("step {}", step.name));
     }
 
     fn last_word(&self, text: &str) {

@@ -8,3 +8,4 @@ mod rancher;
 mod rancher_world;
 mod refusals;
 mod whole;
+mod writes;

@@ -311,7 +311,7 @@ pub(super) fn cluster() -> Vec<Value> {
         "rancher-partner-charts",
         "harvester-charts",
     ] {
-        let status = json!({"downloadTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"downloadTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
         objects.push(object(
             "catalog.cattle.io/v1",
             "ClusterRepo",
@@ -356,7 +356,7 @@ pub(super) fn write_manifests(folder: &Path) {
     ] {
         let text = format!(
             "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  \
-             enabled: false\n  chart: {name}\n  version: 1.8.0\n  valuesContent: |\n    {values}\n"
+             enabled: false\n  repo: http://charts\n  chart: {name}\n  version: 1.8.0\n  valuesContent: |\n    {values}\n"
         );
         std::fs::write(addons.join(format!("{name}.yaml")), text).unwrap();
     }

@@ -106,7 +106,8 @@ pub(super) async fn tick(world: &World) {
     for repo in world.list("catalog.cattle.io", "clusterrepos") {
         let (asked, read) = (&repo["spec"]["forceUpdate"], &repo["status"]["downloadTime"]);
         if read.is_null() || asked.as_str() > read.as_str() {
-            world.patch_status(&repo, json!({"downloadTime": world.now()})).await;
+            let status = json!({"downloadTime": world.now(), "observedGeneration": repo["metadata"]["generation"]});
+            world.patch_status(&repo, status).await;
         }
     }
 }
@@ -177,7 +178,10 @@ async fn redeploy_agent(world: &World) {
 /// Labels every ready node that a Plan selects.
 async fn upgrade_controller(world: &World) {
     for plan in world.list("upgrade.cattle.io", "plans") {
-        let version = plan["spec"]["version"].as_str().unwrap_or_default().to_owned();
+        // A Plan with neither a version nor a channel is not taken up.
+        let Some(version) = plan["spec"]["version"].as_str() else {
+            continue;
+        };
         let hash = format!("hash-of-{version}");
         world
             .patch_status(&plan, json!({"latestVersion": version, "latestHash": hash}))

@@ -81,7 +81,7 @@ async fn a_plan_of_somebody_else_is_not_adopted() {
     let lab = Lab::new().await;
     let plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
-        "metadata": {"name": "up-skip-restart-rancher-system-agent", "namespace": "cattle-system"}, "spec": {},
+        "metadata": {"name": "up-skip-restart-rancher-system-agent", "namespace": "cattle-system"}, "spec": {"version": "v1", "upgrade": {"image": "theirs"}},
     });
     super::lab::create(&lab.client, &plan).await;
     let error = lab.attempt().await.unwrap_err().to_string();

@@ -201,7 +201,7 @@ async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
     objects.retain(|object| object["kind"] != "Addon");
     let lab = Lab::of(objects, "v1.7.1").await;
     let manifest = "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: kubeovn-operator\n  \
-        namespace: kube-system\nspec:\n  enabled: false\n  version: 1.15.0\n  valuesContent: ''\n";
+        namespace: kube-system\nspec:\n  enabled: false\n  chart: kubeovn-operator\n  repo: http://charts\n  version: 1.15.0\n  valuesContent: ''\n";
     std::fs::write(lab.addons().join("kubeovn-operator.yaml"), manifest).unwrap();
     std::fs::remove_file(lab.addons().join("descheduler.yaml")).unwrap();
     let notes = lab.attempt().await.unwrap();

@@ -104,8 +104,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
 /// for no other before it has its answer.
 fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> bool {
     // Those that were let go wait for their turn like all others.
-    let is_paused =
-        |name: &str| draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED) && hooks::is_held(draft, name);
+    let is_paused = |name: &str| {
+        let is_said = draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED);
+        (is_said || draft.is_tried_again(name)) && hooks::is_held(draft, name)
+    };
     let paused = nodes
         .iter()
         .filter(|(name, state)| *state == Some(NodeState::UpgradePaused) && is_paused(name));

@@ -82,12 +82,12 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     };
     let from = cluster.provision_generation;
     // The annotation alone proves nothing: anybody can set one.
-    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true")
+    let taken_over = draft.noted(annotations::TAKEN_OVER) == Some("true")
         && cluster.kubernetes_version.as_deref() == Some(kubernetes_version.as_str());
     let wanted = if taken_over { from } else { from + 1 };
     let to = *draft.record().provision_generation.get_or_insert(wanted);
     if from < to {
-        let saved = draft.annotation(annotations::SAVED_UPGRADE_STRATEGY);
+        let saved = draft.noted(annotations::SAVED_UPGRADE_STRATEGY);
         let saved_strategy = saved.unwrap_or("null").to_owned();
         draft.act(Action::ProvisionCluster {
             kubernetes_version,
@@ -110,14 +110,17 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Done;
     }
     hooks::answer_all(draft);
-    let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-    let Some(open) = seen.machine_plans.iter().find(|plan| asks(&plan.post_drain)) else {
+    let Some(open) = seen.machine_plans.iter().find(|plan| plan.is_in_drain()) else {
         return Outcome::Done;
     };
+    let is_updated = open.post_drain.as_deref().is_some_and(|token| !token.is_empty());
+    let annotation = match is_updated {
+        true => annotations::RKE_POST_DRAIN,
+        false => annotations::RKE_PRE_DRAIN,
+    };
     let message = format!(
-        "waiting for Rancher to complete node upgrades: secret {} still has {} annotation",
-        open.secret,
-        annotations::RKE_POST_DRAIN
+        "waiting for Rancher to complete node upgrades: secret {} still has {annotation} annotation",
+        open.secret
     );
     let object = Some(format!("Secret fleet-local/{}", open.secret));
     draft.wait("RancherCompletion", object, message, seen.settings.deadlines.rancher);

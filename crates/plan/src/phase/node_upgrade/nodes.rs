@@ -172,7 +172,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
     };
     let kubelet = node::kubelet_version(&kubernetes);
     let single = draft.status().single_node.is_some();
-    let taken_over = draft.annotation(annotations::TAKEN_OVER) == Some("true");
+    let taken_over = draft.noted(annotations::TAKEN_OVER) == Some("true");
     let seen = draft.seen;
     let managed = || seen.nodes.iter().filter(|(_, node)| node.managed);
     // A node that runs the new system has been through only if there is another one that it could run, or if Rancher has

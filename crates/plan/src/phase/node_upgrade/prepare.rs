@@ -47,7 +47,7 @@ fn descheduler(draft: &mut Draft<'_>) -> Outcome {
     if draft.seen.descheduler_enabled != Some(true) {
         return Outcome::Done;
     }
-    draft.annotate(annotations::DESCHEDULER_WAS_ENABLED, Some("true".to_owned()));
+    draft.note(annotations::DESCHEDULER_WAS_ENABLED, Some("true".to_owned()));
     draft.act(Action::EnableDescheduler { enabled: false });
     changing(draft, "Addon kube-system/descheduler")
 }
@@ -63,8 +63,8 @@ fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
     {
         return Outcome::Done;
     }
-    if draft.annotation(annotations::SAVED_REPLENISHMENT_INTERVAL).is_none() {
-        draft.annotate(annotations::SAVED_REPLENISHMENT_INTERVAL, Some(value));
+    if draft.noted(annotations::SAVED_REPLENISHMENT_INTERVAL).is_none() {
+        draft.note(annotations::SAVED_REPLENISHMENT_INTERVAL, Some(value));
     }
     draft.act(Action::SetReplenishmentInterval {
         value: EXTENDED_INTERVAL_SECONDS.to_string(),
@@ -85,7 +85,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         );
         return Outcome::Wait;
     };
-    if draft.annotation(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
+    if draft.noted(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
         return Outcome::Done;
     }
     let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
@@ -100,15 +100,15 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         let plans = seen.other_plans.iter().rev();
         let saved = cluster.saved_upgrade_strategy.clone();
         let saved = saved.or_else(|| plans.into_iter().find_map(|other| other.saved_upgrade_strategy.clone()));
-        draft.annotate(
+        draft.note(
             annotations::SAVED_UPGRADE_STRATEGY,
             Some(saved.unwrap_or_else(|| Value::Null.to_string())),
         );
         if cluster.kubernetes_version == target {
-            draft.annotate(annotations::TAKEN_OVER, Some("true".to_owned()));
+            draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
         }
     } else {
-        draft.annotate(annotations::SAVED_UPGRADE_STRATEGY, Some(strategy.to_string()));
+        draft.note(annotations::SAVED_UPGRADE_STRATEGY, Some(strategy.to_string()));
     }
     Outcome::Done
 }
@@ -125,7 +125,7 @@ fn is_ours(strategy: &Value) -> bool {
 
 /// RKE2 must not apply its bundled Multus manifest while nodes run different versions.
 fn skip_manifests(draft: &mut Draft<'_>) -> Outcome {
-    draft.annotate(annotations::SKIP_MANIFESTS_APPLIED, Some("true".to_owned()));
+    draft.note(annotations::SKIP_MANIFESTS_APPLIED, Some("true".to_owned()));
     let nodes = suc_plan::managed_nodes(draft);
     suc_plan::complete(
         draft,

@@ -1,0 +1,94 @@
+//! `matchConditions` of webhooks: CEL expressions about a request, which all have to hold for the webhook to be asked.
+
+use kube::core::cel::{
+    KubeCelExt,
+    cel::{Context, Program, Value as CelValue},
+};
+use serde_json::Value;
+
+use crate::status::{ApiError, ApiResult};
+
+/// Whether a webhook is to be asked. One condition that does not hold settles it, whatever is wrong with the others.
+/// Otherwise what cannot be evaluated is as a webhook that cannot be asked.
+pub(crate) fn hold(hook: &Value, review: &Value) -> ApiResult<bool> {
+    let mut broken = None;
+    for condition in hook["matchConditions"].as_array().into_iter().flatten() {
+        match holds(condition, &review["request"]) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(why) => broken = Some((condition, why)),
+        }
+    }
+    match broken {
+        None => Ok(true),
+        Some(_) if hook["failurePolicy"] == "Ignore" => Ok(false),
+        Some((condition, why)) => {
+            let (hook, condition) = (text(&hook["name"]), text(&condition["name"]));
+            let why = format!("matchCondition \"{condition}\" of webhook \"{hook}\" cannot be evaluated: {why}");
+            Err(ApiError::new(403, "Forbidden", why))
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn holds(condition: &Value, request: &Value) -> Result<bool, String> {
+    let expression = text(&condition["expression"]);
+    let program = Program::compile(expression).map_err(|error| error.to_string())?;
+    let mut context = Context::default();
+    context.register_all();
+    let mut about = request.clone();
+    for name in ["object", "oldObject"] {
+        let value = about.get_mut(name).map(Value::take).unwrap_or_default();
+        context.add_variable(name, value).map_err(|error| error.to_string())?;
+    }
+    context
+        .add_variable("request", about)
+        .map_err(|error| error.to_string())?;
+    match program.execute(&context) {
+        Ok(CelValue::Bool(holds)) => Ok(holds),
+        Ok(_) => Err("it is neither true nor false".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(policy: &str, expressions: &[&str]) -> Result<bool, String> {
+        let conditions: Vec<Value> = expressions
+            .iter()
+            .map(|expression| json!({"name": "c", "expression": expression}))
+            .collect();
+        let hook = json!({"name": "h", "failurePolicy": policy, "matchConditions": conditions});
+        let review = json!({"request": {"userInfo": {"username": "jane", "groups": ["a"]}, "operation": "UPDATE",
+            "object": {"spec": {"x": 1}}, "oldObject": {"spec": {"x": 2}}}});
+        hold(&hook, &review).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn all_have_to_hold_and_one_that_does_not_settles_it() {
+        let jane = "request.userInfo.username == 'jane'";
+        let other = "request.userInfo.username != 'jane'";
+        assert_eq!(asked("Fail", &[]), Ok(true));
+        assert_eq!(asked("Fail", &[jane, "object.spec.x < oldObject.spec.x"]), Ok(true));
+        assert_eq!(asked("Fail", &[jane, other]), Ok(false));
+        assert_eq!(asked("Fail", &["request.nothing.at.all", other]), Ok(false));
+    }
+
+    #[test]
+    fn what_cannot_be_evaluated_is_a_webhook_that_fails() {
+        for broken in ["request.nothing.at.all", "request.", "'text'"] {
+            assert_eq!(asked("Ignore", &[broken]), Ok(false));
+            assert!(
+                asked("Fail", &[broken]).unwrap_err().contains("cannot be evaluated"),
+                "{broken}"
+            );
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the repository of a plan says. Once its digests are on record, whatever else it says must fit them.
+
+use std::sync::Arc;
+
+use api::{ReleaseDigests, ReleaseMetadata, UpgradePlan, names};
+use futures::{StreamExt, stream};
+use kube::ResourceExt;
+use plan::observed::ImageLists;
+use release::{
+    bundle, image_list,
+    manifest::{self, FileSum, Manifest},
+    release_file,
+};
+
+use crate::outside::{FetchError, Outside};
+
+/// How many archives are asked for at once.
+const ARCHIVES_AT_ONCE: usize = 8;
+/// How many files are shown in the status. A release has some thirty.
+const MOST_SHOWN: usize = 100;
+
+/// The repository of a plan.
+pub(super) struct Repository {
+    outside: Arc<dyn Outside>,
+    base: String,
+    /// What is on record.
+    digests: Option<ReleaseDigests>,
+}
+
+impl Repository {
+    /// That of a plan.
+    pub(super) fn of(plan: &UpgradePlan, outside: Arc<dyn Outside>) -> Self {
+        Self {
+            outside,
+            base: names::repo_url(&plan.name_any()),
+            digests: plan.status.as_ref().and_then(|status| status.release_digests.clone()),
+        }
+    }
+
+    /// The digests of what it serves now.
+    pub(super) async fn digests(&self) -> Result<ReleaseDigests, String> {
+        let (url, text) = self.manifest_text().await?;
+        let (manifest, root) = Manifest::read(&text).map_err(|error| format!("failed to read {url}: {error}"))?;
+        let Manifest { iso, files } = manifest;
+        let shown = files.len() <= MOST_SHOWN;
+        let files = files.into_iter().filter(|_| shown);
+        Ok(ReleaseDigests {
+            manifest: root.into(),
+            iso_sha512: iso.sha512.into(),
+            iso_size: i64::try_from(iso.size).unwrap_or(i64::MAX),
+            iso_verified: false,
+            files: files.map(|(path, sum)| (path, sum.sha256.into())).collect(),
+        })
+    }
+
+    async fn manifest_text(&self) -> Result<(String, String), String> {
+        let url = manifest::url_of(&self.base);
+        let body = self.outside.fetch(&url).await;
+        let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
+        let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
+        Ok((url, text))
+    }
+
+    /// What is on record about a file: nothing where nothing is on record at all.
+    async fn recorded(&self, path: &str) -> Result<Option<FileSum>, FetchError> {
+        let Some(digests) = &self.digests else { return Ok(None) };
+        let other = |error: String| FetchError::Other(error);
+        let (url, text) = self.manifest_text().await.map_err(other)?;
+        let unusable = |error: &dyn std::fmt::Display| FetchError::Other(format!("{url} is refused: {error}"));
+        let root = digests
+            .manifest
+            .parse()
+            .map_err(|error: bundle::BundleError| unusable(&error))?;
+        let manifest = Manifest::verified(&text, &root).map_err(|error| unusable(&error))?;
+        manifest.files.get(path).cloned().map(Some).ok_or(FetchError::NotFound)
+    }
+
+    /// A file, which must be the one on record.
+    async fn file(&self, path: &str) -> Result<Vec<u8>, FetchError> {
+        let recorded = self.recorded(path).await?;
+        let url = format!("{}/{path}", self.base);
+        let body = self.outside.fetch(&url).await?;
+        let found = manifest::sha256(&body);
+        match recorded {
+            Some(sum) if sum.sha256 != found => Err(FetchError::Other(format!(
+                "{url} is refused: its SHA-256 is {}, and {} is on record (status.releaseDigests): it was replaced or damaged",
+                found.as_str(),
+                sum.sha256.as_str()
+            ))),
+            _ => Ok(body),
+        }
+    }
+
+    pub(super) async fn release(&self) -> Result<ReleaseMetadata, String> {
+        let url = format!("{}/{}", self.base, release_file::PATH);
+        let body = self.file(release_file::PATH).await;
+        let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
+        let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
+        serde_saphyr::from_str(&text).map_err(|error| format!("{url} is not release metadata: {error}"))
+    }
+
+    pub(super) async fn image_lists(&self, previous: &str) -> Result<ImageLists, String> {
+        let list = async |version: &str| {
+            let path = image_list::path_of(version);
+            let url = format!("{}/{path}", self.base);
+            match self.file(&path).await {
+                Ok(body) => match image_list::parse(&String::from_utf8_lossy(&body)) {
+                    Ok(images) => Ok(Some(images.into_iter().collect())),
+                    Err(error) => Err(format!("{url} is not a list of images: {error}")),
+                },
+                Err(FetchError::NotFound) => Ok(None),
+                Err(FetchError::Other(error)) => Err(format!("failed to read {url}: {error}")),
+            }
+        };
+        Ok(ImageLists {
+            previous: list(previous).await?,
+            current: list(image_list::CURRENT).await?,
+        })
+    }
+
+    /// How many bytes the archives have together.
+    pub(super) async fn archive_bytes(&self) -> Result<Option<u64>, String> {
+        let url = format!("{}/{}", self.base, bundle::PATH);
+        let body = match self.file(bundle::PATH).await {
+            Ok(body) => body,
+            Err(FetchError::NotFound) => return Ok(None),
+            Err(error) => return Err(format!("failed to read {url}: {error}")),
+        };
+        let found = bundle::parse(&String::from_utf8_lossy(&body)).map_err(|error| format!("{url}: {error}"))?;
+        let urls = found
+            .archives()
+            .map(|(_, archive)| format!("{}/{}", self.base, archive.archive.as_str()));
+        let urls: Vec<String> = urls.collect();
+        let sizes = urls.into_iter().map(|url| async move {
+            let size = self.outside.size(&url).await;
+            size.map_err(|error| format!("failed to ask for the size of {url}: {error}"))
+        });
+        let sizes: Vec<_> = stream::iter(sizes).buffer_unordered(ARCHIVES_AT_ONCE).collect().await;
+        let mut total: u64 = 0;
+        for size in sizes {
+            total = total.saturating_add(size?);
+        }
+        Ok(Some(total))
+    }
+}

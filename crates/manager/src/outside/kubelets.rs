@@ -1,0 +1,222 @@
+//! Kubelets, asked directly and over TLS that is verified: `nodes/proxy` of the API server would do too, but whoever may
+//! use that may run anything in any pod.
+//!
+//! What a kubelet is told is known to its node. So it is not told the manager's own token but one of a service account that
+//! may read `nodes/stats` and `nodes/configz` and nothing else, made for the purpose and valid for ten minutes.
+
+use std::{error::Error, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, Client, Config, api::PostParams, config::AuthInfo};
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{Kubelet, KubeletError, KubeletFile};
+
+/// Where kubelets listen.
+const PORT: u16 = 10250;
+/// How long a token is valid: the shortest that Kubernetes gives.
+const TOKEN_SECONDS: i64 = 600;
+/// How long a token is used.
+const TOKEN_USED: Duration = Duration::from_secs(300);
+
+/// Whose token kubelets are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Our own, of whatever kind.
+    Own,
+    /// A token of this service account.
+    Account {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// How kubelets are asked.
+pub struct Kubelets {
+    client: Client,
+    config: Config,
+    credentials: Credentials,
+    address: Option<String>,
+    token: Mutex<Option<(AuthInfo, Instant)>>,
+}
+
+impl std::fmt::Debug for Kubelets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kubelets")
+            .field("credentials", &self.credentials)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kubelets {
+    /// Trusts the authority that the API server is trusted by, and gets tokens through a client.
+    #[must_use]
+    pub fn new(client: Client, mut config: Config, credentials: Credentials) -> Self {
+        // Neither is for kubelets.
+        config.tls_server_name = None;
+        config.proxy_url = None;
+        Self {
+            client,
+            config,
+            credentials,
+            address: None,
+            token: Mutex::default(),
+        }
+    }
+
+    /// Asks all kubelets at one address, as `host:port`.
+    #[must_use]
+    pub fn at(self, address: Option<String>) -> Self {
+        Self { address, ..self }
+    }
+
+    /// Trusts another authority, in a file.
+    #[must_use]
+    pub fn trusting(mut self, authority: Option<PathBuf>) -> Self {
+        if authority.is_some() {
+            self.config.root_cert = None;
+            self.config.root_cert_file = authority;
+        }
+        self
+    }
+
+    /// Reads a file.
+    pub(super) async fn ask(&self, kubelet: &Kubelet, file: KubeletFile) -> Result<Vec<u8>, KubeletError> {
+        let other = |what: String| KubeletError::Other(what);
+        let address = match (&self.address, &kubelet.address) {
+            (Some(address), _) => address.clone(),
+            (None, Some(address)) => with_port(address),
+            (None, None) => {
+                let node = &kubelet.node;
+                return Err(other(format!("Node {node} has no InternalIP in status.addresses")));
+            }
+        };
+        let mut config = self.config.clone();
+        config.cluster_url = format!("https://{address}")
+            .parse()
+            .map_err(|error| other(format!("{address}: {error}")))?;
+        config.auth_info = self.auth_info().await.map_err(other)?;
+        // Whoever asks tries again in a while.
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|error| other(chain(&error)))?;
+        let request = http::Request::get(format!("/{}", file.path()));
+        let request = request.body(Vec::new()).map_err(|error| other(error.to_string()))?;
+        match client.request_text(request).await {
+            Ok(text) => Ok(text.into_bytes()),
+            Err(kube::Error::Api(status)) if status.code == 403 => Err(KubeletError::Forbidden(format!(
+                "{address} refuses it: {}; a ClusterRole must allow {} to get nodes/stats and nodes/configz",
+                status.message.trim(),
+                self.whom()
+            ))),
+            Err(kube::Error::Api(status)) => {
+                let (code, message) = (status.code, status.message.trim());
+                Err(other(format!("{address} answers with {code}: {message}")))
+            }
+            Err(error) => Err(other(match refused_certificate(&error) {
+                Some(reason) => format!(
+                    "the certificate that {address} shows is not to be trusted: {reason}. It must name that address and be \
+                     signed by the cluster's authority: restart RKE2 on the node, which renews it; if another authority \
+                     signs the certificates of kubelets, give it with --kubelet-certificate-authority"
+                ),
+                None => format!("{address}: {}", chain(&error)),
+            })),
+        }
+    }
+
+    fn whom(&self) -> String {
+        match &self.credentials {
+            Credentials::Own => "the manager".to_owned(),
+            Credentials::Account { namespace, name } => format!("ServiceAccount {namespace}/{name}"),
+        }
+    }
+
+    /// What we identify ourselves with.
+    async fn auth_info(&self) -> Result<AuthInfo, String> {
+        let Credentials::Account { namespace, name } = &self.credentials else {
+            return Ok(self.config.auth_info.clone());
+        };
+        let mut token = self.token.lock().await;
+        if let Some((known, made)) = &*token
+            && made.elapsed() < TOKEN_USED
+        {
+            return Ok(known.clone());
+        }
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await;
+        let answer = answer.map_err(|error| {
+            format!(
+                "no token of ServiceAccount {namespace}/{name}: {}; install the chart of this release, which has it, or \
+                 name another with --kubelet-service-account",
+                chain(&error)
+            )
+        })?;
+        let fresh = AuthInfo {
+            token: Some(answer.status.map(|status| status.token).unwrap_or_default().into()),
+            ..AuthInfo::default()
+        };
+        *token = Some((fresh.clone(), Instant::now()));
+        Ok(fresh)
+    }
+}
+
+/// `host:port`, with brackets around IPv6 addresses.
+fn with_port(address: &str) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{PORT}")
+    } else {
+        format!("{address}:{PORT}")
+    }
+}
+
+/// An error with its causes: the outermost alone rarely says what went wrong.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// Why a certificate was refused, if that is what went wrong.
+fn refused_certificate(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(found @ rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+        return Some(found.to_string());
+    }
+    // An I/O error does not name what is inside it as its source.
+    let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    if let Some(inside) = inside {
+        return refused_certificate(inside);
+    }
+    error.source().and_then(refused_certificate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_ipv6_get_brackets() {
+        assert_eq!(with_port("10.0.0.1"), "10.0.0.1:10250");
+        assert_eq!(with_port("fd00::1"), "[fd00::1]:10250");
+    }
+}

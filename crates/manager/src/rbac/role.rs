@@ -1,0 +1,61 @@
+//! From rules to roles and bindings.
+
+use serde_json::{Value, json};
+
+/// A rule: API group, resources, verbs, and the names that it is about; no names are all.
+pub type Rule = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+/// Where rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope<'a> {
+    Cluster,
+    Namespace(&'a str),
+}
+
+/// Who gets roles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) account: &'a str,
+}
+
+/// A role.
+pub(super) fn role(prefix: &str, name: &str, scope: Scope<'_>, rules: &[Rule]) -> Value {
+    let mut metadata = json!({"name": format!("{prefix}{name}")});
+    let kind = match scope {
+        Scope::Cluster => "ClusterRole",
+        Scope::Namespace(namespace) => {
+            metadata["namespace"] = json!(namespace);
+            "Role"
+        }
+    };
+    let rules = rules.iter().map(|(group, resources, verbs, names)| {
+        let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        if !names.is_empty() {
+            rule["resourceNames"] = json!(names);
+        }
+        rule
+    });
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+        "rules": rules.collect::<Vec<_>>(),
+    })
+}
+
+/// The binding of a role: its own name, and who holds it.
+pub(super) fn binding(role: &Value, holder: Holder<'_>) -> Value {
+    let kind = role["kind"].as_str().unwrap_or_default();
+    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+    let mut metadata = role["metadata"].clone();
+    metadata["name"] = json!(format!("{name}binding"));
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": holder.account, "namespace": holder.namespace}],
+    })
+}

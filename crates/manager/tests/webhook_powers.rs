@@ -1,0 +1,128 @@
+//! Who may do what with plans, asked of the authorizer of a cluster whose roles are the shipped ones.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
+
+mod support;
+
+use api::{UpgradePlan, annotations, overrides::Override};
+use apiserver::{ApiServer, Identity};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+/// Somebody with one of the roles for people.
+async fn somebody(server: &ApiServer, name: &str, role: &str) -> Api<UpgradePlan> {
+    let role = format!("t-upgradeplan-{role}-role");
+    for object in manager::rbac::people(support::PREFIX) {
+        if object["metadata"]["name"] == role {
+            support::create(&server.client(), object).await;
+        }
+    }
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
+    });
+    support::create(&server.client(), binding).await;
+    let identity = Identity {
+        user: name.to_owned(),
+        groups: vec!["system:authenticated".to_owned()],
+    };
+    Api::all(server.client_as(identity))
+}
+
+fn plan(annotations: &Value, spec: &Value) -> UpgradePlan {
+    let metadata = json!({"name": "up", "annotations": annotations});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+async fn refused(plans: &Api<UpgradePlan>, plan: &UpgradePlan) -> String {
+    match plans.create(&PostParams::default(), plan).await {
+        Err(kube::Error::Api(status)) => status.message,
+        other => panic!("was not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
+    let server = support::asking_cluster().await;
+    let editor = somebody(&server, "eve", "editor").await;
+    let version = json!({"version": "v1.8.0"});
+    let evil = plan(&json!({annotations::UPGRADE_TOOLKIT_IMAGE: "evil.test/pwn"}), &version);
+    let why = refused(&editor, &evil).await;
+    assert!(why.contains("user eve") && why.contains("upgradeplans/image"), "{why}");
+    assert!(why.contains("repositories that the manager allows"), "{why}");
+    let tagged = plan(&json!({}), &json!({"version": "v1.8.0", "upgrade": "pwned"}));
+    let why = refused(&editor, &tagged).await;
+    assert!(
+        why.contains("spec.upgrade") && why.contains("upgradeplans/image"),
+        "{why}"
+    );
+    let admin = somebody(&server, "ada", "admin").await;
+    let why = refused(&admin, &evil).await;
+    assert!(
+        !why.contains("user ada") && why.contains("repositories that the manager allows"),
+        "{why}"
+    );
+    let created = admin.create(&PostParams::default(), &tagged).await.unwrap();
+    let used = Override::of(&created).unwrap();
+    assert_eq!((used.by.as_str(), used.what), ("ada", vec!["spec.upgrade".to_owned()]));
+    let later = json!({"metadata": {"annotations": {annotations::UPGRADE_TOOLKIT_IMAGE: "rancher/other"}}});
+    let changed = admin.patch("up", &PatchParams::default(), &Patch::Merge(later)).await;
+    assert!(changed.unwrap_err().to_string().contains("immutable"));
+}
+
+#[tokio::test]
+async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_on_record() {
+    let server = support::asking_cluster().await;
+    let editor = somebody(&server, "eve", "editor").await;
+    let version = json!({"version": "v9.9.9"});
+    let blame = json!({"by": "bob", "what": [], "at": "2026-03-13T03:57:09Z"}).to_string();
+    let skips = plan(
+        &json!({annotations::SKIP_WEBHOOK: "true", annotations::OVERRIDES: blame}),
+        &version,
+    );
+    let why = refused(&editor, &skips).await;
+    assert!(
+        why.contains("user eve") && why.contains("upgradeplans/skip-checks"),
+        "{why}"
+    );
+    let admin = somebody(&server, "ada", "admin").await;
+    let created = admin.create(&PostParams::default(), &skips).await.unwrap();
+    assert_eq!(Override::of(&created).unwrap().by, "ada");
+    // Neither the record nor what it is about can be rewritten, and what needs no power needs none.
+    let later = json!({"metadata": {"annotations": {annotations::OVERRIDES: blame, annotations::RETRY: "1"}}});
+    let changed = editor
+        .patch("up", &PatchParams::default(), &Patch::Merge(later))
+        .await
+        .unwrap();
+    assert_eq!(Override::of(&changed), Override::of(&created));
+    let later = json!({"metadata": {"annotations": {annotations::SKIP_VOLUMES: "pvc-1"}}});
+    let changed = editor
+        .patch("up", &PatchParams::default(), &Patch::Merge(later.clone()))
+        .await;
+    assert!(changed.unwrap_err().to_string().contains("upgradeplans/skip-checks"));
+    admin
+        .patch("up", &PatchParams::default(), &Patch::Merge(later))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn s03_notes_of_the_manager_are_refused_from_whoever_may_change_plans() {
+    let server = support::asking_cluster().await;
+    let admin = somebody(&server, "ada", "admin").await;
+    let version = json!({"version": "v1.8.0"});
+    let forged = plan(&json!({annotations::SAVED_REPLENISHMENT_INTERVAL: "999999"}), &version);
+    let why = refused(&admin, &forged).await;
+    assert!(why.contains(annotations::SAVED_REPLENISHMENT_INTERVAL), "{why}");
+    admin
+        .create(&PostParams::default(), &plan(&json!({}), &version))
+        .await
+        .unwrap();
+    let later = json!({"metadata": {"annotations": {annotations::SAVED_UPGRADE_STRATEGY: "{}"}}});
+    let changed = admin.patch("up", &PatchParams::default(), &Patch::Merge(later)).await;
+    assert!(changed.unwrap_err().to_string().contains("only the manager"));
+}

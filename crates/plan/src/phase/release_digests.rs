@@ -1,0 +1,122 @@
+//! Which release it is: the ISO must have the SHA-512 that was given, and its digests are recorded before any node reads
+//! from it. What nodes get later must be what is on record, whoever serves it then.
+
+use api::{names, reasons};
+
+use crate::{
+    decision::{Need, PlanEvent},
+    draft::{Draft, Outcome},
+};
+
+/// The SHA-512 that the ISO should have, in lower case, and who says so.
+#[must_use]
+pub fn given(draft: &Draft<'_>) -> Option<(String, String)> {
+    let seen = draft.seen;
+    let (sum, from) = match &seen.plan.spec.image {
+        Some(image) => {
+            let sum = seen.iso_image.as_ref().and_then(|image| image.checksum.clone());
+            let from = format!("VirtualMachineImage {}/{image}", names::HARVESTER_NAMESPACE);
+            (sum, format!("spec.checksum of {from}"))
+        }
+        None => {
+            let version = draft.status().version.as_ref();
+            let name = seen.plan.spec.version.as_deref().unwrap_or_default();
+            let from = format!("Version {}/{name}", names::HARVESTER_NAMESPACE);
+            let sum = version.and_then(|version| version.iso_checksum.clone());
+            (sum, format!("spec.isoChecksum of {from}"))
+        }
+    };
+    let sum = sum.map(|sum| sum.trim().to_ascii_lowercase());
+    sum.filter(|sum| !sum.is_empty()).map(|sum| (sum, from))
+}
+
+/// Whether a text can be a SHA-512. Anything else goes no further than into a comparison.
+#[must_use]
+pub fn is_sha512(text: &str) -> bool {
+    text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Records the digests of the release that the repository serves, if it is the one that was asked for.
+pub fn record(draft: &mut Draft<'_>) -> Outcome {
+    let seen = draft.seen;
+    let limit = seen.settings.deadlines.metadata;
+    let url = names::repo_manifest_url(draft.plan_name());
+    if seen.repo.deployment_ready.is_none() {
+        let name = names::repo(draft.plan_name());
+        let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));
+        draft.wait("Repository", object, "the repository is being deployed", limit);
+        return Outcome::Wait;
+    }
+    if !seen.repo.serves_manifest {
+        // An older manager made it. Its upgrade goes on as it began.
+        warn_of_old_repository(draft);
+        return Outcome::Done;
+    }
+    let waiting = (
+        "ReleaseManifest",
+        url.clone(),
+        "the digests of the release are being read",
+    );
+    let Some(found) = draft.ask(Need::Manifest, &seen.facts.digests, waiting, limit) else {
+        return Outcome::Wait;
+    };
+    let mut digests = found.clone();
+    digests.iso_verified = match given(draft) {
+        Some((sum, _)) if sum == found.iso_sha512 => true,
+        Some((sum, from)) => {
+            return Outcome::Fail(format!(
+                "the ISO is not the one that was asked for: its SHA-512 is {}, and {from} says {sum}; nothing has been \
+                 changed: correct the checksum or the ISO, delete this UpgradePlan and create another one",
+                found.iso_sha512
+            ));
+        }
+        None => {
+            draft.event(PlanEvent::warning(
+                reasons::RELEASE_NOT_VERIFIED,
+                format!(
+                    "No checksum of the ISO was given, so that nobody knows whether it is the released one: its SHA-512 is \
+                     {} ({} bytes), compare it with the published one",
+                    found.iso_sha512, found.iso_size
+                ),
+            ));
+            false
+        }
+    };
+    let recorded = seen
+        .plan
+        .status
+        .as_ref()
+        .and_then(|status| status.release_digests.as_ref());
+    match recorded {
+        Some(recorded) if *recorded == digests => return Outcome::Done,
+        // What was read of the release is of the one on record. Also another try stays with it: whoever could replace the
+        // repository between two tries would choose what nodes install.
+        Some(recorded) => {
+            return Outcome::Fail(format!(
+                "{url} is not the one on record (status.releaseDigests): its SHA-256 is {}, and that on record is {}; the \
+                 repository or the ISO was replaced: nothing has been changed, delete this UpgradePlan and create another one",
+                digests.manifest, recorded.manifest
+            ));
+        }
+        None => {}
+    }
+    // On record first: whatever is read from now on must fit.
+    *draft.record().release_digests = Some(digests);
+    draft.wait(
+        "ReleaseManifest",
+        Some(url),
+        "the digests of the release are being recorded",
+        limit,
+    );
+    Outcome::Wait
+}
+
+/// Says, once per try, that nodes verify nothing in an upgrade that began under an older manager.
+pub fn warn_of_old_repository(draft: &mut Draft<'_>) {
+    if draft.status().release_digests.is_none() {
+        draft.event(PlanEvent::warning(
+            reasons::RELEASE_NOT_VERIFIED,
+            "This upgrade began under an older manager, which recorded no digests: nodes do not verify what they install",
+        ));
+    }
+}

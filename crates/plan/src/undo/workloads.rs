@@ -1,0 +1,126 @@
+//! Stops the programs of the upgrade before anything is put back: one that still runs would change it again.
+//!
+//! A Job that is gone says nothing about its pod: where Jobs are deleted by others, or by system-upgrade-controller, pods
+//! outlive them. So what counts is the pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::labels::{component, job_type};
+
+use super::Ending;
+use crate::{
+    decision::Action,
+    draft::Draft,
+    observed::{JobOutcome, JobSeen, PodSeen},
+};
+
+/// How many of those that still run are named; the others are counted.
+const NAMED: usize = 5;
+
+/// The programs of an upgrade that change the cluster. Those that put something back are none of them, nor are those that
+/// start VMs again and those that serve.
+fn changes(component: &str, step: Option<&str>) -> bool {
+    match component {
+        component::NODE_UPGRADE => step != Some(job_type::RESTORE_VM),
+        component::CLUSTER_UPGRADE
+        | component::HOLD_AGENT
+        | component::IMAGE_PRELOAD
+        | component::IMAGE_CLEANUP
+        | component::SKIP_MANIFESTS_APPLY => true,
+        _ => false,
+    }
+}
+
+/// A Job that is stopped though the upgrade has failed and Jobs are kept for their logs: what it changes is put back. That
+/// of another node which installs its system is let end.
+pub(super) fn is_stopped_on_failure(job: &JobSeen) -> bool {
+    let touches = job.component == component::CLUSTER_UPGRADE || job.job_type.as_deref() == Some(job_type::PRE_DRAIN);
+    touches && job.outcome == JobOutcome::Running && !job.suspended
+}
+
+/// Stops what must not run on and has not been stopped with everything else.
+pub(super) fn stop(draft: &mut Draft<'_>, ending: Ending) {
+    let seen = draft.seen;
+    if ending != Ending::Failure {
+        return;
+    }
+    let running = seen.jobs.iter().filter(|(_, job)| is_stopped_on_failure(job));
+    for (name, job) in running.filter(|(_, job)| !job.deleting) {
+        draft.act(Action::DeleteJob {
+            namespace: job.namespace.clone(),
+            name: name.clone(),
+        });
+    }
+}
+
+/// Waits until nothing runs that could change again what is put back; tells whether to go on. A pod on a node that is down
+/// does not end before the node is back or somebody removes the pod: it is not waited for longer than its deadline.
+pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
+    let running = running(draft, ending);
+    if running.is_empty() {
+        return Gone::Yes;
+    }
+    let mut names: Vec<String> = running.iter().take(NAMED).cloned().collect();
+    if running.len() > NAMED {
+        names.push(format!("{} more", running.len() - NAMED));
+    }
+    let limit = draft.seen.settings.deadlines.stop;
+    let message = format!(
+        "programs of the upgrade still run, and nothing is put back before they have ended: {}; a pod whose node is down \
+         ends when the node is back, or with kubectl delete pod --force --grace-period=0",
+        names.join(", ")
+    );
+    let object = Some(format!("UpgradePlan {}", draft.plan_name()));
+    if draft.wait_at_most("StillRunning", object, message, limit) {
+        Gone::GivenUp
+    } else {
+        Gone::No
+    }
+}
+
+/// Whether all programs have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// They have.
+    Yes,
+    /// Not yet.
+    No,
+    /// Not all, and nobody waits for the others any more.
+    GivenUp,
+}
+
+/// What runs and is to end, as people see it.
+fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
+    let seen = draft.seen;
+    let is_to_end = |job: &JobSeen| {
+        let is_kept = ending == Ending::Failure && job.owner.is_none() && !is_stopped_on_failure(job);
+        job.deleting || !is_kept
+    };
+    let works = |job: &JobSeen| {
+        changes(&job.component, job.job_type.as_deref()) && job.outcome == JobOutcome::Running && !job.suspended
+    };
+    let jobs = seen.jobs.iter().filter(|(_, job)| works(job) && is_to_end(job));
+    let by_uid: BTreeMap<&String, &JobSeen> = seen
+        .jobs
+        .values()
+        .filter_map(|job| Some((job.uid.as_ref()?, job)))
+        .collect();
+    // The pod of a Job that runs on is that Job's affair.
+    let is_left = |pod: &PodSeen| {
+        let job = pod.owner.as_ref().and_then(|uid| by_uid.get(uid));
+        !job.is_some_and(|job| works(job) && !is_to_end(job))
+    };
+    let pods = seen.pods.values().filter(|pod| {
+        let step = pod.job_type.as_deref();
+        pod.works && changes(&pod.component, step) && is_left(pod)
+    });
+    let owners: BTreeSet<&String> = pods.clone().filter_map(|pod| pod.owner.as_ref()).collect();
+    // Where the pod is known, it says more than its Job.
+    let jobs = jobs.filter(|(_, job)| !job.uid.as_ref().is_some_and(|uid| owners.contains(uid)));
+    let jobs = jobs.map(|(name, job)| format!("Job {}/{name}", job.namespace));
+    let pods = pods.map(|pod| match &pod.node {
+        Some(node) => format!("Pod {} on node {node}", pod.name),
+        None => format!("Pod {}", pod.name),
+    });
+    pods.chain(jobs).collect()
+}

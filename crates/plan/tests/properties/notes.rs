@@ -1,0 +1,85 @@
+//! The manager's notes about a plan are in its status, where only the manager writes.
+
+use api::{Phase, annotations};
+use plan::decision::Action;
+
+use crate::{
+    model::Model,
+    walk::{ended, until},
+};
+
+/// What somebody who may annotate plans would have the manager put back.
+const FORGED: [(&str, &str); 4] = [
+    (annotations::SAVED_REPLENISHMENT_INTERVAL, "999999"),
+    (
+        annotations::SAVED_UPGRADE_STRATEGY,
+        r#"{"controlPlaneConcurrency": "100%", "workerConcurrency": "100%"}"#,
+    ),
+    (
+        annotations::SAVED_WORKLOAD_UPDATE_METHODS,
+        r#"{"methods": ["Evict"], "ignored": false}"#,
+    ),
+    (annotations::DESCHEDULER_WAS_ENABLED, "true"),
+];
+
+fn forge(model: &mut Model) {
+    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    annotations.extend(FORGED.map(|(key, value)| (key.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn s03_notes_that_a_user_writes_at_any_moment_are_neither_believed_nor_kept() {
+    let mut clean = Model::new(3);
+    until(&mut clean, ended);
+    for phase in [None, Some(Phase::RepoCreating), Some(Phase::NodeUpgrading)] {
+        let mut model = Model::new(3);
+        if let Some(phase) = phase {
+            until(&mut model, |model| model.phase() == Some(phase));
+        }
+        forge(&mut model);
+        until(&mut model, |model| {
+            let actions = model.decide().actions;
+            let forged = actions.iter().find(|action| match action {
+                Action::SetReplenishmentInterval { value } => value == "999999",
+                Action::RestoreUpgradeStrategy { strategy } => strategy.to_string().contains("100%"),
+                Action::SetWorkloadUpdateMethods { methods } => methods.contains(&"Evict".to_owned()),
+                _ => false,
+            });
+            assert!(forged.is_none(), "{phase:?}: {forged:?}");
+            ended(model)
+        });
+        assert_eq!(model.phase(), Some(Phase::Succeeded));
+        let left = model.seen.plan.metadata.annotations.clone().unwrap_or_default();
+        assert!(FORGED.iter().all(|(key, _)| !left.contains_key(*key)), "{left:?}");
+        assert_eq!(model.seen.replenishment_interval, clean.seen.replenishment_interval);
+        assert_eq!(model.seen.cluster, clean.seen.cluster);
+    }
+}
+
+#[test]
+fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model
+            .seen
+            .plan
+            .note(annotations::SAVED_REPLENISHMENT_INTERVAL)
+            .is_some()
+            && model.seen.replenishment_interval.as_deref() != Some("600")
+    });
+    // As an older manager would have left it.
+    let status = model.seen.plan.status.as_mut().unwrap();
+    let notes = status.notes.take().unwrap();
+    model.seen.plan.metadata.annotations = Some(notes.clone());
+    let decision = model.decide();
+    assert_eq!(decision.status.notes.as_ref(), Some(&notes));
+    assert!(decision.annotations.is_empty(), "a manager may die between the two");
+    model.apply(&decision);
+    let decision = model.decide();
+    let removed: Vec<&String> = decision.annotations.keys().collect();
+    assert_eq!(removed, notes.keys().collect::<Vec<_>>());
+    model.apply(&decision);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+    assert_eq!(model.seen.replenishment_interval.as_deref(), Some("600"));
+}

