@@ -112,11 +112,14 @@ impl RebootTrouble {
 
 impl RepositoryTrouble {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 7] = [
         Self::NeverReady,
         Self::Unreachable,
         Self::NoImageLists,
         Self::EmptyImageLists,
+        Self::AnotherIso,
+        Self::SwappedRelease,
+        Self::ReplayedManifest,
     ];
 }
 

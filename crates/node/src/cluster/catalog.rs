@@ -26,8 +26,7 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     let image = format!("{IMAGE}:{}", context.release()?.os_version());
     let deployment = deployments.need(DEPLOYMENT).await?;
     if image_of(&deployment, CONTAINER) != Some(&image) {
-        let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}}});
-        deployments.merge_by_name(DEPLOYMENT, &patch).await?;
+        deployments.merge_by_name(DEPLOYMENT, &image_patch(&image)).await?;
     }
     context.wait_rollout(pace, names::CATTLE_NAMESPACE, DEPLOYMENT).await?;
     refresh(context, pace, HARVESTER_CHARTS, &image).await
@@ -37,6 +36,12 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
 pub(super) async fn refresh_rancher_charts(context: &Context, pace: Pace<'_>) -> Result<()> {
     let version = context.release()?.rancher.clone();
     refresh(context, pace, RANCHER_CHARTS, &version).await
+}
+
+/// What makes the repository's Deployment run another image.
+#[must_use]
+pub fn image_patch(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}}})
 }
 
 fn image_of<'a>(deployment: &'a Deployment, container: &str) -> Option<&'a String> {

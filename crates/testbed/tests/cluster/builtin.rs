@@ -7,9 +7,10 @@ use api::{UpgradePlan, WaitingFor, annotations, names};
 use clock::Clock;
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration,
+    apps::v1::Deployment,
     authentication::v1::TokenRequest,
     coordination::v1::Lease,
-    core::v1::{ConfigMap, Event, Node, Pod, Secret, ServiceAccount},
+    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, ServiceAccount},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -27,6 +28,10 @@ use manager::{
 };
 use node::{
     board::{Board, PodBoard},
+    cluster::{
+        FIELD_MANAGER, catalog,
+        rancher::{FLEET_SYSTEM, Journal, aggregation_secret, restored_fleet_config},
+    },
     drain_steps::taints,
     plan_events::Recorder,
     vm::restore_list,
@@ -55,6 +60,7 @@ pub(crate) async fn is_accepted(client: &Client) {
     list_of_vms(client).await;
     taint(client).await;
     board_and_event(client).await;
+    steps_of_the_cluster_upgrade(client).await;
     reviews(client).await;
 }
 
@@ -163,6 +169,59 @@ async fn board_and_event(client: &Client) {
         .await
         .unwrap();
     assert_eq!(told.items.len(), 1, "telling never fails, and was refused");
+}
+
+/// What steps of the cluster upgrade write of built-in kinds, in the ways in which they write it.
+async fn steps_of_the_cluster_upgrade(client: &Client) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    create(&namespaces, json!({"metadata": {"name": FLEET_SYSTEM}})).await;
+    let journal = Journal {
+        target: "v2.14.0".to_owned(),
+        ..Journal::default()
+    };
+    let kept: ConfigMap = apply(client, &journal.config_map()).await;
+    assert_eq!(Journal::from_data(&kept.data.unwrap()), journal);
+    apply::<Secret>(client, &aggregation_secret()).await;
+
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), FLEET_SYSTEM);
+    let config = json!({"apiServerURL": "", "agentTLSMode": "strict"}).to_string();
+    let map = create(
+        &maps,
+        json!({"metadata": {"name": "fleet-controller"}, "data": {"config": config}}),
+    )
+    .await;
+    let patch = restored_fleet_config(Some(&map), "https://vip", "Y2E=").unwrap().unwrap();
+    let ours = PatchParams::default();
+    let patched = maps.patch("fleet-controller", &ours, &Patch::Merge(patch)).await.unwrap();
+    assert!(patched.data.unwrap()["config"].contains("https://vip"));
+
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::CATTLE_NAMESPACE);
+    let containers = json!([{"name": "httpd", "image": "old"}, {"name": "other", "image": "other"}]);
+    let labels = json!({"app": "repo"});
+    let repo = json!({"metadata": {"name": "harvester-cluster-repo"}, "spec": {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+    }});
+    create(&deployments, repo).await;
+    let patch = Patch::Strategic(catalog::image_patch("new"));
+    let patched = deployments.patch("harvester-cluster-repo", &ours, &patch).await.unwrap();
+    let pod = patched.spec.unwrap().template.spec.unwrap();
+    let images: Vec<_> = pod.containers.into_iter().filter_map(|found| found.image).collect();
+    assert_eq!(images, ["new", "other"]);
+}
+
+/// Applies an object as the steps do.
+async fn apply<K>(client: &Client, object: &Value) -> K
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let text = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
+    let api: Api<K> = Api::namespaced(client.clone(), &text("namespace"));
+    let how = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch(&text("name"), &how, &Patch::Apply(object)).await.unwrap()
 }
 
 /// Who asks for metrics is looked up by a TokenReview and a SubjectAccessReview.

@@ -97,6 +97,15 @@ impl Harvester {
         let first = (FIRST_NODE, client.clone(), facts.clone());
         let kubelets = kubelets::serve(control_plane.directory(), "kubelet", first, &mut tasks).await;
         tasks.spawn(world.run());
+        // Kubelets answer from what the world has seen; before it has seen the nodes there are none.
+        let answers = || matches!(facts.kubelet(FIRST_NODE, "configz"), Some((200, ..)));
+        let world_has_seen_the_nodes = async {
+            while !answers() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let seen = tokio::time::timeout(SETUP, world_has_seen_the_nodes).await;
+        seen.expect("the world sees the nodes");
         Self {
             control_plane,
             client,

@@ -25,6 +25,13 @@ use crate::{
 /// Pause before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long the planner waits before it looks at failing probes again.
+const PROBE_PERIOD: Duration = Duration::from_secs(30);
+
+fn has_failing_probes(world: &Context) -> bool {
+    MachinePlan::all(world).iter().any(|plan| !plan.healthy)
+}
+
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.clusters.subscribe(&inbox);
@@ -33,6 +40,15 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.nodes.subscribe(&inbox);
     loop {
         match pass(&world).await {
+            // Probes are asked again and again.
+            Ok(()) if has_failing_probes(&world) => {
+                let asked_again = world.clock.sleep(PROBE_PERIOD);
+                tokio::select! {
+                    biased;
+                    () = inbox.changed() => {}
+                    () = asked_again => {}
+                }
+            }
             Ok(()) => inbox.changed().await,
             Err(error) => {
                 tracing::debug!(%error, "the planner failed; trying again");

@@ -38,12 +38,17 @@ pub(super) fn all() -> Vec<Failure> {
     for on in [Cluster::Three, Cluster::One] {
         for node in on.nodes() {
             let states = NodeState::ALL.into_iter().filter(|state| is_reached(*state, on));
-            failures.extend(states.map(|state| Failure {
-                name: format!("deleted while {node} is {state}"),
-                cluster: on,
-                stop: Stop::DeletedAtNode((*node).to_owned(), state),
-            }));
+            failures.extend(states.map(|state| at_node(on, node, state)));
         }
     }
     failures
+}
+
+/// A plan that is deleted while a node is in a state.
+pub(super) fn at_node(on: Cluster, node: &str, state: NodeState) -> Failure {
+    Failure {
+        name: format!("deleted while {node} is {state}"),
+        cluster: on,
+        stop: Stop::DeletedAtNode(node.to_owned(), state),
+    }
 }

@@ -17,38 +17,46 @@ pub(super) enum Cluster {
     One,
     /// Two nodes of the control plane, a witness and a worker.
     Mixed,
+    /// Three nodes whose VMs can all move. Its plans stop none: `restoreVM` is false.
+    Movable,
 }
 
 impl Cluster {
     pub(super) fn shape(self) -> Shape {
         let (nodes, witness) = match self {
-            Self::Three => (3, false),
+            Self::Three | Self::Movable => (3, false),
             Self::One => (1, false),
             Self::Mixed => (4, true),
         };
         Shape {
             nodes,
             witness,
-            // Of each kind at least one: those that can move, those that cannot, one that is stopped.
-            vms: 6,
+            // Of each kind at least one: those that can move, those that cannot, one that is stopped. The first two can move.
+            vms: if self.restores_vms() { 6 } else { 2 },
             ..Shape::default()
         }
     }
 }
 
 impl Cluster {
+    /// Whether its plans stop VMs that cannot move, and start them again.
+    pub(super) const fn restores_vms(self) -> bool {
+        !matches!(self, Self::Movable)
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Three => "three nodes",
             Self::One => "one node",
             Self::Mixed => "witness and worker",
+            Self::Movable => "VMs that can move",
         }
     }
 
     /// Its nodes: the first, those in the middle, the last.
     pub(super) const fn nodes(self) -> &'static [&'static str] {
         match self {
-            Self::Three => &["node-1", "node-2", "node-3"],
+            Self::Three | Self::Movable => &["node-1", "node-2", "node-3"],
             Self::One => &["node-1"],
             Self::Mixed => &["node-1", "node-2", "node-3", "node-4"],
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use api::JobKind;
+use api::{JobKind, NodeState};
 use node::{limits::Limits, step::Step};
 use world::{
     Troubles,
@@ -61,6 +61,22 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
             "empty lists of images",
             repository(RepositoryTrouble::EmptyImageLists),
         ),
+        Failure::new(
+            on,
+            "an ISO that is not the Version's",
+            repository(RepositoryTrouble::AnotherIso),
+        ),
+        Failure::new(
+            on,
+            "a release that is not the ISO's",
+            repository(RepositoryTrouble::SwappedRelease),
+        )
+        .with(Way::STALLED),
+        Failure::new(
+            on,
+            "a manifest without the operating system",
+            repository(RepositoryTrouble::ReplayedManifest),
+        ),
     ];
     // Without them nothing is cleaned up, and an event says so.
     let no_lists = repository(RepositoryTrouble::NoImageLists);
@@ -105,6 +121,11 @@ pub(super) fn of_nodes() -> Vec<Failure> {
             ..Troubles::default()
         };
         failures.push(Failure::new(on, format!("a pod of {node} may not be evicted"), blocked).with(Way::STALLED));
+        let unhealthy = Troubles {
+            unhealthy_machines: [(*node).to_owned()].into(),
+            ..Troubles::default()
+        };
+        failures.push(Failure::new(on, format!("Rancher's probes of {node} fail"), unhealthy).with(Way::STALLED));
     }
     failures
 }
@@ -225,6 +246,21 @@ pub(super) fn of_a_mixed_cluster() -> Vec<Failure> {
     failures
 }
 
+/// Three nodes whose VMs can all move, upgraded by plans with `restoreVM: false`: what fails on each of them.
+pub(super) fn of_movable_vms() -> Vec<Failure> {
+    let on = Cluster::Movable;
+    let mut failures = Vec::new();
+    for node in on.nodes() {
+        for kind in [JobKind::PreDrain, JobKind::PostDrain] {
+            failures.push(jobs::case(on, kind, Some(node), jobs::FAILS));
+        }
+        failures.extend(reboots(on, node));
+        failures.push(deletions::at_node(on, node, NodeState::PreDrained));
+        failures.push(deletions::at_node(on, node, NodeState::PostDrained));
+    }
+    failures
+}
+
 /// All of them.
 pub(super) fn all() -> Vec<Failure> {
     [
@@ -234,6 +270,7 @@ pub(super) fn all() -> Vec<Failure> {
         of_steps(),
         of_a_single_node(),
         of_a_mixed_cluster(),
+        of_movable_vms(),
         deletions::all(),
     ]
     .concat()

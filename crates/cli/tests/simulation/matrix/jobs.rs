@@ -106,7 +106,7 @@ fn ways(kind: JobKind, failure: JobFailure) -> &'static [Way] {
 /// A Job of a cluster that goes wrong.
 pub(super) fn case(on: Cluster, kind: JobKind, node: Option<&str>, failure: JobFailure) -> Failure {
     let of_node = match (node, on) {
-        (Some(node), Cluster::Three | Cluster::Mixed) => format!(" of {}", on.name_of(node)),
+        (Some(node), Cluster::Three | Cluster::Mixed | Cluster::Movable) => format!(" of {}", on.name_of(node)),
         _ => String::new(),
     };
     let how = match failure {

@@ -92,7 +92,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
 
 /// The plan that a person creates.
 fn wanted(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> UpgradePlan {
-    let mut plan = rehearsal.plan(true, held);
+    let mut plan = rehearsal.plan(failure.cluster.restores_vms(), held);
     failure.ask(&mut plan.spec);
     plan
 }

@@ -11,6 +11,7 @@ use super::{deletions, failure::Failure, failures, play_all};
 #[case::of_steps("of steps", failures::of_steps())]
 #[case::of_a_single_node("of a single node", failures::of_a_single_node())]
 #[case::of_a_mixed_cluster("of a mixed cluster", failures::of_a_mixed_cluster())]
+#[case::of_movable_vms("of VMs that can move", failures::of_movable_vms())]
 #[case::deletions("deletions", deletions::all())]
 fn from_every_failure_a_way_leads_to_the_end(#[case] what: &str, #[case] failures: Vec<Failure>) {
     play_all(what, &failures);

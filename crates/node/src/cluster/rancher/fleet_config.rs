@@ -40,7 +40,7 @@ pub(super) fn is_of(map: &ConfigMap, version: &str) -> bool {
 ///
 /// # Errors
 /// When the configuration is not what Fleet reads.
-pub(super) fn restored(map: Option<&ConfigMap>, url: &str, ca: &str) -> Result<Option<Value>> {
+pub fn restored(map: Option<&ConfigMap>, url: &str, ca: &str) -> Result<Option<Value>> {
     let mut config = config_of(map)?;
     if !config.is_object() {
         return Ok(None);

@@ -8,7 +8,7 @@ use api::{
     names,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{cluster::context::Context, error::Result};
 
@@ -71,6 +71,19 @@ impl Journal {
         }
         data
     }
+
+    /// The ConfigMap that keeps it.
+    #[must_use]
+    pub fn config_map(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": NAME, "namespace": names::HARVESTER_NAMESPACE,
+                "labels": {labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
+            },
+            "data": self.to_data(),
+        })
+    }
 }
 
 /// The journal of the upgrade to that version, if one was begun.
@@ -90,16 +103,8 @@ pub(super) async fn unsettled(context: &Context) -> Result<Option<Journal>> {
 
 /// Writes the journal.
 pub(super) async fn write(context: &Context, journal: &Journal) -> Result<()> {
-    let map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {
-            "name": NAME, "namespace": names::HARVESTER_NAMESPACE,
-            "labels": {labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
-        },
-        "data": journal.to_data(),
-    });
     let maps = context.namespaced::<ConfigMap>(names::HARVESTER_NAMESPACE);
-    maps.apply(NAME, &map).await.map(drop)
+    maps.apply(NAME, &journal.config_map()).await.map(drop)
 }
 
 #[cfg(test)]

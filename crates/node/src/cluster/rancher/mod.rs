@@ -12,7 +12,9 @@ mod settle;
 mod upgrade;
 mod values;
 
+pub use fleet_config::restored as restored_fleet_config;
 pub use journal::Journal;
+pub use settle::aggregation_secret;
 pub use values::{is_at, upgraded};
 
 pub(super) use fleet::{redeploy_agent, settle as settle_fleet};

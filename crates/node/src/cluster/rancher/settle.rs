@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{foreign::management, names};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::{
@@ -132,11 +132,16 @@ pub(crate) async fn wait_rollouts(context: &Context, pace: Pace<'_>) -> Result<(
     }
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     if secrets.get(AGGREGATION_SECRET).await?.is_none() {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": AGGREGATION_SECRET, "namespace": names::CATTLE_NAMESPACE},
-        });
-        secrets.apply(AGGREGATION_SECRET, &secret).await?;
+        secrets.apply(AGGREGATION_SECRET, &aggregation_secret()).await?;
     }
     context.wait_rollout(pace, FLEET_AGENT_SYSTEM, "fleet-agent").await
+}
+
+/// The Secret that Rancher's aggregation wants to find, empty.
+#[must_use]
+pub fn aggregation_secret() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": AGGREGATION_SECRET, "namespace": names::CATTLE_NAMESPACE},
+    })
 }
