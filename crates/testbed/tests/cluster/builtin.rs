@@ -25,13 +25,12 @@ use manager::{
     },
     webhook::configurations,
 };
-use node::{
+use node::{drain_steps::taints, vm::restore_list};
+use program::{
     board::{Board, PodBoard},
-    drain_steps::taints,
     plan_events::Recorder,
-    vm::restore_list,
 };
-use plan::PlanEvent;
+use rules::PlanEvent;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
