@@ -6,7 +6,6 @@
 pub mod admission;
 pub mod cluster;
 pub mod field_error;
-pub mod migration;
 pub mod refusal;
 
 pub use cluster::{Cluster, Listed};

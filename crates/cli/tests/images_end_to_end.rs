@@ -8,13 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../node/tests/support/archive.rs"]
-#[allow(dead_code, reason = "every test uses a part")]
-mod archive;
-#[path = "../../node/tests/support/containerd.rs"]
-#[allow(dead_code, reason = "every test uses a part")]
-mod containerd;
-
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
@@ -24,12 +17,12 @@ use std::{
 };
 
 use apiserver::{ApiServer, Config};
-use archive::{COMMON_IMAGES, PREVIOUS_IMAGES, RKE2_IMAGES, release_files};
 use clock::Clock;
-use containerd::Containerd;
 use node::images::{ImageStore, Patience, Repository};
 use release::{image_list, testing::Sources};
 use serde_json::json;
+use testbed::archive::{COMMON_IMAGES, PREVIOUS_IMAGES, RKE2_IMAGES, release_files};
+use testbed::containerd::Containerd;
 use tokio::{net::TcpListener, task::spawn_blocking};
 use world::Definitions;
 
@@ -126,7 +119,7 @@ async fn from_the_iso_over_the_repository_onto_the_node_and_exactly_the_stale_on
     let store = containerd.store();
     let mirrored = "registry.example:5000/mirror/old-component:v3";
     for images in [&PREVIOUS_IMAGES[..], &[mirrored]] {
-        let tar = zstd::decode_all(archive::archive(images, 20_000).as_slice()).unwrap();
+        let tar = zstd::decode_all(testbed::archive::archive(images, 20_000).as_slice()).unwrap();
         store.import(Box::new(std::io::Cursor::new(tar))).await.unwrap();
     }
 
@@ -162,7 +155,7 @@ async fn from_the_iso_over_the_repository_onto_the_node_and_exactly_the_stale_on
     assert!(!log.contains("importing it"), "{log}");
 
     // What the manager does between: both lists through the repository, and their difference.
-    let stale = plan::stale_images::stale(&repo.list("v1.7.1").await, &repo.list("current").await);
+    let stale = rules::stale_images::stale(&repo.list("v1.7.1").await, &repo.list("current").await);
     assert_eq!(
         stale,
         [

@@ -26,7 +26,8 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
-use plan::{Action, Decision, PlanEvent, observed::Settings};
+use plan::{Action, Decision, observed::Settings};
+use rules::PlanEvent;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

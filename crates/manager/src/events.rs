@@ -10,7 +10,7 @@ use api::{UpgradePlan, names, reasons};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, ResourceExt, api::PostParams};
-use plan::{
+use rules::{
     PlanEvent,
     event_object::{Teller, build},
 };

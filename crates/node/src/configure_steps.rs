@@ -6,8 +6,8 @@ use crate::{
     host::{oem, rke2_config},
     limits::Limits,
     node_run::NodeRun,
-    step::Step,
 };
+use program::step::Step;
 
 /// The steps, in order.
 pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {

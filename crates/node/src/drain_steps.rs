@@ -26,16 +26,21 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::attend::attend;
 use crate::{
-    error::{Error, Result},
-    evacuation::{self, Act, Decision, Evacuation},
-    longhorn_health::{self, Storage},
     node_run::NodeRun,
+    vm::{VmName, detector, power, restore_list},
+};
+use program::{
+    error::{Error, Result},
     progress::Left,
     report::{Look, Waiting},
     step::Pace,
-    vm::{VmName, detector, power, restore_list},
     watches::Watches,
+};
+use rules::{
+    evacuation::{self, Act, Decision, Evacuation},
+    longhorn_health::{self, Storage},
 };
 
 fn everything<K>(_: &mut K) {}
@@ -237,7 +242,7 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
                 }),
             };
             let act = |act: Act| async move { carry_out(run, &act).await }.boxed();
-            evacuation::attend(&run.node, pace, &bell.rings, look, act).await
+            attend(&run.node, pace, &bell.rings, look, act).await
         })
         .await
 }

@@ -5,29 +5,18 @@
 //! to a host or a cluster goes through a small trait. While a step waits it says for what: in the log, in the
 //! termination message and in an annotation of its pod that the manager shows as `waitingFor`.
 
-pub mod board;
-pub mod cluster;
+pub mod attend;
 mod configure_steps;
 pub mod drain_steps;
-pub mod error;
-pub mod evacuation;
 pub mod host;
 pub mod images;
 pub mod limits;
-pub mod longhorn_health;
 pub mod node_run;
 pub mod os_steps;
-pub mod plan_events;
 pub mod post_drain;
 pub mod pre_drain;
-pub mod progress;
-pub mod report;
 pub mod rke2_steps;
 pub mod single_node;
 pub mod skip_manifests;
-pub mod step;
 pub mod version_guard;
 pub mod vm;
-mod watches;
-
-pub use error::{Error, Result};

@@ -14,9 +14,9 @@ use release::{
     release_file::ReleaseFile,
 };
 
-use crate::{
+use crate::host::{HostRoot, HostTools};
+use program::{
     error::{Error, Result},
-    host::{HostRoot, HostTools},
     step::Pace,
 };
 

@@ -4,7 +4,6 @@
 use api::reasons;
 
 use crate::{
-    error::{Error, Result},
     host::{
         UPGRADE_DIR, grub, oem, os_image,
         os_image::Progress,
@@ -13,6 +12,9 @@ use crate::{
     },
     limits::Limits,
     node_run::NodeRun,
+};
+use program::{
+    error::{Error, Result},
     report::Reporter,
     step::{Pace, Step},
 };

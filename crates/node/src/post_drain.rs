@@ -1,14 +1,10 @@
 //! `post-drain`: after Rancher has drained a node, configures RKE2, waits for its upgrade, installs the new operating
 //! system and has the node rebooted. `docs/node-steps.md` says what each step does.
 
-use crate::{
-    configure_steps, drain_steps,
+use crate::{configure_steps, drain_steps, limits::Limits, node_run::NodeRun, os_steps, rke2_steps};
+use program::{
     error::Result,
-    limits::Limits,
-    node_run::NodeRun,
-    os_steps,
     report::Reporter,
-    rke2_steps,
     step::{self, Step},
 };
 

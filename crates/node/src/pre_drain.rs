@@ -4,12 +4,14 @@ use futures::future::ready;
 
 use crate::{
     drain_steps,
-    error::Result,
     host::{rke2_config, system_agent},
     limits::Limits,
     node_run::NodeRun,
-    report::Reporter,
     rke2_steps,
+};
+use program::{
+    error::Result,
+    report::Reporter,
     step::{self, Step},
 };
 

@@ -11,19 +11,21 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::watcher,
 };
-pub use plan::node::kubelet_version;
 use release::{bundle, release_file};
+pub use rules::version::kubelet_version;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::bundles,
-    error::{Error, Result},
     host::rke2_config,
     node_run::{NodeRun, Release},
+};
+use program::{
+    error::{Error, Result},
     report::{Look, Waiting},
     step::Pace,
     watches::Watches,
 };
+use rules::fleet::bundle_lacks;
 
 /// Where RKE2 looks for images when it starts.
 const IMAGES: &str = "/var/lib/rancher/rke2/agent/images";
@@ -179,7 +181,7 @@ pub async fn wait_for_fleet(client: &Client, pace: Pace<'_>) -> Result<()> {
 }
 
 fn unready(bundle: &FleetBundle) -> Option<Waiting> {
-    let lacks = bundles::lacks(bundle)?;
+    let lacks = bundle_lacks(bundle)?;
     let name = bundle.metadata.name.as_deref().unwrap_or_default();
     let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
     Some(Waiting {

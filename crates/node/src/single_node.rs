@@ -5,13 +5,14 @@ use futures::future::ready;
 
 use crate::{
     configure_steps, drain_steps,
-    error::Result,
     host::{rke2_config, system_agent},
     limits::Limits,
     node_run::NodeRun,
-    os_steps,
+    os_steps, rke2_steps,
+};
+use program::{
+    error::Result,
     report::Reporter,
-    rke2_steps,
     step::{self, Step},
 };
 

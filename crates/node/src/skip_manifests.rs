@@ -2,9 +2,9 @@
 
 use std::{future::ready, str::FromStr, time::Duration};
 
-use crate::{
+use crate::host::{HostRoot, root::Change};
+use program::{
     error::{Error, Result},
-    host::{HostRoot, root::Change},
     step::Step,
 };
 

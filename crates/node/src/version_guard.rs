@@ -2,9 +2,9 @@
 
 use api::UpgradePlan;
 use kube::{Api, Client};
-use plan::version::{self, Ineligible};
+use rules::version::{self, Ineligible};
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// The versions that were compared.
 #[derive(Clone, Debug, PartialEq, Eq)]

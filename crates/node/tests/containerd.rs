@@ -101,7 +101,7 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
         .chain(&RKE2_IMAGES)
         .map(|name| (*name).to_owned())
         .collect();
-    let stale = plan::stale_images::stale(&strings(&PREVIOUS_IMAGES), &current);
+    let stale = rules::stale_images::stale(&strings(&PREVIOUS_IMAGES), &current);
     assert_eq!(
         stale,
         [

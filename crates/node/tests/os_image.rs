@@ -12,7 +12,8 @@ mod support;
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
-use node::{board::NoBoard, images::Repository, node_run::Repository as _, report::Reporter, step::Pace};
+use node::{images::Repository, node_run::Repository as _};
+use program::{board::NoBoard, report::Reporter, step::Pace};
 use support::{
     PATIENCE,
     hostile::{
@@ -33,7 +34,7 @@ async fn repository() -> Hostile {
     Hostile::start(BTreeMap::from([(IMAGE.to_owned(), content(1))])).await
 }
 
-async fn save(hostile: &Hostile, to: &Path) -> node::Result<()> {
+async fn save(hostile: &Hostile, to: &Path) -> program::Result<()> {
     let clock = Clock::system();
     let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
     let deadline = clock.now().saturating_add(Duration::from_secs(60)).unwrap();

@@ -17,16 +17,12 @@ use std::{
 };
 
 use clock::Clock;
-use node::{
-    board::NoBoard,
-    images::{
-        Prepare, Repository,
-        eligibility::PlanFacts,
-        prepare::{PlanSource, STEPS},
-    },
-    report::Reporter,
-    step,
+use node::images::{
+    Prepare, Repository,
+    eligibility::PlanFacts,
+    prepare::{PlanSource, STEPS},
 };
+use program::{board::NoBoard, report::Reporter, step};
 use rstest::rstest;
 use support::{
     PATIENCE,
@@ -182,7 +178,7 @@ async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
 }
 
 /// Runs `prepare` with a store; hours pass in moments.
-async fn prepare_into(bench: &Bench, store: Refusing) -> node::Result<()> {
+async fn prepare_into(bench: &Bench, store: Refusing) -> program::Result<()> {
     let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 100.0);
     let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);
     let program = Prepare::new(

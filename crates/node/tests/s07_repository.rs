@@ -13,7 +13,8 @@ mod support;
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
-use node::{Error, board::NoBoard, images::Repository, node_run::Repository as _, report::Reporter, step::Pace};
+use node::{images::Repository, node_run::Repository as _};
+use program::{Error, board::NoBoard, report::Reporter, step::Pace};
 use release::{
     bundle::Sha256Sum,
     manifest::{self, ROOTFS},
@@ -38,7 +39,7 @@ async fn recorded() -> (Bench, Sha256Sum) {
     (Bench::with(files).await, root)
 }
 
-async fn prepare(bench: &Bench, root: Option<&Sha256Sum>) -> node::Result<()> {
+async fn prepare(bench: &Bench, root: Option<&Sha256Sum>) -> program::Result<()> {
     let store = Box::new(bench.shelf.clone());
     let url = &bench.repository.url;
     let (_, done) = support::prepare_pinned(
@@ -172,7 +173,7 @@ async fn s07_what_a_node_has_saved_before_is_verified_too() {
 
 const SIZE: usize = 300_000;
 
-async fn save(hostile: &Hostile, root: Option<&Sha256Sum>, to: &Path) -> node::Result<()> {
+async fn save(hostile: &Hostile, root: Option<&Sha256Sum>, to: &Path) -> program::Result<()> {
     let clock = Clock::system();
     let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
     let pace = Pace {

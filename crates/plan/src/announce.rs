@@ -11,7 +11,8 @@ use api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{decision::PlanEvent, pipeline, tries};
+use crate::pipeline;
+use rules::{PlanEvent, tries};
 
 /// Older changes are not announced again after a restart: their events may have expired by right.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);

@@ -6,6 +6,7 @@
 
 use api::{annotations, foreign::rancher::ManagedChart, names};
 use kube::ResourceExt;
+use rules::fleet::chart_lacks;
 use serde_json::{Value, json};
 
 use crate::observed::ChartSeen;
@@ -24,23 +25,9 @@ pub fn seen(chart: &ManagedChart) -> ChartSeen {
         methods: methods(chart),
         ignores_methods: ignores_methods(chart),
         observed_generation: chart.status.observed_generation.unwrap_or(0),
-        lacks: lacks(chart),
+        lacks: chart_lacks(chart),
         record: chart.annotations().get(annotations::SAVED_CHART_METHODS).cloned(),
     }
-}
-
-/// What keeps a chart from being ready, in Fleet's own words; nothing when it is.
-#[must_use]
-pub fn lacks(chart: &ManagedChart) -> Option<String> {
-    let ready = chart.status.summary.as_ref().and_then(|summary| summary.ready);
-    if ready == Some(1) && chart.status.unavailable.unwrap_or(0) == 0 {
-        return None;
-    }
-    let conditions = chart.status.conditions.iter().flatten();
-    let why = conditions
-        .filter(|condition| condition.type_ == "Ready")
-        .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
-    Some(why.unwrap_or("it is not ready").to_owned())
 }
 
 /// KubeVirt's workloadUpdateMethods among a chart's values; null when it leaves them to its defaults.
@@ -127,17 +114,5 @@ mod tests {
             methods_patch(&alone, &json!(["Evict"])),
             json!({"spec": {"values": {"kubevirt": {"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": ["Evict"]}}}}}})
         );
-    }
-
-    #[test]
-    fn a_chart_is_ready_when_fleet_says_so() {
-        let mut chart = chart(&json!({}));
-        assert_eq!(lacks(&chart).unwrap(), "it is not ready");
-        chart.status.summary = serde_json::from_value(json!({"ready": 1})).unwrap();
-        assert_eq!(lacks(&chart), None);
-        chart.status.unavailable = Some(1);
-        let condition = json!([{"type": "Ready", "status": "False", "message": "ErrApplied(1)"}]);
-        chart.status.conditions = serde_json::from_value(condition).unwrap();
-        assert_eq!(lacks(&chart).unwrap(), "ErrApplied(1)");
     }
 }

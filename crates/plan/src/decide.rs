@@ -4,7 +4,7 @@ use api::{Phase, UpgradePlan, UpgradePlanStatus, annotations, reasons};
 use jiff::Timestamp;
 
 use crate::{
-    decision::{Decision, PlanEvent},
+    decision::Decision,
     draft::{Draft, Outcome, UNBOUNDED},
     observed::Observed,
     phase::{finalize, release_digests, repo_create},
@@ -12,6 +12,7 @@ use crate::{
     retry,
     undo::{self, Ending},
 };
+use rules::PlanEvent;
 
 const EXECUTABLE: (bool, &str, &str) = (true, reasons::EXECUTABLE, "");
 const EXECUTED: (bool, &str, &str) = (false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE);

@@ -13,11 +13,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
 use crate::{
-    decision::{Action, Child, Decision, Need, PlanEvent},
+    decision::{Action, Child, Decision, Need},
     node::{self, Progress},
     observed::Observed,
-    tries,
 };
+use rules::{PlanEvent, tries};
 
 /// What a rule found.
 #[derive(Clone, Debug, PartialEq, Eq)]

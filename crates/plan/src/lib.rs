@@ -6,11 +6,9 @@
 
 pub mod announce;
 pub mod chart;
-pub mod deadlines;
 pub mod decide;
 pub mod decision;
 pub mod draft;
-pub mod event_object;
 pub mod image;
 pub mod node;
 pub mod observed;
@@ -19,11 +17,8 @@ pub mod pipeline;
 pub mod preflight;
 pub mod retry;
 pub mod shared;
-pub mod stale_images;
-pub mod tries;
 pub mod undo;
-pub mod version;
 
 pub use decide::decide;
-pub use decision::{Action, Child, Decision, Need, PlanEvent, Severity};
+pub use decision::{Action, Child, Decision, Need};
 pub use observed::Observed;

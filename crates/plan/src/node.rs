@@ -64,22 +64,6 @@ pub fn advance(entry: &mut NodeUpgradeStatus, seen: NodeState) -> bool {
     joined.state() == Some(seen)
 }
 
-/// The version that the kubelet of an RKE2 reports: that of a release candidate does not say so.
-#[must_use]
-pub fn kubelet_version(rke2: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = rke2;
-    while let Some((before, after)) = rest.split_once("-rc") {
-        plain.push_str(before);
-        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        if digits == 0 {
-            plain.push_str("-rc");
-        }
-        rest = &after[digits..];
-    }
-    plain + rest
-}
-
 /// What a node has reached. There is no setter: it grows by joining what is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress(Option<NodeState>);

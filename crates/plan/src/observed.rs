@@ -13,7 +13,8 @@ use serde_json::Value;
 
 pub use workloads::{JobOutcome, JobSeen, LastWord, PodSeen, SucPlanSeen};
 
-use crate::{deadlines::Deadlines, shared::Shared};
+use crate::shared::Shared;
+use rules::deadlines::Deadlines;
 
 /// What is known about one plan and the cluster around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,12 +15,13 @@ use api::{
 use serde_json::Value;
 
 use crate::{
-    decision::{Action, Child, ChildKind, PlanEvent},
+    decision::{Action, Child, ChildKind},
     draft::{Draft, Outcome},
     node,
     observed::{JobOutcome, JobSeen, MachinePlanSeen},
     phase::node_upgrade,
 };
+use rules::PlanEvent;
 
 use self::workloads::Gone;
 

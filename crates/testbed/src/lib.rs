@@ -1,9 +1,12 @@
-//! A real Kubernetes control plane for tests: a wrapper of `hack/control-plane`.
+//! What tests of several crates share: a real Kubernetes control plane (a wrapper of `hack/control-plane`), the real
+//! definitions of foreign kinds, a real containerd, archives of images.
 //!
 //! Tests of this tier run where its programs are at hand and say why when they are not; `make test-cluster` insists on
 //! them. Everything is on loopback, and everything that was started ends with the process that started it.
 
+pub mod archive;
 mod audit;
+pub mod containerd;
 mod control_plane;
 mod definitions;
 mod error;

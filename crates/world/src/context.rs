@@ -35,7 +35,7 @@ use crate::{
     Durations, Shape, Troubles,
     inbox::{Inbox, Kind},
     plan_seen::UpgradePlan,
-    program::StepTold,
+    programs::StepTold,
     watched::Watched,
 };
 

@@ -43,7 +43,7 @@ impl Error {
 }
 
 /// What keeps an actor from the API keeps a program from it.
-impl From<Error> for node::Error {
+impl From<Error> for program::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Api { what, source } => Self::Api { what, source },

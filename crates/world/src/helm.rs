@@ -1,11 +1,11 @@
 //! Helm's releases, as the simulated cluster keeps them.
 
+use cluster_upgrade::helm_release::{self, Chart, ChartMetadata, HelmRelease, Info};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use node::cluster::helm_release::{self, Chart, ChartMetadata, HelmRelease, Info};
 use serde_json::{Value, json};
 
 use crate::{

@@ -2,8 +2,8 @@
 //!
 //! Pods are created with their node already chosen; there is no separate binding step.
 
-use checks::migration::{has_labels, matches_affinity};
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
+use rules::migration::{has_labels, matches_affinity};
 
 use crate::context::{Context, is_ready};
 

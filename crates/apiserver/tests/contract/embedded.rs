@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use apiserver::{ApiServer, Config, Identity};
 use http_body_util::BodyExt;
 
-use crate::{
-    support,
-    target::{Answer, Later, Target, header_map, request},
-};
+use contract::{Answer, Later, Target, header_map, request};
+
+use crate::support;
 
 /// An embedded server.
 pub(crate) struct Embedded {

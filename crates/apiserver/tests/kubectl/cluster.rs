@@ -42,7 +42,7 @@ impl Cluster {
         });
         std::fs::write(home.path().join("config"), config.to_string()).unwrap();
         let cluster = Self { server, home, runtime };
-        let definition = cluster.file("crd.yaml", include_str!("../support/widget.yaml"));
+        let definition = cluster.file("crd.yaml", contract::WIDGETS);
         cluster.ok(&["create", "-f", definition.to_str().unwrap()]);
         cluster
     }

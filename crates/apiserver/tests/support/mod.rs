@@ -28,5 +28,5 @@ pub(crate) fn server() -> ApiServer {
 
 /// A kind with everything a schema can have: CEL rules, list types, defaults, columns, status.
 pub(crate) fn widget_crd() -> Value {
-    serde_saphyr::from_str(include_str!("widget.yaml")).unwrap()
+    serde_saphyr::from_str(contract::WIDGETS).unwrap()
 }

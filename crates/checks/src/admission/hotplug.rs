@@ -7,7 +7,8 @@ use api::{
     foreign::kubevirt::{InstanceVolume, VirtualMachine, VirtualMachineInstance},
 };
 
-use crate::{Cluster, FieldError, migration};
+use crate::{Cluster, FieldError};
+use rules::migration;
 
 use super::{SPEC, all, full_name, restores_vms, vms};
 

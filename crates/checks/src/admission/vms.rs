@@ -3,10 +3,8 @@
 
 use api::{OnMigrationFailure, UpgradePlan};
 
-use crate::{
-    Cluster, FieldError,
-    migration::{self, Stuck},
-};
+use crate::{Cluster, FieldError};
+use rules::migration::{self, Stuck};
 
 use super::{SPEC, all, full_name, restores_vms};
 

@@ -8,22 +8,22 @@ use std::{
 
 use anyhow::Context as _;
 use api::names;
+use cluster_upgrade::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use manager::outside::absolute;
 use node::{
-    cluster::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses},
     host::{
         Chroot, HostRoot,
         system_agent::{self, HeldNode},
     },
     images::{Patience, Repository},
-    step,
 };
+use program::step;
 
 use super::{
+    job_command::{self, PinArgs, ProgramArgs},
     named_duration,
-    program::{self, PinArgs, ProgramArgs},
 };
 
 /// What to upgrade, and with what.
@@ -96,7 +96,7 @@ async fn hold_agent(args: &Args, host_root: &Path, deadlines: &[(String, Duratio
         root: HostRoot::new(host_root),
         tools: Arc::new(Chroot::new(host_root)),
     };
-    let report = program::reporter_if_any(&args.program).await;
+    let report = job_command::reporter_if_any(&args.program).await;
     let steps = step::with_limits(system_agent::HOLD_STEPS, deadlines);
     Ok(step::run_all(&node, &steps, &report).await?)
 }
@@ -108,7 +108,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let plan = args.plan.context("--plan is missing")?;
     let client = args.program.client().await?;
-    let report = program::reporter(&client);
+    let report = job_command::reporter(&client);
     let image = match args.image {
         Some(image) => image,
         None => own_image(&client).await?,
@@ -132,12 +132,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         pauses: Pauses::default(),
         found: Found::default(),
     };
-    Ok(cluster::run(&context, &report).await?)
+    Ok(cluster_upgrade::run(&context, &report).await?)
 }
 
 /// The image of the pod this runs in: the nodes have it, since images were preloaded.
 async fn own_image(client: &Client) -> anyhow::Result<String> {
-    let name = program::own_pod().context("this is not a pod: --image is missing")?;
+    let name = job_command::own_pod().context("this is not a pod: --image is missing")?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
     let pod = pods
         .get(&name)

@@ -7,7 +7,7 @@ use std::{
 
 use node::vm::detector::{self, Options};
 
-use super::program::{self, ProgramArgs, go_bool, required};
+use super::job_command::{self, ProgramArgs, go_bool, required};
 
 /// Whose VMs to look at, and what to do with them.
 #[derive(Debug, clap::Args)]
@@ -42,9 +42,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         upgrade: args.upgrade.filter(|name| !name.is_empty()),
         shutdown: args.shutdown,
     };
-    program::run(&args.program, async {
+    job_command::run(&args.program, async {
         let client = args.program.client().await?;
-        let detected = detector::run(&client, options, &program::reporter(&client)).await?;
+        let detected = detector::run(&client, options, &job_command::reporter(&client)).await?;
         let mut out = io::stdout().lock();
         for found in &detected.found {
             // Whoever reads this may have left; the work is done.

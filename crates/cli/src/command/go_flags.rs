@@ -1,7 +1,7 @@
 //! Flags of the existing manager, a Go program, that installations pass in `manager.args`. What has a meaning here is
 //! obeyed; the rest is accepted, and a warning says that it does nothing.
 
-use super::program::go_bool;
+use super::job_command::go_bool;
 
 /// Flags of the existing manager that ours does not have by these names.
 #[derive(Debug, Default, clap::Args)]

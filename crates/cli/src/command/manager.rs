@@ -21,19 +21,17 @@ use manager::{
     tls::files::Files,
     webhook::configurations::service_names,
 };
-use plan::{
-    deadlines::Deadlines,
-    observed::{RepoServer, Settings},
-};
+use plan::observed::{RepoServer, Settings};
+use rules::deadlines::Deadlines;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use workload_image::{image, own_image, repository, tag};
 
 use super::{
     go_flags::GoFlags,
+    job_command::{field_validation, go_bool},
     listen::{listen, listen_blocking},
     manager_webhook, named_duration,
-    program::{field_validation, go_bool},
 };
 
 /// How the manager runs.

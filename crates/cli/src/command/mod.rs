@@ -8,6 +8,7 @@ mod cluster_upgrade;
 mod completion;
 mod detector;
 mod go_flags;
+mod job_command;
 mod listen;
 mod man;
 mod manager;
@@ -17,7 +18,6 @@ mod named_duration;
 mod node;
 mod node_host;
 mod node_images;
-mod program;
 mod rehearse;
 mod rehearse_serve;
 mod release;
@@ -95,7 +95,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => repo::run(&args),
         Command::Node(verb) => node::run(verb),
-        Command::ClusterUpgrade(args) => program::run(&args.program.clone(), cluster_upgrade::run(args)),
+        Command::ClusterUpgrade(args) => job_command::run(&args.program.clone(), cluster_upgrade::run(args)),
         Command::VmLiveMigrateDetector(args) => detector::run(args),
         Command::RestoreVm(args) => restore_vm::run(args),
         Command::VersionGuard(args) => version_guard::run(args),

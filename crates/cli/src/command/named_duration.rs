@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use node::step::Step;
+use program::step::Step;
 
 /// Reads it, the name being that of a step of a program.
 pub(crate) fn of_step<C>(text: &str, steps: &[Step<C>]) -> Result<(String, Duration), String> {

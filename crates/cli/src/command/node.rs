@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{node_host, node_images, program};
+use super::{job_command, node_host, node_images};
 
 /// What to do on this node.
 #[derive(Debug, clap::Subcommand)]
@@ -23,11 +23,11 @@ pub(super) enum Verb {
 
 pub(super) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Prepare(args) => program::run(&args.program.clone(), node_images::prepare(args)),
-        Verb::PreDrain(args) => program::run(&args.program, node_host::pre_drain(&args)),
-        Verb::PostDrain(args) => program::run(&args.program, node_host::post_drain(&args)),
-        Verb::SingleNodeUpgrade(args) => program::run(&args.program, node_host::single_node(&args)),
-        Verb::SkipManifests(args) => program::run(&args.program.clone(), node_images::skip_manifests(args)),
-        Verb::CleanImages(args) => program::run(&args.program.clone(), node_images::clean_images(args)),
+        Verb::Prepare(args) => job_command::run(&args.program.clone(), node_images::prepare(args)),
+        Verb::PreDrain(args) => job_command::run(&args.program, node_host::pre_drain(&args)),
+        Verb::PostDrain(args) => job_command::run(&args.program, node_host::post_drain(&args)),
+        Verb::SingleNodeUpgrade(args) => job_command::run(&args.program, node_host::single_node(&args)),
+        Verb::SkipManifests(args) => job_command::run(&args.program.clone(), node_images::skip_manifests(args)),
+        Verb::CleanImages(args) => job_command::run(&args.program.clone(), node_images::clean_images(args)),
     }
 }

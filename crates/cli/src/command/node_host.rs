@@ -14,14 +14,13 @@ use node::{
     images::{Patience, Repository},
     limits::Limits,
     node_run::{CONTAINER, NodeRun, OwnPod},
-    post_drain, pre_drain,
-    report::Reporter,
-    single_node,
+    post_drain, pre_drain, single_node,
 };
+use program::report::Reporter;
 
 use super::{
+    job_command::{self, PinArgs, ProgramArgs},
     named_duration,
-    program::{self, PinArgs, ProgramArgs},
 };
 
 /// Which node, and where its host is.
@@ -87,7 +86,7 @@ impl Args {
 
     async fn begin(&self) -> anyhow::Result<(NodeRun, Limits, Reporter)> {
         let client = self.program.client().await?;
-        let report = program::reporter(&client);
+        let report = job_command::reporter(&client);
         // Its hostname does not tell: it shares that of its node.
         let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;

@@ -14,12 +14,12 @@ use node::{
         prepare::{self, PlanSource},
     },
     skip_manifests::{self, SkipManifests},
-    step,
 };
+use program::step;
 
 use super::{
+    job_command::{self, PinArgs, ProgramArgs},
     named_duration,
-    program::{self, PinArgs, ProgramArgs},
 };
 
 /// Where the host is.
@@ -125,7 +125,7 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
         Some(program) => Ctr::new(program, socket_of_host(&host_root)?),
         None => Ctr::of_host(&host_root)?,
     };
-    let report = program::reporter(&client);
+    let report = job_command::reporter(&client);
     let clock = report.clock.clone();
     let url = args
         .repo_url
@@ -150,7 +150,7 @@ pub(crate) async fn clean_images(args: CleanImagesArgs) -> anyhow::Result<()> {
     let Some(runtime) = cleanup::runtime_of_host(&host_root, containerd) else {
         return Ok(());
     };
-    let report = program::reporter_if_any(&args.program).await;
+    let report = job_command::reporter_if_any(&args.program).await;
     let steps = step::with_limits(cleanup::STEPS, &args.deadlines);
     Ok(cleanup::run(&CleanImages::new(runtime, images), &steps, &report).await?)
 }
@@ -162,7 +162,7 @@ pub(crate) async fn skip_manifests(args: SkipManifestsArgs) -> anyhow::Result<()
         manifests: args.manifests.into_iter().filter(|name| !name.is_empty()).collect(),
         root: HostRoot::new(args.host_root),
     };
-    let report = program::reporter_if_any(&args.program).await;
+    let report = job_command::reporter_if_any(&args.program).await;
     let steps = step::with_limits(skip_manifests::STEPS, &args.deadlines);
     Ok(step::run_all(&program, &steps, &report).await?)
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use node::vm::restore::{self, Options};
 
-use super::program::{self, ProgramArgs, required};
+use super::job_command::{self, ProgramArgs, required};
 
 /// Whose VMs to start, and by which list.
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         node: required("--node", args.node)?,
         upgrade: required("--upgrade", args.upgrade)?,
     };
-    program::run(&args.program, async {
+    job_command::run(&args.program, async {
         let client = args.program.client().await?;
-        Ok(restore::run(&client, options, &program::reporter(&client)).await?)
+        Ok(restore::run(&client, options, &job_command::reporter(&client)).await?)
     })
 }

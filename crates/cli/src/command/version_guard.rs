@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use node::version_guard;
 
-use super::program::{self, ProgramArgs, go_bool, required};
+use super::job_command::{self, ProgramArgs, go_bool, required};
 
 /// Which plan to judge, and how.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = required("UPGRADEPLANNAME", args.plan)?;
-    program::run(&args.program, async {
+    job_command::run(&args.program, async {
         let client = args.program.client().await?;
         let minimum = args.min_upgradable_version.as_deref();
         Ok(version_guard::run(&client, &plan, args.strict, minimum).await?)

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs};
 use api::{NodeState, Phase};
 use clap::CommandFactory;
 use cli::command::Cli;
-use plan::deadlines::Deadlines;
 use regex::Regex;
+use rules::deadlines::Deadlines;
 use serde_json::Value;
 
 use crate::page::{self, Page};

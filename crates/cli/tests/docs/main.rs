@@ -8,6 +8,7 @@
 )]
 
 mod console;
+mod crates;
 mod fragilities;
 mod links;
 mod listed;

@@ -7,8 +7,8 @@ use api::{
     UpgradePlan, annotations,
     labels::{component, job_type},
 };
+use cluster_upgrade::hold_agent;
 use manager::objects::{job, repo, suc_plan};
-use node::cluster::hold_agent;
 use plan::observed::Settings;
 use rstest::rstest;
 use serde_json::{Value, json};

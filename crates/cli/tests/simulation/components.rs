@@ -3,8 +3,8 @@
 use api::{Phase, names};
 use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
+use cluster_upgrade::helm_release;
 use kube::ResourceExt;
-use node::cluster::helm_release;
 use serde_json::{Value, json};
 
 use crate::{

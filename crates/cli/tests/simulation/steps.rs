@@ -19,14 +19,13 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use node::{
-    cluster,
     host::system_agent::HOLD_STEPS,
     images::{cleanup, prepare},
     limits::Limits,
     post_drain, pre_drain, single_node, skip_manifests,
-    step::Step,
     vm::{detector, restore},
 };
+use program::step::Step;
 use serde_json::{Value, json};
 use world::{StepTold, Troubles, troubles::RepositoryTrouble};
 
@@ -57,7 +56,7 @@ fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
     let limits = Limits::default();
     BTreeMap::from([
         (component::IMAGE_PRELOAD, steps_of(prepare::STEPS)),
-        (component::CLUSTER_UPGRADE, steps_of(cluster::STEPS)),
+        (component::CLUSTER_UPGRADE, steps_of(cluster_upgrade::STEPS)),
         (component::SKIP_MANIFESTS_APPLY, steps_of(skip_manifests::STEPS)),
         (component::SKIP_MANIFESTS_REMOVE, steps_of(skip_manifests::STEPS)),
         (component::IMAGE_CLEANUP, steps_of(cleanup::STEPS)),

@@ -11,7 +11,6 @@ use api::{
 };
 use apiserver::Verb;
 use cli::rehearsal::manager_user;
-use node::cluster;
 use rstest::rstest;
 use testbed::Writes;
 use world::Troubles;
@@ -49,7 +48,7 @@ fn left_out(ended: &Ended) -> Vec<&'static str> {
     if !ended.plan.as_ref().is_some_and(succeeded) {
         return Vec::new();
     }
-    let steps = cluster::STEPS.iter().map(|step| step.name);
+    let steps = cluster_upgrade::STEPS.iter().map(|step| step.name);
     steps.filter(|step| !ended.steps.contains(step)).collect()
 }
 

@@ -2,7 +2,8 @@
 
 use api::{UpgradePlan, foreign::suc, labels, labels::component, names};
 use kube::ResourceExt;
-use plan::{deadlines::Deadlines, image, observed::Settings, tries};
+use plan::{image, observed::Settings};
+use rules::{deadlines::Deadlines, tries};
 use serde_json::{Value, json};
 
 use super::{component_labels, everything_tolerated, metadata, repo_environment};

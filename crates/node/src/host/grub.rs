@@ -1,7 +1,7 @@
 //! The boot loader's environment: kernel arguments that Harvester adds. They are read and written by the node's own
 //! `grub2-editenv`; what they should be is pure.
 
-use crate::error::Result;
+use program::error::Result;
 
 use super::{
     HostRoot, oem,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// Where the kernel tells what is mounted in this mount namespace.
 pub const MOUNTINFO: &str = "/proc/self/mountinfo";

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 use super::HostRoot;
 

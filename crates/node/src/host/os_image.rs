@@ -9,10 +9,8 @@ use std::{
 use release::bundle::Promise;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    error::{Error, Result},
-    images::archive::has_sum,
-};
+use crate::images::archive::has_sum;
+use program::error::{Error, Result};
 
 use super::{HostRoot, UPGRADE_DIR};
 

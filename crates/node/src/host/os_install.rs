@@ -9,7 +9,7 @@ use std::path::Path;
 use clock::Clock;
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 use super::{
     HostRoot, UPGRADE_DIR, mounts, os_image,

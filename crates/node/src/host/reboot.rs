@@ -14,7 +14,7 @@
 
 use std::fmt::Write as _;
 
-use crate::error::Result;
+use program::error::Result;
 
 use super::{
     HostRoot,

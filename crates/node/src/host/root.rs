@@ -12,7 +12,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{error::Result, step::Step};
+use program::{error::Result, step::Step};
 
 use super::{
     HostRoot,
@@ -66,7 +66,8 @@ mod tests {
     use futures::future::BoxFuture;
 
     use super::*;
-    use crate::{error::Error, host::Ended};
+    use crate::host::Ended;
+    use program::error::Error;
 
     /// A systemd whose calls fail at first.
     struct Systemd {

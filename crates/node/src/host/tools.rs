@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Stdio};
 use futures::future::BoxFuture;
 use tokio::process::Command;
 
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 use super::mounts;
 

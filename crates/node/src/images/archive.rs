@@ -16,7 +16,7 @@ use super::{
     repository::{Head, Repository},
     store::ImageStore,
 };
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// How often an archive is tried that comes, but comes wrong.
 pub(super) const TRIES: u32 = 3;

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::presence::{full_name, last_segment};
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// An image as the container runtime of a node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn is_exempt(target: &str) -> bool {
 
 /// The rule of the manager, so that nobody's list removes more than the manager's own.
 fn is_retained(name: &str) -> bool {
-    plan::stale_images::stale(&[name.to_owned()], &[]).is_empty()
+    rules::stale_images::stale(&[name.to_owned()], &[]).is_empty()
 }
 
 /// What was done.

@@ -12,7 +12,7 @@ use super::{
     crictl::Crictl,
     ctr::Ctr,
 };
-use crate::{
+use program::{
     error::Result,
     report::Reporter,
     step::{Pace, Step, run_all},
@@ -116,7 +116,8 @@ mod tests {
     use futures::future::BoxFuture;
 
     use super::*;
-    use crate::{board::Board, images::clean::RuntimeImage, step::with_limits};
+    use crate::images::clean::RuntimeImage;
+    use program::{board::Board, step::with_limits};
 
     /// A hundred images; every tenth is never gone, and the others take their time.
     struct Slow {

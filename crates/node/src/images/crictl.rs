@@ -14,10 +14,8 @@ use super::{
     clean::{Runtime, RuntimeImage},
     ctr::{failure, program_of_host, socket_of_host},
 };
-use crate::{
-    error::{Error, Result},
-    host::HostRoot,
-};
+use crate::host::HostRoot;
+use program::error::{Error, Result};
 
 /// Its configuration, on the host.
 pub const CONFIG: &str = "var/lib/rancher/rke2/agent/etc/crictl.yaml";

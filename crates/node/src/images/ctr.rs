@@ -15,10 +15,8 @@ use super::{
     clean::{Runtime, RuntimeImage},
     store::ImageStore,
 };
-use crate::{
-    error::{Error, Result},
-    host::HostRoot,
-};
+use crate::host::HostRoot;
+use program::error::{Error, Result};
 
 /// Where kubelets keep their images in containerd.
 pub const NAMESPACE: &str = "k8s.io";

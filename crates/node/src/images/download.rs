@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 
 use super::repository::{Head, Repository, Tries, head_of, refusal, with_causes};
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// A download under way.
 pub(super) struct Download<'a> {

@@ -47,7 +47,7 @@ pub fn check(plan: &PlanFacts, release: &ReleaseFile) -> Result<(), String> {
     let Some(current) = &plan.previous_version else {
         return Err("the plan does not say which version runs: status.previousVersion is missing".to_owned());
     };
-    plan::version::check(current, offered, &release.min_upgradable_version, true)
+    rules::version::check(current, offered, &release.min_upgradable_version, true)
         .map_err(|why| format!("Harvester {current} cannot be upgraded to {offered}: {why}"))
 }
 

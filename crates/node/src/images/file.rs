@@ -15,7 +15,7 @@ use super::{
     progress::Progress,
     repository::{Head, Repository},
 };
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

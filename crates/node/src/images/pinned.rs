@@ -10,7 +10,7 @@ use release::{
 use tokio::sync::OnceCell;
 
 use super::repository::Repository;
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// The digest of the manifest on record, and the manifest once it was read.
 #[derive(Clone, Debug)]

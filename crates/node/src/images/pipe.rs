@@ -6,7 +6,7 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
 use super::{download::Download, progress::Progress};
-use crate::error::Result;
+use program::error::Result;
 
 /// Pieces under way at once; a piece has some dozen kilobytes.
 const PIECES: usize = 32;

@@ -20,9 +20,9 @@ use super::{
     download::Download,
     repository::{Head, Repository},
 };
-use crate::{
+use crate::node_run;
+use program::{
     error::{Error, Result},
-    node_run,
     report::Waiting,
     step::Pace,
 };

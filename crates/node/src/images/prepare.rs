@@ -28,9 +28,9 @@ use super::{
     repository::Repository,
     store::ImageStore,
 };
-use crate::{
+use crate::host::HostRoot;
+use program::{
     error::{Error, Result},
-    host::HostRoot,
     report::Waiting,
     step::{Pace, Step},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{report::Waiting, step::Pace};
+use program::{report::Waiting, step::Pace};
 
 /// How often it is said.
 const INTERVAL: Duration = Duration::from_secs(5);

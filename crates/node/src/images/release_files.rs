@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use release::{bundle, bundle::Archive};
 
 use super::{file, progress::Progress, repository::Repository};
-use crate::{cluster::repository::ReleaseFiles, error::Result, step::Pace};
+use program::release_files::ReleaseFiles;
+use program::{error::Result, step::Pace};
 
 impl ReleaseFiles for Repository {
     fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {

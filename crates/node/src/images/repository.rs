@@ -14,7 +14,7 @@ use hyper_util::{
 use release::bundle::Sha256Sum;
 
 use super::pinned::Pin;
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// How long a node bears with its repository. A replica that is replaced is back within minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

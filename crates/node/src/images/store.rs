@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Read};
 
 use futures::future::BoxFuture;
 
-use crate::error::Result;
+use program::error::Result;
 
 /// The images of a node, by their names in containerd.
 pub trait ImageStore: Send + Sync {

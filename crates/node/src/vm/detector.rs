@@ -3,23 +3,19 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use api::{
-    foreign::{condition_is, kubevirt::VirtualMachineInstance},
-    labels, names, reasons,
-};
-use checks::migration::{self, Stuck};
+use api::{foreign::kubevirt::VirtualMachineInstance, labels, names, reasons};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, api::ListParams};
-use plan::PlanEvent;
+use rules::PlanEvent;
+use rules::migration::{self, Stuck, Unlisted, unlisted};
 
 use super::{Hypervisor, KubeVirt, VmName, restore_list};
-use crate::{
+use program::{
     error::{Error, Result},
     plan_events::Recorder,
     report::{Reporter, Waiting},
@@ -59,24 +55,6 @@ pub struct Found {
     pub unlisted: Option<Unlisted>,
 }
 
-/// Why a VM that is stopped is not put on the list of those to start again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlisted {
-    /// Somebody had paused it; started again, it would run.
-    Paused,
-    /// It serves an upgrade itself, as the repository of older releases did.
-    ServesAnUpgrade,
-}
-
-impl fmt::Display for Unlisted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Paused => "it is paused",
-            Self::ServesAnUpgrade => "it serves an upgrade itself",
-        })
-    }
-}
-
 /// Which of a node's running VMs must be stopped, why each, and which of them are to be started again. In the order
 /// of `vmis`. VMs that have ended or are on their way down already are none of our business; nor are those that KubeVirt alone
 /// says it cannot migrate: [`crate::evacuation`] deals with them as the plan wants.
@@ -97,20 +75,6 @@ pub fn decide<'a>(
             })
         })
         .collect()
-}
-
-/// Why a VM is not to be started again, if it is not.
-#[must_use]
-pub fn unlisted(vmi: &VirtualMachineInstance) -> Option<Unlisted> {
-    let conditions = vmi.status.conditions.as_deref().unwrap_or_default();
-    let label = vmi.metadata.labels.as_ref().and_then(|all| all.get(labels::UPGRADE_VM));
-    if condition_is(conditions, "Paused") == Some(true) {
-        Some(Unlisted::Paused)
-    } else if label.is_some_and(|value| !value.is_empty()) {
-        Some(Unlisted::ServesAnUpgrade)
-    } else {
-        None
-    }
 }
 
 /// The VMs of them that are to be started again.

@@ -8,7 +8,7 @@ use super::{
     detector::{self, Found},
     power, subresource,
 };
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// What runs VMs.
 pub trait Hypervisor: Send + Sync {

@@ -4,11 +4,11 @@
 //! refusal the VM itself is looked at, and what it is decides.
 
 use api::foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};
-use checks::migration::has_ended;
 use kube::{Api, Client};
+use rules::migration::has_ended;
 
 use super::{VmName, subresource};
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// Sees to it that a VM stops. Does not wait until it has.
 ///

@@ -13,11 +13,11 @@ use api::{
 use cache::Cache;
 use futures::FutureExt;
 use kube::{Api, Client, runtime::watcher};
-use plan::PlanEvent;
+use rules::PlanEvent;
 use tokio::sync::Notify;
 
 use super::{Hypervisor, KubeVirt, VmName, power, restore_list};
-use crate::{
+use program::{
     error::{Error, Result},
     plan_events::Recorder,
     report::{Look, Reporter, Waiting},

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::PostParams};
 
 use super::VmName;
-use crate::error::{Error, Result};
+use program::error::{Error, Result};
 
 /// How often a write is tried when somebody else wrote at the same time. Each conflict means that one of them got
 /// through, and there is one writer per node.

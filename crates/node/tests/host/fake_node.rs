@@ -10,11 +10,10 @@ use std::{
 
 use futures::future::BoxFuture;
 use node::{
-    Error, Result,
     host::{Call, Ended, HostTools, mounts, tools::Place},
     node_run::Repository,
-    step::Pace,
 };
+use program::{Error, Result, step::Pace};
 use release::bundle::Promise;
 use tokio::sync::Notify;
 

@@ -7,10 +7,8 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use node::{
-    Result,
-    host::{Call, Ended, HostRoot, HostTools, grub},
-};
+use node::host::{Call, Ended, HostRoot, HostTools, grub};
+use program::Result;
 
 /// The name of the editor here; nodes have it as `grub2-editenv`.
 fn editor() -> Option<&'static str> {

@@ -7,7 +7,8 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
-use node::{limits::Limits, pre_drain::steps, step};
+use node::{limits::Limits, pre_drain::steps};
+use program::step;
 use rstest::rstest;
 
 use crate::programs::Cluster;

@@ -10,10 +10,12 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use node::{
-    Result,
     host::HostRoot,
     limits::Limits,
     node_run::{CONTAINER, NodeRun, OwnPod},
+};
+use program::{
+    Result,
     step::{self, Step},
 };
 use serde_json::{Value, json};

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use node::{
-    Error,
-    images::{
-        Summary,
-        eligibility::PlanFacts,
-        prepare::{AGENT_FOLDER, RKE2_FOLDER},
-    },
+use node::images::{
+    Summary,
+    eligibility::PlanFacts,
+    prepare::{AGENT_FOLDER, RKE2_FOLDER},
 };
+use program::Error;
 use tempfile::TempDir;
 
 use super::{
@@ -46,11 +44,11 @@ impl Bench {
         }
     }
 
-    pub(crate) async fn prepare(&self) -> (Summary, node::Result<()>) {
+    pub(crate) async fn prepare(&self) -> (Summary, program::Result<()>) {
         self.prepare_for(plan()).await
     }
 
-    pub(crate) async fn prepare_for(&self, plan: PlanFacts) -> (Summary, node::Result<()>) {
+    pub(crate) async fn prepare_for(&self, plan: PlanFacts) -> (Summary, program::Result<()>) {
         let store = Box::new(self.shelf.clone());
         super::prepare(&self.repository.url, store, self.root.path(), plan, self.board.clone()).await
     }

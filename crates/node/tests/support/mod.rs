@@ -9,11 +9,12 @@
     reason = "a test fails by panicking"
 )]
 
-pub(crate) mod archive;
 pub(crate) mod bench;
-pub(crate) mod containerd;
 pub(crate) mod hostile;
 pub(crate) mod shelf;
+
+#[allow(unused_imports, reason = "every test uses a part")]
+pub(crate) use testbed::{archive, containerd};
 
 use std::{
     path::Path,
@@ -24,16 +25,12 @@ use std::{
 use api::upgrade_plan::WaitingFor;
 use clock::Clock;
 use futures::future::BoxFuture;
-use node::{
-    board::Board,
-    images::{
-        ImageStore, Patience, Prepare, Repository, Summary,
-        eligibility::PlanFacts,
-        prepare::{PlanSource, STEPS},
-    },
-    report::Reporter,
-    step,
+use node::images::{
+    ImageStore, Patience, Prepare, Repository, Summary,
+    eligibility::PlanFacts,
+    prepare::{PlanSource, STEPS},
 };
+use program::{board::Board, report::Reporter, step};
 use release::bundle::Sha256Sum;
 use tokio::sync::Notify;
 
@@ -78,7 +75,7 @@ pub(crate) async fn prepare(
     root: &Path,
     plan: PlanFacts,
     board: Shown,
-) -> (Summary, node::Result<()>) {
+) -> (Summary, program::Result<()>) {
     prepare_pinned(url, None, store, root, plan, board).await
 }
 
@@ -90,7 +87,7 @@ pub(crate) async fn prepare_pinned(
     root: &Path,
     plan: PlanFacts,
     board: Shown,
-) -> (Summary, node::Result<()>) {
+) -> (Summary, program::Result<()>) {
     let clock = Clock::system();
     let repository = Repository::new(url, clock.clone(), PATIENCE).pinned_to(manifest);
     let program = Prepare::new(repository, store, root, PlanSource::Known(plan));

@@ -8,7 +8,8 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use node::{Error, Result, images::ImageStore};
+use node::images::ImageStore;
+use program::{Error, Result};
 
 use super::Shown;
 

@@ -316,8 +316,8 @@ async fn a_plan_that_is_gone_stops_nothing() {
 #[tokio::test(start_paused = true)]
 async fn another_try_of_the_plan_tells_its_events_again() {
     let lab = two_nodes().await;
-    let recorder = node::plan_events::Recorder::new(lab.client(), lab.clock.clone(), "up", "any", "node-1");
-    let tell = || recorder.tell(plan::PlanEvent::warning("Any", "it broke"));
+    let recorder = program::plan_events::Recorder::new(lab.client(), lab.clock.clone(), "up", "any", "node-1");
+    let tell = || recorder.tell(rules::PlanEvent::warning("Any", "it broke"));
     tell().await;
     tell().await;
     assert_eq!(lab.events().await.len(), 1);

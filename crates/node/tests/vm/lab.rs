@@ -25,7 +25,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use manager::{client::for_product, field_validation::Mode};
-use node::{board::Board, report::Reporter};
+use program::{board::Board, report::Reporter};
 use serde_json::{Value, json};
 use testbed::Writes;
 use world::Definitions;

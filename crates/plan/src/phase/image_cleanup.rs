@@ -4,10 +4,10 @@ use api::{NodeState, labels::component, names, reasons};
 
 use super::suc_plan::{self, Wanted};
 use crate::{
-    decision::{Need, PlanEvent},
+    decision::Need,
     draft::{Draft, Outcome},
-    stale_images,
 };
+use rules::{PlanEvent, stale_images};
 
 /// Runs the clean-up Plan, one node after another, if there is anything to remove.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {

@@ -13,8 +13,9 @@ use crate::{
     decision::{Action, ChildKind, Need},
     draft::{Draft, Outcome},
     observed::{JobOutcome, JobSeen},
-    preflight, version,
+    preflight,
 };
+use rules::version;
 
 /// The new release must be one that the running one may be upgraded to, and its images must fit onto the disks.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {

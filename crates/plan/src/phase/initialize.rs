@@ -7,8 +7,9 @@ use crate::{
     draft::{Draft, Outcome},
     image,
     observed::{Fetched, PreflightFacts},
-    preflight, version,
+    preflight,
 };
+use rules::version;
 
 /// The oldest line of Harvester that an upgrade can start from. Nodes of the line before it have their network and host name
 /// from wicked, and their upgrade would have to write both anew for NetworkManager: no step does. What v1.7.0 lacks of v1.7.1

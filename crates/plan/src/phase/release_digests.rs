@@ -4,9 +4,10 @@
 use api::{names, reasons};
 
 use crate::{
-    decision::{Need, PlanEvent},
+    decision::Need,
     draft::{Draft, Outcome},
 };
+use rules::PlanEvent;
 
 /// The SHA-512 that the ISO should have, in lower case, and who says so.
 #[must_use]

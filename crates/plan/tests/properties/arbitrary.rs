@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::{Phase, annotations};
-use plan::{preflight, stale_images, version};
+use plan::preflight;
 use proptest::prelude::*;
+use rules::{stale_images, version};
 
 use crate::{follow, model::Model};
 

@@ -2,7 +2,8 @@
 
 use api::{Phase, labels::component, reasons};
 use jiff::SignedDuration;
-use plan::{Decision, decision::Severity, observed::JobOutcome};
+use plan::{Decision, observed::JobOutcome};
+use rules::Severity;
 
 use crate::{
     model::Model,

@@ -2,10 +2,13 @@
 
 use api::{Phase, annotations, labels::job_type, names, reasons};
 use plan::{
-    Severity, announce,
+    announce,
     decide::is_settled,
-    event_object::{Teller, build},
     observed::{JobOutcome, OtherPlan},
+};
+use rules::{
+    Severity,
+    event_object::{Teller, build},
 };
 use serde_json::json;
 

@@ -5,9 +5,9 @@ use api::{NodeState, Phase, annotations, labels::job_type, names, reasons};
 use jiff::SignedDuration;
 use plan::{
     Action, Child, Decision,
-    decision::Severity,
     observed::{Fetched, JobOutcome},
 };
+use rules::Severity;
 
 use crate::{
     model::Model,

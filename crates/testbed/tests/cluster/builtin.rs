@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use api::{UpgradePlan, WaitingFor, annotations, names};
 use clock::Clock;
+use cluster_upgrade::{
+    FIELD_MANAGER, catalog,
+    rancher::{FLEET_SYSTEM, Journal, aggregation_secret, restored_fleet_config},
+};
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration,
     apps::v1::Deployment,
@@ -26,17 +30,12 @@ use manager::{
     },
     webhook::configurations,
 };
-use node::{
+use node::{drain_steps::taints, vm::restore_list};
+use program::{
     board::{Board, PodBoard},
-    cluster::{
-        FIELD_MANAGER, catalog,
-        rancher::{FLEET_SYSTEM, Journal, aggregation_secret, restored_fleet_config},
-    },
-    drain_steps::taints,
     plan_events::Recorder,
-    vm::restore_list,
 };
-use plan::PlanEvent;
+use rules::PlanEvent;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -190,9 +189,14 @@ async fn steps_of_the_cluster_upgrade(client: &Client) {
         json!({"metadata": {"name": "fleet-controller"}, "data": {"config": config}}),
     )
     .await;
-    let patch = restored_fleet_config(Some(&map), "https://vip", "Y2E=").unwrap().unwrap();
+    let patch = restored_fleet_config(Some(&map), "https://vip", "Y2E=")
+        .unwrap()
+        .unwrap();
     let ours = PatchParams::default();
-    let patched = maps.patch("fleet-controller", &ours, &Patch::Merge(patch)).await.unwrap();
+    let patched = maps
+        .patch("fleet-controller", &ours, &Patch::Merge(patch))
+        .await
+        .unwrap();
     assert!(patched.data.unwrap()["config"].contains("https://vip"));
 
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::CATTLE_NAMESPACE);
@@ -204,7 +208,10 @@ async fn steps_of_the_cluster_upgrade(client: &Client) {
     }});
     create(&deployments, repo).await;
     let patch = Patch::Strategic(catalog::image_patch("new"));
-    let patched = deployments.patch("harvester-cluster-repo", &ours, &patch).await.unwrap();
+    let patched = deployments
+        .patch("harvester-cluster-repo", &ours, &patch)
+        .await
+        .unwrap();
     let pod = patched.spec.unwrap().template.spec.unwrap();
     let images: Vec<_> = pod.containers.into_iter().filter_map(|found| found.image).collect();
     assert_eq!(images, ["new", "other"]);

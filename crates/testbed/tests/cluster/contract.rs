@@ -1,19 +1,13 @@
 //! The contract of the embedded API, asked of a real API server: the same tables, each case in a namespace of its own.
 
-use std::path::Path;
-
+use contract::{Case, read_cases, run_case, tables};
 use futures::{StreamExt, stream};
 use testbed::ControlPlane;
 
-#[path = "../../../apiserver/tests/contract/case.rs"]
-mod case;
 mod real;
-#[path = "../../../apiserver/tests/contract/target.rs"]
-mod target;
 
 use real::Real;
 
-const TABLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apiserver/tests/contract");
 /// Most of a case is waiting: for a watch to end, for the store.
 const AT_ONCE: usize = 8;
 
@@ -25,14 +19,9 @@ fn a_real_api_server_keeps_the_contract() {
     let _turn = crate::turn();
     // Without controllers, nobody adds anything to a new namespace.
     let control_plane = ControlPlane::start(&[]).unwrap();
-    let tables = Path::new(TABLES);
-    let cases: Vec<(String, case::Case)> = case::tables(tables)
+    let cases: Vec<(String, Case)> = tables()
         .into_iter()
-        .flat_map(|table| {
-            case::read_cases(tables, &table)
-                .into_iter()
-                .map(move |case| (table.clone(), case))
-        })
+        .flat_map(|table| read_cases(&table).into_iter().map(move |case| (table.clone(), case)))
         .filter(|(_, case)| !case.embedded_only)
         .collect();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -40,7 +29,7 @@ fn a_real_api_server_keeps_the_contract() {
         let real = Real::new(control_plane.client_without_retries("contract").await.unwrap()).await;
         let real = &real;
         let outcomes = stream::iter(&cases).map(|(table, case)| async move {
-            let outcome = case::run_case(real, case).await;
+            let outcome = run_case(real, case).await;
             outcome.err().map(|wrong| format!("{table}: {}: {wrong}", case.name))
         });
         outcomes

@@ -14,10 +14,10 @@ use manager::{
     objects::{job, repo},
     webhook::configurations,
 };
-use plan::{
+use plan::observed::Settings;
+use rules::{
     PlanEvent,
     event_object::{Teller, build},
-    observed::Settings,
 };
 use serde::Serialize;
 use serde_json::{Value, json};

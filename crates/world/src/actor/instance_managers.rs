@@ -7,8 +7,8 @@ use api::{
     foreign::longhorn::{InstanceManager, Replica, Volume},
     names,
 };
+use cluster_upgrade::longhorn::image_label;
 use jiff::Timestamp;
-use node::cluster::longhorn::image_label;
 use serde_json::{Value, json};
 
 use crate::{

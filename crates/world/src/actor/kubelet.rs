@@ -15,7 +15,7 @@ use crate::{
     context::{Context, after, annotation, digest, label, node_of, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
-    program,
+    programs,
     troubles::{JobFailure, RepositoryTrouble},
     watched::key_of,
 };
@@ -301,8 +301,8 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let outcome = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
         Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
-        Some(JobFailure::DiesAt(step)) => program::run(&world, &pod, Some(step)).await,
-        _ => program::run(&world, &pod, None).await,
+        Some(JobFailure::DiesAt(step)) => programs::run(&world, &pod, Some(step)).await,
+        _ => programs::run(&world, &pod, None).await,
     };
     let (succeeded, message) = match &outcome {
         Ok(message) => (true, message),

@@ -8,12 +8,12 @@ use api::{
     foreign::longhorn::{self, Replica, Setting, Volume},
     names,
 };
-use checks::migration::has_ended;
 use jiff::Timestamp;
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
+use rules::migration::has_ended;
 use serde_json::{Value, json};
 
 use crate::{

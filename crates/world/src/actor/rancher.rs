@@ -4,19 +4,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{foreign::management::Setting, names};
+use cluster_upgrade::{
+    rancher::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM},
+    rollout,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use node::{
-    cluster::{
-        rancher::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM},
-        rollout,
-    },
-    report::Look,
-};
+use program::report::Look;
 use serde_json::{Value, json};
 
 use crate::{

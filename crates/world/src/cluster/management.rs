@@ -2,7 +2,7 @@
 //! say of themselves.
 
 use api::names;
-use node::cluster::rancher::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM};
+use cluster_upgrade::rancher::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM};
 use serde_json::{Value, json};
 
 use crate::{helm, release::Installed};

@@ -10,7 +10,7 @@ pub(crate) mod vms;
 
 pub use install::{Definitions, install, install_by};
 
-use node::cluster::version_line::is_at_least;
+use cluster_upgrade::version_line::is_at_least;
 use serde_json::Value;
 
 use crate::{Release, release::Installed};

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::{JobKind, NodeState};
-use node::{limits::Limits, step::Step};
+use node::limits::Limits;
+use program::step::Step;
 use world::{
     Troubles,
     troubles::{MigrationTrouble, RebootTrouble, RepositoryTrouble},
@@ -90,7 +91,7 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
 pub(super) fn of_the_cluster() -> Vec<Failure> {
     let on = Cluster::Three;
     let mut failures = jobs::all_of(on, JobKind::ClusterUpgrade);
-    for step in step_names(node::cluster::STEPS) {
+    for step in step_names(cluster_upgrade::STEPS) {
         failures.push(jobs::at_step(on, JobKind::ClusterUpgrade, None, step));
     }
     failures.extend(jobs::all_of(on, JobKind::HoldAgent));

@@ -16,11 +16,12 @@ use super::super::{
 };
 use crate::{
     announce,
-    decision::{Child, PlanEvent},
+    decision::Child,
     draft::{Draft, Outcome, UNBOUNDED},
     node,
     observed::{JobOutcome, MachinePlanSeen},
 };
+use rules::PlanEvent;
 
 /// How many VMs are named in a message; the others are counted.
 const NAMED_VMS: usize = 3;

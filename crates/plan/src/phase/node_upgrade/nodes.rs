@@ -13,12 +13,8 @@ use super::super::{
     standing::{self, standing},
     suc_plan,
 };
-use crate::{
-    decision::{Action, PlanEvent},
-    draft::Draft,
-    node,
-    observed::MachinePlanSeen,
-};
+use crate::{decision::Action, draft::Draft, node, observed::MachinePlanSeen};
+use rules::PlanEvent;
 
 /// What Jobs say about their nodes.
 pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
@@ -170,7 +166,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
     let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
         return;
     };
-    let kubelet = node::kubelet_version(&kubernetes);
+    let kubelet = rules::version::kubelet_version(&kubernetes);
     let single = draft.status().single_node.is_some();
     let taken_over = draft.noted(annotations::TAKEN_OVER) == Some("true");
     let seen = draft.seen;

@@ -6,9 +6,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client, runtime::wait};
 use serde_json::Value;
 
-use super::target::{Answer, Later, Target, header_map, request};
+use contract::{Answer, Later, Target, WIDGETS, header_map, request};
 
-const WIDGETS: &str = include_str!("../../../../apiserver/tests/support/widget.yaml");
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How long a new kind may take to be served.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -1,0 +1,198 @@
+//! What the commands have in common that run in a Job: log, cluster, board, and an end on SIGTERM.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use api::names;
+use clock::Clock;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use manager::{client::for_product, field_validation::Mode};
+use program::{
+    board::{Board, NoBoard, PodBoard},
+    report::Reporter,
+};
+use release::bundle::Sha256Sum;
+
+use super::manager::{start_log_at, terminated};
+
+/// The file whose content the kubelet reports when a container ends.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// How to reach the cluster, and what to log.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ProgramArgs {
+    /// Kubeconfig of the cluster; KUBECONFIG or the pod's own account by default
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME", env = "KUBECONTEXT", hide = true, global = true)]
+    kubecontext: Option<String>,
+    /// How much is logged: 0 what is done, 1 more, 2 everything
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        global = true
+    )]
+    log_level: i64,
+    /// Format of the log: json or console
+    #[arg(long, default_value = "json", global = true)]
+    log_format: String,
+    /// Older form of --log-level 1
+    #[arg(long, hide = true, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value_t = false, value_parser = go_bool, action = clap::ArgAction::Set)]
+    debug: bool,
+    /// Older form of --log-level 2
+    #[arg(long, hide = true, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value_t = false, value_parser = go_bool, action = clap::ArgAction::Set)]
+    trace: bool,
+}
+
+/// What the repository must be.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct PinArgs {
+    /// SHA-256 of the repository's manifest; what does not fit is refused. Without it nothing is verified
+    #[arg(long, value_name = "DIGEST", env = names::MANIFEST_VARIABLE)]
+    pub(super) manifest_sha256: Option<Sha256Sum>,
+}
+
+impl ProgramArgs {
+    /// A client of the cluster.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        const FAILED: &str = "failed to find a cluster: set --kubeconfig or KUBECONFIG";
+        let kubeconfig = match &self.kubeconfig {
+            Some(path) if !path.as_os_str().is_empty() => Some(Kubeconfig::read_from(path).context(FAILED)?),
+            _ if self.kubecontext.is_some() => Some(Kubeconfig::read().context(FAILED)?),
+            _ => None,
+        };
+        let config = match kubeconfig {
+            None => Config::infer().await.context(FAILED)?,
+            Some(kubeconfig) => {
+                let options = KubeConfigOptions {
+                    context: self.kubecontext.clone(),
+                    ..KubeConfigOptions::default()
+                };
+                Config::from_custom_kubeconfig(kubeconfig, &options)
+                    .await
+                    .context(FAILED)?
+            }
+        };
+        let client = Client::try_from(config).context(FAILED)?;
+        Ok(for_product(client, field_validation()).0)
+    }
+
+    fn level(&self) -> i64 {
+        let older = match (self.trace, self.debug) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        self.log_level.max(older)
+    }
+}
+
+/// Runs a program until it ends or is told to.
+pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    start_log_at(&args.log_format, args.level());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            ended = program => ended.map(|()| ExitCode::SUCCESS),
+            // The first process of a container is not ended by a signal that it does not ask for.
+            () = terminated() => bail!("ended by a signal; it can be run again"),
+        }
+    });
+    ended.inspect_err(last_word)
+}
+
+/// Says what a program waits for, in the log and on the pod that it runs in.
+pub(super) fn reporter(client: &Client) -> Reporter {
+    Reporter::new(Clock::system(), board(client.clone()))
+}
+
+/// The same for programs that need no cluster: without one nothing is shown but the log.
+pub(super) async fn reporter_if_any(args: &ProgramArgs) -> Reporter {
+    match args.client().await {
+        Ok(client) => reporter(&client),
+        Err(_) => Reporter::new(Clock::system(), Arc::new(NoBoard)),
+    }
+}
+
+/// What the API server does about fields that it does not know: our tests have it refuse them.
+pub(super) fn field_validation() -> Mode {
+    Mode::of(variable("UPGRADE_TOOLKIT_FIELD_VALIDATION").as_deref())
+}
+
+/// The pod this runs in, if it runs in one.
+fn board(client: Client) -> Arc<dyn Board> {
+    // Pods of system-upgrade-controller are in another namespace than ours.
+    let namespace = match variable("SYSTEM_UPGRADE_POD_NAME") {
+        Some(_) => names::CATTLE_NAMESPACE,
+        None => names::HARVESTER_NAMESPACE,
+    };
+    match own_pod() {
+        Some(pod) => Arc::new(PodBoard::new(client, namespace, &pod, termination_log())),
+        None => Arc::new(NoBoard),
+    }
+}
+
+/// A pod with another `terminationMessagePath` says so in its environment.
+fn termination_log() -> PathBuf {
+    variable("TERMINATION_LOG").map_or_else(|| PathBuf::from(TERMINATION_LOG), PathBuf::from)
+}
+
+/// Leaves a last word unless a step has: trouble before the first step, or a signal, would otherwise show only in the log.
+fn last_word(error: &anyhow::Error) {
+    let log = termination_log();
+    // The kubelet makes the file, empty. Without it nobody asks.
+    let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);
+    if own_pod().is_some()
+        && is_unsaid
+        && let Err(error) = std::fs::write(&log, format!("{error:#}"))
+    {
+        tracing::debug!(%error, path = %log.display(), "failed to leave a termination message");
+    }
+}
+
+/// The name of the pod this runs in, if it runs in one.
+pub(super) fn own_pod() -> Option<String> {
+    // Every shell has a HOSTNAME; only in a cluster is it that of a pod, and there only of one that does not share the
+    // network of its node.
+    let is_node = |host: &String| {
+        let told = ["HARVESTER_UPGRADE_NODE_NAME", "SYSTEM_UPGRADE_NODE_NAME"];
+        told.into_iter().filter_map(variable).any(|node| node == *host)
+    };
+    let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
+    let host = host.filter(|host| !is_node(host));
+    let told = variable("HARVESTER_UPGRADE_POD_NAME").or_else(|| variable("SYSTEM_UPGRADE_POD_NAME"));
+    told.or(host)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A truth value as Go reads it.
+pub(super) fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("it is neither true nor false".to_owned()),
+    }
+}
+
+/// What must be given and may not be empty. Missing, it is a failure as any other: exit code 1.
+pub(super) fn required(what: &str, given: Option<String>) -> anyhow::Result<String> {
+    match given.filter(|value| !value.is_empty()) {
+        Some(value) => Ok(value),
+        None => bail!("{what} is missing; see --help"),
+    }
+}

@@ -1,0 +1,174 @@
+//! Upgrades of Rancher that were begun before, by us or by nobody, and those that were abandoned.
+
+use serde_json::{Value, json};
+
+use super::{lab::Lab, objects, rancher_world};
+
+#[tokio::test(start_paused = true)]
+async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
+    let lab = Lab::new().await;
+    // The first attempt dies right after Helm has done its work.
+    let (context, report) = lab.context();
+    let calls = lab.calls.clone();
+    let upgraded = async {
+        loop {
+            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+            if calls.lock().unwrap().iter().any(|call| call.starts_with("upgrade ")) {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = upgraded => {}
+        done = crate::run(&context, &report) => panic!("{done:?}"),
+    }
+    lab.attempt().await.unwrap();
+    let upgrades = lab.calls().iter().filter(|call| call.starts_with("upgrade ")).count();
+    assert_eq!(upgrades, 1);
+    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
+    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    assert!(map["data"]["config"].as_str().unwrap().contains("https://10.0.0.9"));
+    let journal = lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher");
+    assert_eq!(journal["data"]["settled"], "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
+    let mut lab = Lab::new().await;
+    lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
+    leave_webhooks(&lab).await;
+    lab.attempt().await.unwrap();
+    assert!(lab.calls().is_empty(), "{:?}", lab.calls());
+    assert_eq!(
+        lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher"),
+        Value::Null
+    );
+    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    assert_eq!(fleet["spec"]["redeployAgentGeneration"], Value::Null);
+    assert!(webhooks(&lab).is_empty());
+}
+
+/// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.
+async fn leave_webhooks(lab: &Lab) {
+    for (kind, name) in [
+        ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),
+        ("ValidatingWebhookConfiguration", "validating-webhook-configuration"),
+    ] {
+        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": []});
+        super::lab::create(&lab.client, &object).await;
+    }
+}
+
+fn webhooks(lab: &Lab) -> Vec<Value> {
+    let plurals = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let found = plurals.map(|plural| lab.world().list("admissionregistration.k8s.io", plural));
+    found.concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r03_webhooks_of_an_older_cluster_api_are_gone_before_rancher_is_upgraded() {
+    let lab = Lab::new().await;
+    leave_webhooks(&lab).await;
+    let (context, report) = lab.context();
+    let upgraded = async {
+        while !lab.calls().iter().any(|call| call.starts_with("upgrade ")) {
+            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+        }
+        webhooks(&lab)
+    };
+    let left = tokio::select! {
+        biased;
+        left = upgraded => left,
+        done = crate::run(&context, &report) => panic!("{done:?}"),
+    };
+    assert_eq!(left, Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
+    let lab = Lab::new().await;
+    let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
+    let values = json!({"image": {"tag": "v2.14.0"}});
+    // Helm was killed a moment ago: in five minutes it counts as abandoned.
+    rancher_world::release(
+        &lab.world(),
+        "cattle-system",
+        "rancher",
+        &metadata,
+        &values,
+        "pending-upgrade",
+        "Preparing upgrade",
+    )
+    .await;
+    let started = lab.clock.now();
+    lab.attempt().await.unwrap();
+    let calls: Vec<String> = lab
+        .calls()
+        .into_iter()
+        .filter(|call| !call.starts_with("prepare"))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            "roll back cattle-system/rancher to 1",
+            "upgrade cattle-system/rancher to \"v2.14.0\""
+        ]
+    );
+    assert!(lab.clock.now().duration_since(started).as_secs() >= 300);
+    let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
+    let statuses: Vec<&str> = history.iter().map(|release| release.info.status.as_str()).collect();
+    assert_eq!(statuses, ["superseded", "pending-upgrade", "superseded", "deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_chart_of_rancher_is_rolled_back_once() {
+    let lab = Lab::new().await;
+    let metadata = json!({"name": "fleet", "version": "108.0.0+up0.14.0", "appVersion": "0.14.0"});
+    rancher_world::release(
+        &lab.world(),
+        "cattle-fleet-system",
+        "fleet",
+        &metadata,
+        &json!({}),
+        "pending-upgrade",
+        "",
+    )
+    .await;
+    lab.attempt().await.unwrap();
+    let calls: Vec<String> = lab
+        .calls()
+        .into_iter()
+        .filter(|call| call.starts_with("roll"))
+        .collect();
+    assert_eq!(calls, ["roll back cattle-fleet-system/fleet to 1"]);
+    assert!(lab.shown.lock().unwrap().contains("HelmRelease"));
+    let history = rancher_world::history(&lab.world(), "cattle-fleet-system", "fleet");
+    assert_eq!(history.last().unwrap().chart.metadata.version, "108.0.0+up0.14.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_notes_its_import_late_is_not_waited_for_for_ever() {
+    let lab = Lab::new().await;
+    let world = lab.world();
+    let note_late = async {
+        loop {
+            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+            let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+            if fleet["status"]["agentDeployedGeneration"] == 3 {
+                let late = lab.clock.now_in_seconds() + jiff::SignedDuration::from_mins(1);
+                let imported = json!({"type": "Imported", "status": "True", "lastUpdateTime": late.to_string()});
+                let conditions = json!([imported, {"type": "Ready", "status": "True"}]);
+                return world.patch_status(&fleet, json!({ "conditions": conditions })).await;
+            }
+        }
+    };
+    let (done, ()) = tokio::join!(lab.attempt(), note_late);
+    let notes = done.unwrap();
+    assert!(
+        notes.iter().any(|note| note.contains("its import is over")),
+        "{notes:?}"
+    );
+    assert!(lab.shown.lock().unwrap().contains("FleetAgent"));
+}

@@ -1,0 +1,97 @@
+//! Keeps at it until no VM is left on a node.
+
+use std::time::Duration;
+
+use api::upgrade_plan::VMS_LEFT;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use program::{error::Result, progress::Left, report::Waiting, step::Pace};
+use rules::evacuation::{Act, Decision};
+
+/// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
+const SAME_AGAIN: Duration = Duration::from_secs(30);
+/// The taint is set again sooner: KubeVirt looks for it every five seconds before it moves the next VMs.
+const TAINT_AGAIN: Duration = Duration::from_secs(5);
+
+/// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
+/// again; it does not end the program, since somebody may help. `look` decides nothing before it can.
+///
+/// Moving hundreds of VMs takes hours. Each time fewer are left than ever before, the time that the step has begins anew, and
+/// what it says of the node as a whole is waited for since then.
+///
+/// # Errors
+/// None of its own: the deadline is kept by the runner.
+pub async fn attend<'a>(
+    node: &str,
+    pace: Pace<'_>,
+    bell: &Notify,
+    look: impl Fn() -> Option<Decision>,
+    carry_out: impl Fn(Act) -> BoxFuture<'a, Result<()>>,
+) -> Result<()> {
+    let clock = &pace.report.clock;
+    let mut done: Vec<Done> = Vec::new();
+    let whole = || format!("Node {node}");
+    let mut progress = Left::new(VMS_LEFT, whole());
+    loop {
+        let rung = bell.notified();
+        let mut look_again = None;
+        if let Some(mut decision) = look() {
+            if decision.waiting.is_empty() {
+                pace.report.going_on();
+                return Ok(());
+            }
+            done.retain(|done| clock.now() < done.again);
+            for act in decision.acts {
+                if done.iter().all(|done| done.act != act) {
+                    let failure = carry_out(act.clone()).await.err().map(|error| error.to_string());
+                    let pause = if act == Act::Taint { TAINT_AGAIN } else { SAME_AGAIN };
+                    let again = clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
+                    done.push(Done { act, again, failure });
+                }
+            }
+            for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
+                decision.waiting.push(Waiting {
+                    what: "VMEvacuation",
+                    object: whole(),
+                    message: failure.clone(),
+                });
+            }
+            let in_all = Waiting {
+                what: VMS_LEFT,
+                object: whole(),
+                message: left(decision.left, node),
+            };
+            decision.waiting.insert(0, in_all);
+            progress.sees(pace, decision.left);
+            pace.report.waiting(&decision.waiting, Some(pace.ends()));
+            look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
+        }
+        let due = async {
+            match look_again {
+                Some(moment) => clock.sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = rung => {}
+            () = due => {}
+        }
+    }
+}
+
+fn left(vms: usize, node: &str) -> String {
+    match vms {
+        1 => format!("1 VM is still on node {node}"),
+        vms => format!("{vms} VMs are still on node {node}"),
+    }
+}
+
+/// Something that was done about a VM, when it may be done again, and what was wrong with it.
+struct Done {
+    act: Act,
+    again: Timestamp,
+    failure: Option<String>,
+}

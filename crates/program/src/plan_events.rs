@@ -1,0 +1,82 @@
+//! Events on a plan, told by a program of a Job. Telling is a courtesy: it is waited for, but it never fails a program.
+
+use std::time::Duration;
+
+use api::{UpgradePlan, names};
+use clock::Clock;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, Client, api::PostParams};
+use rules::{
+    PlanEvent,
+    event_object::{Teller, build},
+    tries,
+};
+
+use crate::error::{Error, Result};
+
+/// How often an event is tried, while the API server restarts for instance.
+const TRIES: u32 = 4;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long the API server may take over one.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Tells events on a plan.
+#[derive(Clone)]
+pub struct Recorder {
+    client: Client,
+    clock: Clock,
+    plan: String,
+    component: &'static str,
+    node: String,
+}
+
+impl Recorder {
+    /// Tells events on `plan` in the name of `component`, which works for `node`.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock, plan: &str, component: &'static str, node: &str) -> Self {
+        Self {
+            client,
+            clock,
+            plan: plan.to_owned(),
+            component,
+            node: node.to_owned(),
+        }
+    }
+
+    /// Tells an event and waits until it is stored. One that says the same already is left as it is.
+    pub async fn tell(&self, event: PlanEvent) {
+        tracing::info!(reason = event.reason, "{}", event.message);
+        for number in 1..=TRIES {
+            let error = match tokio::time::timeout(ANSWER, self.try_to_tell(&event)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) => Error::Passing(format!("no answer within {} s", ANSWER.as_secs())),
+            };
+            if !error.passes() || number == TRIES {
+                tracing::warn!(%error, reason = event.reason, "failed to tell an event");
+                return;
+            }
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn try_to_tell(&self, event: &PlanEvent) -> Result<()> {
+        let plans: Api<UpgradePlan> = Api::all(self.client.clone());
+        let plan = plans.get(&self.plan).await;
+        let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", self.plan), error))?;
+        let teller = Teller {
+            component: self.component,
+            host: Some(&self.node),
+        };
+        // The same words in another try of the plan are another event.
+        let event = event.clone().in_attempt(tries::failed_before(plan.status.as_ref()));
+        let event = build(&plan.metadata, teller, self.clock.now_in_seconds(), &event);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), names::DEFAULT_NAMESPACE);
+        match events.create(&PostParams::default(), &event).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(error) => Err(Error::api("create an event", error)),
+            Ok(_) => Ok(()),
+        }
+    }
+}

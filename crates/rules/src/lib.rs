@@ -1,0 +1,19 @@
+//! Rules that several crates decide by, each in one place. Pure: no client, no clock, no randomness, no async.
+//!
+//! A rule is here when more than one crate needs it: the manager and a program of a Job, a check and the simulated
+//! cluster. What only one of them needs stays with it.
+
+pub mod deadlines;
+pub mod evacuation;
+pub mod event;
+pub mod event_object;
+pub mod fleet;
+pub mod longhorn_health;
+pub mod migration;
+pub mod stale_images;
+pub mod tries;
+pub mod version;
+pub mod waiting;
+
+pub use event::{PlanEvent, Severity};
+pub use waiting::Waiting;

@@ -1,0 +1,15 @@
+//! Holding Rancher's agent of a node back, which only its host sees.
+
+use node::host::system_agent::HOLD_STEPS;
+use program::{Result, report::Reporter};
+
+use super::{
+    Call,
+    walk::{Line, UNSEEN, walk},
+};
+
+pub(super) const LINES: &[Line] = &[("hold-agent", UNSEEN)];
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(call, HOLD_STEPS, &[LINES], report).await
+}

@@ -1,0 +1,218 @@
+//! What the containers of our Jobs do, as far as others can see it: one file per program.
+//!
+//! The programs are the real ones: their steps, limits, waits, words and decisions are those of `node`. What a step does
+//! to a host is left out or takes simulated time; what it does to the cluster is done with the world's own watches,
+//! since hundreds of nodes would each open theirs.
+//!
+//! A program may be started again after it was cut off; what it has done already it does not do twice, and its time
+//! counts from the start of its pod.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use api::{
+    labels::{self, component, job_type},
+    names,
+};
+use k8s_openapi::api::core::v1::Pod;
+use node::vm::detector;
+use program::{Error, Result, report::Reporter, step::Pace};
+use release::{
+    bundle::{self, Bundle, BundleError},
+    manifest::{self, FileSum, Manifest},
+    release_file::{self, ReleaseFile},
+};
+
+use crate::{
+    Facts,
+    actor::kubelet::started,
+    context::{Context, after, label, node_of},
+};
+
+mod board;
+mod clean_images;
+mod cluster_upgrade;
+mod hold_agent;
+mod host;
+mod kubevirt;
+mod post_drain;
+mod pre_drain;
+mod prepare;
+mod restore_vm;
+mod single_node;
+mod skip_manifests;
+mod walk;
+
+pub use board::StepTold;
+
+/// A pod whose program runs.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) world: Arc<Context>,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) plan: String,
+    /// The node that the program works for.
+    pub(crate) node: String,
+    /// What the repository says, once it has been asked.
+    release: Arc<OnceLock<(ReleaseFile, Bundle)>>,
+}
+
+impl Call {
+    fn new(world: &Arc<Context>, pod: &Arc<Pod>) -> Self {
+        let text = |key| label(&pod.metadata, key);
+        Self {
+            world: world.clone(),
+            pod: pod.clone(),
+            plan: text(labels::UPGRADE_PLAN).unwrap_or_default().to_owned(),
+            node: text(labels::NODE).unwrap_or(node_of(pod)).to_owned(),
+            release: Arc::default(),
+        }
+    }
+
+    /// A label of the pod; empty when it has none.
+    fn label(&self, key: &str) -> &str {
+        label(&self.pod.metadata, key).unwrap_or_default()
+    }
+
+    /// The program, by the label that tells it best.
+    fn program(&self) -> &str {
+        match self.label(labels::JOB_TYPE) {
+            "" => self.label(labels::UPGRADE_COMPONENT),
+            job_type => job_type,
+        }
+    }
+
+    /// The image that the pod runs.
+    fn image(&self) -> String {
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut images = containers.filter_map(|container| container.image.clone());
+        images.next().unwrap_or_default()
+    }
+
+    /// How a pod ends that runs `true` or `false`, whatever its labels say that it is.
+    fn trivial(&self) -> Option<Result<()>> {
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut commands = containers.filter_map(|container| container.command.as_deref());
+        match commands.next() {
+            Some([word]) if word == "true" => Some(Ok(())),
+            Some([word]) if word == "false" => Some(Err(Error::Lasting("false".to_owned()))),
+            _ => None,
+        }
+    }
+
+    /// A variable of the environment that the pod gives its program.
+    fn variable(&self, name: &str) -> Option<&str> {
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut variables = containers.flat_map(|container| container.env.iter().flatten());
+        let found = variables.find(|variable| variable.name == name)?;
+        found.value.as_deref().filter(|value| !value.is_empty())
+    }
+
+    /// Waits until the pod has run that long.
+    async fn take(&self, duration: Duration) {
+        self.world.clock.sleep_until(after(started(&self.pod), duration)).await;
+    }
+
+    /// A file of the plan's repository, verified as the real programs do.
+    fn file(&self, path: &str) -> Result<String> {
+        let read = |url: String| {
+            let bytes = Facts(self.world.clone()).repository(&url);
+            let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            text.map_err(|error| Error::Passing(error.to_string()))
+        };
+        let url = format!("{}/{path}", names::repo_url(&self.plan));
+        let text = read(url.clone())?;
+        let Some(root) = self.variable(names::MANIFEST_VARIABLE) else {
+            return Ok(text);
+        };
+        let refused = |url: &str, why: &dyn std::fmt::Display| Error::Refused(format!("{url} is refused: {why}"));
+        let manifest_url = names::repo_manifest_url(&self.plan);
+        let manifest = read(manifest_url.clone())?;
+        let root = root
+            .parse()
+            .map_err(|error: BundleError| refused(&manifest_url, &error))?;
+        let manifest = Manifest::verified(&manifest, &root).map_err(|error| refused(&manifest_url, &error))?;
+        let is_it = |sum: &FileSum| sum.sha256 == manifest::sha256(text.as_bytes());
+        match manifest.files.get(path) {
+            Some(sum) if is_it(sum) => Ok(text),
+            _ => Err(refused(&url, &"it is not the one on record")),
+        }
+    }
+
+    /// What the repository says about the release; it is asked once.
+    fn release(&self) -> Result<&(ReleaseFile, Bundle)> {
+        if let Some(known) = self.release.get() {
+            return Ok(known);
+        }
+        let text = |path| self.file(path);
+        let file =
+            release_file::parse(&text(release_file::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
+        let bundle = bundle::parse(&text(bundle::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
+        Ok(self.release.get_or_init(|| (file, bundle)))
+    }
+
+    /// Records and stops the VMs that cannot be moved, by the real detector.
+    async fn stop_immovable_vms(&self, pace: Pace<'_>) -> Result<()> {
+        let options = detector::Options {
+            node: self.node.clone(),
+            upgrade: Some(self.plan.clone()),
+            shutdown: true,
+        };
+        let kubevirt = Arc::new(kubevirt::SimulatedKubeVirt(self.clone()));
+        detector::run_on(&self.world.client, kubevirt, options, pace.report)
+            .await
+            .map(drop)
+    }
+}
+
+/// Runs the program of a pod, chosen by its labels, and returns its last word. A pod that is none of ours just succeeds.
+/// With `dies_at` the program dies when that step has begun.
+///
+/// # Errors
+/// The program failed, with that last word.
+pub(crate) async fn run(
+    world: &Arc<Context>,
+    pod: &Arc<Pod>,
+    dies_at: Option<&'static str>,
+) -> std::result::Result<String, String> {
+    let call = Call::new(world, pod);
+    let board = Arc::new(board::SimulatedBoard::new(&call, dies_at));
+    let report = Reporter::new(world.clock.clone(), board.clone());
+    let ended = tokio::select! {
+        biased;
+        () = board.death() => Ok(()),
+        ended = program(&call, &report) => ended,
+    };
+    if let Some(word) = board.died() {
+        return Err(word);
+    }
+    match ended {
+        Ok(()) => Ok(board.said_last()),
+        Err(error) => {
+            tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
+            Err(board.said_last())
+        }
+    }
+}
+
+async fn program(call: &Call, report: &Reporter) -> Result<()> {
+    if let Some(ended) = call.trivial() {
+        return ended;
+    }
+    match (call.label(labels::UPGRADE_COMPONENT), call.label(labels::JOB_TYPE)) {
+        (component::IMAGE_PRELOAD, _) => prepare::run(call, report).await,
+        (component::IMAGE_CLEANUP, _) => clean_images::run(call, report).await,
+        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
+            skip_manifests::run(call, report).await
+        }
+        (component::HOLD_AGENT, _) => hold_agent::run(call, report).await,
+        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(call, report).await,
+        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(call, report).await,
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Before a node is drained: wait until the volumes that concern it are whole, stop the VMs that cannot migrate, make
+//! KubeVirt move the others, and wait until all have left. What is waited for, and what is done about a VM that does not
+//! leave, is decided by the rules of the real program.
+
+use api::{annotations, upgrade_plan::VOLUMES_LEFT};
+use futures::FutureExt;
+use node::{
+    drain_steps::taints,
+    limits::Limits,
+    pre_drain,
+    vm::{Hypervisor, VmName, restore_list},
+};
+use program::{
+    Result,
+    progress::Left,
+    report::{Look, Reporter, Waiting},
+    step::Pace,
+};
+use rules::{
+    evacuation::{self, Act, Evacuation},
+    longhorn_health::{self, Storage},
+};
+use serde_json::json;
+
+use crate::{actor::kubelet::started, inbox::Key};
+
+use super::{
+    Call, host,
+    kubevirt::SimulatedKubeVirt,
+    walk::{Line, walk},
+};
+
+pub(super) const LINES: &[Line] = &[
+    ("wait-for-volumes", |call, pace| {
+        wait_for_volumes(call, pace, longhorn_health::before_evacuation).boxed()
+    }),
+    ("stop-immovable-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
+    ("taint-node", |call, _| call.set_taint(true).boxed()),
+    ("wait-for-vms", |call, pace| evacuate(call, pace).boxed()),
+    ("wait-for-evacuation-budgets", |call, pace| {
+        wait_for_budgets(call, pace).boxed()
+    }),
+    ("keep-last-copies", |call, pace| {
+        wait_for_volumes(call, pace, longhorn_health::after_evacuation).boxed()
+    }),
+    ("choose-ingress", |call, _| {
+        call.take(call.world.durations.pre_drain).map(Ok).boxed()
+    }),
+];
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(
+        call,
+        &pre_drain::steps(&Limits::default()),
+        &[LINES, host::LINES],
+        report,
+    )
+    .await
+}
+
+async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.volumes.subscribe(&inbox);
+    world.engines.subscribe(&inbox);
+    world.nodes.subscribe(&inbox);
+    world.pods.subscribe(&inbox);
+    let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", call.node));
+    let look = || {
+        let plan = world.upgrade_plans.get("", &call.plan);
+        let annotations = plan.as_ref().and_then(|plan| plan.metadata.annotations.as_ref());
+        let skipped = annotations.and_then(|known| known.get(annotations::SKIP_VOLUMES));
+        let waiting = rule(&Storage {
+            node: &call.node,
+            nodes: longhorn_health::storage_nodes(world.nodes.list().iter().map(AsRef::as_ref)),
+            volumes: &world.volumes.list(),
+            engines: &world.engines.list(),
+            replicas: &world.replicas.list(),
+            skipped: &longhorn_health::skipped(skipped.map(String::as_str)),
+            cordoned: &longhorn_health::cordoned(world.nodes.list().iter().map(AsRef::as_ref)),
+            claims: &longhorn_health::claims_in_use(world.pods.list().iter().map(AsRef::as_ref)),
+            always_allowed: false,
+        });
+        left.sees(pace, waiting.len());
+        Look::of(longhorn_health::summed_up(&call.node, waiting))
+    };
+    pace.until(inbox.bell(), look).await
+}
+
+/// Waits until no instance is left on the node, and deals with those that do not leave.
+async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.vmis.subscribe(&inbox);
+    world.migrations.subscribe(&inbox);
+    world.nodes.subscribe(&inbox);
+    world.upgrade_plans.subscribe(&inbox);
+    let look = || {
+        let plan = world.upgrade_plans.get("", &call.plan);
+        let policy = plan.as_ref().and_then(|plan| plan.spec.on_migration_failure);
+        Some(evacuation::decide(&Evacuation {
+            now: world.clock.now(),
+            plan: &call.plan,
+            node: &call.node,
+            policy: policy.unwrap_or_default(),
+            began: Some(started(&call.pod)),
+            instances: &world.vmis.list(),
+            migrations: &world.migrations.list(),
+            target_pods: &[],
+            tainted: world
+                .nodes
+                .get("", &call.node)
+                .is_none_or(|node| taints(&node, true).is_none()),
+        }))
+    };
+    let act = |act: Act| async move { carry_out(call, &act).await }.boxed();
+    node::attend::attend(&call.node, pace, inbox.bell(), look, act).await
+}
+
+async fn carry_out(call: &Call, act: &Act) -> Result<()> {
+    let world = &call.world;
+    match act {
+        Act::Retry {
+            namespace,
+            name,
+            number,
+            migrations,
+        } => {
+            let noted = json!({"metadata": {"annotations": {
+                annotations::EVACUATION_RETRIES: format!("{}={number}", call.plan)}}});
+            world.vmis.patch(&(namespace.clone(), name.clone()), &noted).await?;
+            for migration in migrations {
+                let key: Key = (namespace.clone(), migration.clone());
+                world.migrations.delete(&key, true).await?;
+            }
+            Ok(())
+        }
+        Act::Stop {
+            namespace,
+            name,
+            restore,
+            why: _,
+        } => {
+            let vm = VmName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            if *restore {
+                restore_list::add(&world.client, &call.plan, &call.node, std::slice::from_ref(&vm)).await?;
+            }
+            SimulatedKubeVirt(call.clone()).stop(&vm).await
+        }
+        Act::Taint => call.set_taint(true).await,
+    }
+}
+
+async fn wait_for_budgets(call: &Call, pace: Pace<'_>) -> Result<()> {
+    let world = &call.world;
+    let inbox = world.inbox();
+    world.budgets.subscribe(&inbox);
+    world.migrations.subscribe(&inbox);
+    let look = || {
+        let (budgets, migrations) = (world.budgets.list(), world.migrations.list());
+        Look::of(evacuation::budgets(
+            &call.node,
+            &budgets,
+            &migrations,
+            &world.vmis.list(),
+        ))
+    };
+    pace.until(inbox.bell(), look).await
+}

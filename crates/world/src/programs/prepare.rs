@@ -1,0 +1,122 @@
+//! Preloading images on a node: what the repository says is checked as the real program does, the archives take their
+//! time, and how far they are shows on the pod.
+
+use std::time::Duration;
+
+use api::names;
+use futures::FutureExt;
+use node::images::{
+    eligibility::{self, PlanFacts},
+    prepare::{self, PROBE_INTERVAL},
+    progress,
+};
+use program::{Error, Result, report::Reporter, step::Pace};
+use release::{
+    bundle::{COMMON, RKE2},
+    release_file,
+};
+
+use crate::Facts;
+
+use super::{
+    Call,
+    walk::{Line, UNSEEN, walk},
+};
+
+pub(super) const LINES: &[Line] = &[
+    ("wait-for-repository", |call, pace| {
+        wait_for_repository(call, pace).boxed()
+    }),
+    ("read-release", |call, _| {
+        async { prepare::has_archives(&call.release()?.1) }.boxed()
+    }),
+    ("check-version", |call, _| async { check_version(call) }.boxed()),
+    ("read-image-lists", |call, _| async { read_lists(call) }.boxed()),
+    ("import-common", |call, pace| {
+        bring(call, pace, "importing", COMMON, 0).boxed()
+    }),
+    ("import-rke2", |call, pace| {
+        bring(call, pace, "importing", RKE2, 1).boxed()
+    }),
+    ("save-rke2", |call, pace| bring(call, pace, "saving", RKE2, 2).boxed()),
+    // It is small.
+    ("save-agent", UNSEEN),
+    // What was imported is there: simulated images are not lost.
+    ("verify-images", UNSEEN),
+];
+
+/// How many steps share the time that a preload takes.
+const SHARES: u32 = 3;
+
+/// The real program's own words are those of its command line.
+const NO_PLAN: &str = "error: the following required arguments were not provided: --plan <NAME>";
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    if call.variable("HARVESTER_UPGRADEPLAN_NAME") != Some(&call.plan) {
+        return Err(Error::Lasting(NO_PLAN.to_owned()));
+    }
+    walk(call, prepare::STEPS, &[LINES], report).await
+}
+
+async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
+    while let Err(error) = call.file(release_file::PATH) {
+        if matches!(error, Error::Refused(_)) {
+            return Err(error);
+        }
+        let url = format!("{}/", names::repo_url(&call.plan));
+        let waiting = prepare::silent(url, error.to_string());
+        pace.report.waiting(&[waiting], Some(pace.deadline));
+        call.world.clock.sleep(PROBE_INTERVAL).await;
+    }
+    Ok(())
+}
+
+fn check_version(call: &Call) -> Result<()> {
+    let plan = call.world.upgrade_plans.get("", &call.plan);
+    let plan = plan.ok_or_else(|| Error::Passing(format!("UpgradePlan {} does not exist", call.plan)))?;
+    eligibility::check(&PlanFacts::of(&plan.as_read()), &call.release()?.0).map_err(Error::Lasting)
+}
+
+fn read_lists(call: &Call) -> Result<()> {
+    for (_, archive) in call.release()?.1.archives() {
+        let path = archive.list.as_str();
+        let text = call.file(path)?;
+        prepare::listed(path, &text)?;
+    }
+    Ok(())
+}
+
+/// Brings the archives of a group, one after another, in the time that the step has of the whole. A program that was
+/// started again does not bring again what it brought before: its time is over.
+async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32) -> Result<()> {
+    let archives = call.release()?.1.group(group);
+    let share = call.world.durations.preload / SHARES;
+    let count = u32::try_from(archives.len()).unwrap_or(u32::MAX).max(1);
+    for (index, archive) in archives.iter().enumerate() {
+        let name = archive.archive.as_str();
+        let size = Facts(call.world.clone()).size(name).unwrap_or_default();
+        let begins = share * step + share / count * u32::try_from(index).unwrap_or(u32::MAX);
+        let which = (index + 1, archives.len());
+        // The first one is the largest, and shows that it moves. More would be told than anybody reads.
+        let parts = if step == 0 { 2 } else { 1 };
+        for part in 0..parts {
+            let ends = begins + share / count / parts * (part + 1);
+            if call.has_run(ends) {
+                continue;
+            }
+            let at = size / u64::from(parts) * u64::from(part);
+            let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
+            pace.report.waiting(&[waiting], Some(pace.deadline));
+            call.take(ends).await;
+        }
+    }
+    call.take(share * (step + 1)).await;
+    Ok(())
+}
+
+impl Call {
+    /// The pod has run that long.
+    fn has_run(&self, duration: Duration) -> bool {
+        crate::context::after(crate::actor::kubelet::started(&self.pod), duration) <= self.world.clock.now()
+    }
+}

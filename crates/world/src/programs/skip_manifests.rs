@@ -1,0 +1,25 @@
+//! Telling RKE2 on a node to skip a bundled manifest, or not to: a file nobody else sees.
+
+use futures::FutureExt;
+use node::skip_manifests;
+use program::{Result, report::Reporter};
+
+use super::{
+    Call,
+    walk::{Line, walk},
+};
+
+pub(super) const LINES: &[Line] = &[("skip-manifests", |call, _| {
+    async {
+        // Without manifests there is nothing to do, and that is no error.
+        if call.variable("MANIFESTS").is_some() {
+            call.take(call.world.durations.skip_manifests).await;
+        }
+        Ok(())
+    }
+    .boxed()
+})];
+
+pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
+    walk(call, skip_manifests::STEPS, &[LINES], report).await
+}
