@@ -13,6 +13,7 @@ mod fragilities;
 mod links;
 mod listed;
 mod page;
+mod row_index;
 mod rows;
 mod run;
 #[path = "../support/mod.rs"]
