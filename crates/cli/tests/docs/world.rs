@@ -79,7 +79,7 @@ fn fault(row: &Row, functions: &BTreeSet<(String, String)>) -> Option<String> {
         let text = &found[1];
         // Cases of the contract are files.
         if text.contains('/') || text.contains('.') {
-            let folders = ["crates", "crates/apiserver/tests/contract"];
+            let folders = ["crates", "crates/contract/tables"];
             if !folders
                 .iter()
                 .any(|folder| page::root().join(folder).join(text).exists())
