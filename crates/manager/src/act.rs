@@ -34,6 +34,7 @@ pub use self::error::ActError;
 use self::error::Failures;
 use crate::{
     events::Recorder,
+    keyring::Keyring,
     lease::Leadership,
     metrics::Metrics,
     objects,
@@ -50,6 +51,7 @@ pub struct Actor {
     leadership: Leadership,
     recorder: Recorder,
     metrics: Option<Metrics>,
+    keyring: Keyring,
 }
 
 impl Actor {
@@ -62,7 +64,14 @@ impl Actor {
             settings,
             leadership,
             metrics,
+            keyring: Keyring::default(),
         }
+    }
+
+    /// Stores keys of this ring.
+    #[must_use]
+    pub fn with_keys(self, keyring: Keyring) -> Self {
+        Self { keyring, ..self }
     }
 
     /// Counts a write to a plan.

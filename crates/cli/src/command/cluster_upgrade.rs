@@ -10,14 +10,12 @@ use anyhow::Context as _;
 use api::names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use manager::outside::absolute;
 use node::{
     cluster::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses},
     host::{
         Chroot, HostRoot,
         system_agent::{self, HeldNode},
     },
-    images::{Patience, Repository},
     step,
 };
 
@@ -114,9 +112,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         None => own_image(&client).await?,
     };
     let clock = report.clock.clone();
-    let url = args.repo_url.unwrap_or_else(|| absolute::here(&names::repo_url(&plan)));
-    let repository = Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256);
-    let repository = Arc::new(repository);
+    let repository = Arc::new(args.pin.repository(&plan, args.repo_url.as_deref(), &clock)?);
     let context = Context {
         client: client.clone(),
         clock: clock.clone(),

@@ -81,6 +81,8 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     model.seen.repo.serves_manifest = false;
+    model.seen.repo.secret = None;
+    model.seen.plan.status.as_mut().unwrap().repository = None;
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
     let decision = model.decide();
     assert_eq!(decision.status.release_digests, None);
@@ -108,6 +110,9 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let history = &decision.status.phase_transition_timestamps;
     let why = history.last().unwrap().message.clone().unwrap();
-    assert!(why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)), "{why}");
+    assert!(
+        why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)),
+        "{why}"
+    );
     assert_eq!(decision.status.release_digests, before);
 }
