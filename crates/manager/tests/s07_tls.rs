@@ -41,12 +41,9 @@ fn identity(name: &str) -> Identity {
 
 /// Answers every request with a manifest.
 async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read_u8().await {
-            Ok(byte) => head.push(byte),
-            Err(_) => return,
-        }
+    // Whatever comes first is taken for a request.
+    if !matches!(stream.read(&mut [0; 4096]).await, Ok(1..)) {
+        return;
     }
     let body = json!({"iso": {"sha512": "ab".repeat(64), "size": 7}, "files": {}}).to_string();
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());

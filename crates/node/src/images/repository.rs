@@ -70,8 +70,11 @@ impl Repository {
     /// is read from anybody else, and nothing without TLS.
     ///
     /// # Errors
-    /// What is to be trusted is no certificate.
+    /// What is to be trusted is no certificate, or the URL goes without TLS.
     pub fn new(base: &str, trust: Option<&Trust>, clock: Clock, patience: Patience) -> Result<Self, TlsError> {
+        if trust.is_some() && !base.starts_with("https://") {
+            return Err(TlsError::Plain(base.to_owned()));
+        }
         if trust.is_none() {
             tracing::warn!("no certificate of the repository is on record: whoever answers for its name is asked");
         }
