@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 KUBECTL ?= kubectl
-# More arguments of the manager for `make run`, e.g. ARGS='--repo-host http://localhost:8080'.
+# More arguments of the manager for `make run`, e.g. ARGS='--repo-host localhost:8443'.
 ARGS ?=
 # Arguments of `cargo test` for `make test`, e.g. TEST_ARGS='-p plan'.
 TEST_ARGS ?= --workspace

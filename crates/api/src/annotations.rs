@@ -103,5 +103,9 @@ pub const OS_UPGRADE_IMAGE: &str = "harvesterhci.io/os-upgrade-image";
 /// Ours, on the Deployment of a repository: `"true"` when it serves a manifest. One of an older version does not.
 pub const SERVES_MANIFEST: &str = "management.harvesterhci.io/serves-manifest";
 
+/// Ours, on the Deployment of a repository: the Secret with the certificate that it serves with. One of an older version has
+/// none, and serves over plain HTTP only.
+pub const REPO_SECRET: &str = "management.harvesterhci.io/repo-secret";
+
 /// Finalizer on a plan: what we changed has not been put back yet.
 pub const FINALIZER: &str = "management.harvesterhci.io/upgradeplan-cleanup";

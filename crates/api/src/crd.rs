@@ -222,6 +222,7 @@ mod tests {
                 "provisionGeneration",
                 "releaseDigests",
                 "releaseMetadata",
+                "repository",
                 "singleNode",
                 "version",
                 "waitingFor"

@@ -17,6 +17,7 @@ mod plan_reads;
 pub mod quoted;
 pub mod reasons;
 pub mod release_digests;
+pub mod repository_access;
 // The lint takes the printer columns of the derive for one attribute written several times.
 #[allow(clippy::duplicated_attributes)]
 pub mod upgrade_plan;
@@ -25,6 +26,7 @@ pub use job_kind::JobKind;
 pub use node_state::NodeState;
 pub use phase::Phase;
 pub use release_digests::ReleaseDigests;
+pub use repository_access::RepositoryAccess;
 pub use upgrade_plan::{
     ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
     UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,

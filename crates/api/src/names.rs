@@ -46,6 +46,9 @@ pub const TOOLKIT_IMAGE: &str = "rancher/harvester-upgrade-toolkit";
 /// The variable that tells programs in Jobs the SHA-256 of the repository's manifest.
 pub const MANIFEST_VARIABLE: &str = "HARVESTER_UPGRADE_MANIFEST_SHA256";
 
+/// The variable that gives programs in Jobs the certificate of the repository, in PEM.
+pub const CERTIFICATE_VARIABLE: &str = "HARVESTER_UPGRADE_REPO_CERTIFICATE";
+
 /// Longest name, in bytes, that [`safe_concat`] returns.
 const NAME_LIMIT: usize = 63;
 
@@ -91,16 +94,59 @@ pub fn repo(plan: &str) -> String {
     safe_concat(&[plan, component::REPO])
 }
 
+/// How the plan's repository is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepoScheme {
+    /// Over TLS, by the certificate on record.
+    Https,
+    /// Plain, in an upgrade that began under an older manager.
+    Http,
+}
+
+impl RepoScheme {
+    /// By whether there is a certificate.
+    #[must_use]
+    pub fn by<T>(certificate: Option<T>) -> Self {
+        certificate.map_or(Self::Http, |_| Self::Https)
+    }
+
+    /// As URLs begin.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+}
+
 /// Where the plan's repository serves the ISO's content. The host is the Service's own name, however long.
 #[must_use]
-pub fn repo_url(plan: &str) -> String {
-    format!("http://{}.{HARVESTER_NAMESPACE}/harvester-iso", repo(plan))
+pub fn repo_url(plan: &str, scheme: RepoScheme) -> String {
+    format!(
+        "{}://{}.{HARVESTER_NAMESPACE}/harvester-iso",
+        scheme.as_str(),
+        repo(plan)
+    )
 }
 
 /// Where the plan's repository serves the manifest of that content.
 #[must_use]
-pub fn repo_manifest_url(plan: &str) -> String {
-    format!("{}.manifest", repo_url(plan))
+pub fn repo_manifest_url(plan: &str, scheme: RepoScheme) -> String {
+    format!("{}.manifest", repo_url(plan, scheme))
+}
+
+/// The name that the certificate of the plan's repository is verified for, whatever the domain of the cluster.
+#[must_use]
+pub fn repo_server_name(plan: &str) -> String {
+    format!("{}.{HARVESTER_NAMESPACE}.svc", repo(plan))
+}
+
+/// A Secret with a certificate of the plan's repository and its key. Another certificate has another name: nobody may read
+/// what is in a Secret that exists, so nobody could tell whose key it holds.
+#[must_use]
+pub fn repo_secret(plan: &str, certificate: &str) -> String {
+    safe_concat(&[&repo(plan), &digest(certificate)[..10]])
 }
 
 /// A system-upgrade-controller Plan of the plan, by [`component`].
@@ -137,14 +183,21 @@ mod tests {
             node_job("up", "pre-drain", "node-1"),
             "up-node-upgrade-pre-drain-node-1"
         );
-        assert_eq!(repo_url("up"), "http://up-repo.harvester-system/harvester-iso");
+        assert_eq!(
+            repo_url("up", RepoScheme::Http),
+            "http://up-repo.harvester-system/harvester-iso"
+        );
     }
 
     #[test]
     fn w32_the_host_of_the_repository_is_the_name_of_its_service_however_long_the_plans_is() {
         let plan = "a".repeat(80);
-        let host = repo_url(&plan);
-        let host = host.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let host = repo_url(&plan, RepoScheme::Https);
+        let host = host
+            .trim_start_matches("https://")
+            .split('/')
+            .next()
+            .unwrap_or_default();
         assert_eq!(host, format!("{}.{HARVESTER_NAMESPACE}", repo(&plan)));
         assert!(repo(&plan).len() <= 63);
     }

@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::ReleaseDigests;
+use crate::{ReleaseDigests, RepositoryAccess};
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -182,6 +182,11 @@ pub struct UpgradePlanStatus {
     /// What the ISO says about the new release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_metadata: Option<ReleaseMetadata>,
+
+    /// How the repository is told from others. Absent for an upgrade that began under an older manager: its repository is
+    /// read over plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<RepositoryAccess>,
 
     /// Name of the node in a cluster of one node.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,7 +74,7 @@ impl Repo {
 
     async fn list(&self, version: &str) -> Vec<String> {
         let path = image_list::path_of(version);
-        let repository = Repository::new(&self.url, Clock::system(), Patience::default());
+        let repository = Repository::new(&self.url, None, Clock::system(), Patience::default()).unwrap();
         let text = repository.text(&path, image_list::LARGEST_BYTES).await.unwrap();
         image_list::parse(&text).unwrap().into_iter().collect()
     }

@@ -35,6 +35,7 @@ pub use self::error::ActError;
 use self::error::Failures;
 use crate::{
     events::Recorder,
+    keyring::Keyring,
     lease::Leadership,
     metrics::Metrics,
     objects,
@@ -51,6 +52,7 @@ pub struct Actor {
     leadership: Leadership,
     recorder: Recorder,
     metrics: Option<Metrics>,
+    keyring: Keyring,
 }
 
 impl Actor {
@@ -63,7 +65,14 @@ impl Actor {
             settings,
             leadership,
             metrics,
+            keyring: Keyring::default(),
         }
+    }
+
+    /// Stores keys of this ring.
+    #[must_use]
+    pub fn with_keys(self, keyring: Keyring) -> Self {
+        Self { keyring, ..self }
     }
 
     /// Counts a write to a plan.

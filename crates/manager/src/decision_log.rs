@@ -65,6 +65,7 @@ fn describe(action: &Action) -> String {
 fn describe_child(child: &Child) -> String {
     match child {
         Child::IsoImage { .. } => "the ISO image".to_owned(),
+        Child::RepoSecret { name } => format!("Secret {name}"),
         Child::RepoDeployment { .. } => "the repository".to_owned(),
         Child::RepoService => "the repository's Service".to_owned(),
         Child::SucPlan { component, .. } => format!("Plan {component}"),

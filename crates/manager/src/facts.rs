@@ -8,7 +8,7 @@ mod repository;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Phase, ReleaseDigests, ReleaseMetadata, UpgradePlan, labels, names};
+use api::{Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, labels, names};
 use clock::Clock;
 use futures::future::BoxFuture;
 use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
@@ -19,8 +19,13 @@ use plan::{
     preflight,
 };
 
+use release::tls::Identity;
+
 use self::repository::Repository;
-use crate::outside::{Kubelet, Outside};
+use crate::{
+    keyring::Keyring,
+    outside::{Kubelet, Outside},
+};
 
 /// The port of the API server on its own addresses.
 const API_SERVER_PORT: u16 = 6443;
@@ -37,6 +42,7 @@ pub struct Answer {
 enum Found {
     Preflight(Result<PreflightFacts, String>),
     Release(Result<ReleaseMetadata, String>),
+    RepoCertificate(Result<(RepositoryAccess, Identity), String>),
     Manifest(Result<ReleaseDigests, String>),
     ImageLists(Result<ImageLists, String>),
     NewImages(Result<NewImages, String>),
@@ -48,16 +54,28 @@ enum Found {
 pub struct Known {
     facts: BTreeMap<String, Facts>,
     asked: BTreeMap<String, Vec<Need>>,
+    keyring: Keyring,
 }
 
 impl Known {
     /// What is known for a plan.
     #[must_use]
     pub fn of(&self, plan: &UpgradePlan) -> Facts {
-        self.facts
-            .get(&plan.uid().unwrap_or_default())
-            .cloned()
-            .unwrap_or_default()
+        let uid = plan.uid().unwrap_or_default();
+        let mut facts = self.facts.get(&uid).cloned().unwrap_or_default();
+        // A certificate is as good as its key, and that may have been given up since.
+        match self.keyring.certificate(&uid) {
+            Some(certificate) => facts.repo_certificate = Fetched::Got(certificate),
+            None if matches!(facts.repo_certificate, Fetched::Got(_)) => facts.repo_certificate = Fetched::Unknown,
+            None => {}
+        }
+        facts
+    }
+
+    /// The keys that were made and not forgotten.
+    #[must_use]
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
     }
 
     /// Notes that a question is on its way; `false` if it already was.
@@ -82,6 +100,14 @@ impl Known {
             Found::Release(result) => {
                 note(&mut facts.release, result, clock);
                 Need::Release
+            }
+            Found::RepoCertificate(result) => {
+                let known = result.map(|(access, identity)| {
+                    self.keyring.add(&uid, access.clone(), identity);
+                    access
+                });
+                note(&mut facts.repo_certificate, known, clock);
+                Need::RepoCertificate
             }
             Found::Manifest(result) => {
                 note(&mut facts.digests, result, clock);
@@ -117,6 +143,7 @@ impl Known {
         };
         self.facts.retain(|uid, _| alive(uid));
         self.asked.retain(|uid, _| alive(uid));
+        self.keyring.keep(alive);
     }
 }
 
@@ -145,7 +172,7 @@ pub fn answer(
     managed_nodes: Vec<Kubelet>,
 ) -> Answering {
     let uid = plan.uid().unwrap_or_default();
-    let repository = Repository::of(plan, outside.clone());
+    let (name, repository) = (plan.name_any(), Repository::of(plan, outside.clone()));
     // Kubelets are not asked where what they say does not count.
     let managed_nodes = match preflight::skips_disk_space(plan) {
         Ok(true) => Vec::new(),
@@ -161,6 +188,7 @@ pub fn answer(
         let found = match need {
             Need::Preflight => Found::Preflight(disks_and_certificates(&client, outside.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(repository.release().await),
+            Need::RepoCertificate => Found::RepoCertificate(certificate(outside.as_ref(), &name).await),
             Need::Manifest => Found::Manifest(repository.digests().await),
             Need::ImageLists => Found::ImageLists(repository.image_lists(&previous).await),
             Need::NewImages => Found::NewImages(new_images(outside.as_ref(), &repository, managed_nodes).await),
@@ -168,6 +196,18 @@ pub fn answer(
         };
         Answer { uid, found }
     })
+}
+
+/// A certificate for the repository of a plan, with its key.
+async fn certificate(outside: &dyn Outside, plan: &str) -> Result<(RepositoryAccess, Identity), String> {
+    let made = outside.mint(&names::repo_server_name(plan)).await;
+    let identity = made.map_err(|error| format!("no certificate for the repository could be made: {error}"))?;
+    let access = RepositoryAccess {
+        certificate: identity.certificate.clone(),
+        secret: names::repo_secret(plan, &identity.certificate),
+        in_use: false,
+    };
+    Ok((access, identity))
 }
 
 /// The kubelet of a node.

@@ -13,6 +13,7 @@ pub mod field_validation;
 pub mod health;
 mod hindrance;
 pub mod https;
+pub mod keyring;
 pub mod lease;
 pub mod memory;
 pub mod metrics;

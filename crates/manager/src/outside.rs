@@ -2,8 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use release::tls::{Identity, Trust};
 
 pub mod absolute;
 mod http;
@@ -77,11 +79,14 @@ pub enum KubeletError {
 
 /// The world outside the Kubernetes API.
 pub trait Outside: Send + Sync {
-    /// Reads a file from the repository.
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>>;
+    /// Reads a file from the repository. With something to trust, from nobody else.
+    fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>>;
 
     /// How many bytes a file in the repository has, without reading it.
-    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>>;
+    fn size<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>>;
+
+    /// Makes a certificate for the Service of a repository, with a key that nobody has had before.
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>>;
 
     /// When the certificate chain of an API server ends; its address is `host:port`, IPv6 in brackets.
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>>;
@@ -93,7 +98,8 @@ pub trait Outside: Send + Sync {
 /// The real outside.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// Replaces scheme and host of the repository: a manager outside the cluster reaches it by port-forward.
+    /// Replaces the host of the repository, and its scheme if it has one: a manager outside the cluster reaches it by
+    /// port-forward. Whom the manager trusts stays the same.
     pub repo_host: Option<String>,
     /// Replaces the addresses of API servers, as `host:port`: not every machine reaches the network of the nodes.
     pub api_server: Option<String>,
@@ -113,14 +119,19 @@ async fn in_time<T>(url: &str, answer: impl Future<Output = Result<T, FetchError
 }
 
 impl Outside for Network {
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
+    fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let url = self.reachable(url);
-        Box::pin(async move { in_time(&url, http::get(&url)).await })
+        Box::pin(async move { in_time(&url, http::get(&url, trust)).await })
     }
 
-    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+    fn size<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>> {
         let url = self.reachable(url);
-        Box::pin(async move { in_time(&url, http::size(&url)).await })
+        Box::pin(async move { in_time(&url, http::size(&url, trust)).await })
+    }
+
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+        let made = release::tls::mint(&absolute::names_of(server_name), Clock::system().now());
+        Box::pin(std::future::ready(made.map_err(|error| error.to_string())))
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
@@ -153,12 +164,12 @@ impl Network {
     }
 
     fn reachable(&self, url: &str) -> String {
-        let path = url
+        let parts = url
             .split_once("://")
-            .and_then(|(_, rest)| rest.split_once('/'))
-            .map(|(_, path)| path);
-        match (&self.repo_host, path) {
-            (Some(host), Some(path)) => format!("{host}/{path}"),
+            .and_then(|(scheme, rest)| Some((scheme, rest.split_once('/')?.1)));
+        match (&self.repo_host, parts) {
+            (Some(host), Some((_, path))) if host.contains("://") => format!("{host}/{path}"),
+            (Some(host), Some((scheme, path))) => format!("{scheme}://{host}/{path}"),
             _ => absolute::here(url),
         }
     }
@@ -180,5 +191,12 @@ mod tests {
             forwarded.reachable(inside),
             "http://localhost/harvester-iso/harvester-release.yaml"
         );
+        let by_either = Network {
+            repo_host: Some("localhost".to_owned()),
+            ..Network::default()
+        };
+        assert_eq!(by_either.reachable(inside), forwarded.reachable(inside));
+        let secure = inside.replace("http:", "https:");
+        assert!(by_either.reachable(&secure).starts_with("https://localhost/"));
     }
 }

@@ -60,6 +60,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
 /// Rules for `harvester-system`: the release, its ISO, the repository and the Jobs.
 pub const HARVESTER_RULES: &[Rule] = &[
     ("", &["configmaps"], READ, ALL),
+    // The key of a repository. Kubernetes cannot limit `create` to a name; nothing here may be read, changed or deleted.
+    ("", &["secrets"], &["create"], ALL),
     // Listing is allowed everywhere.
     ("", &["pods"], &["watch"], ALL),
     ("", &["services"], OWN, ALL),
@@ -106,7 +108,8 @@ pub const FLEET_RULES: &[Rule] = &[
     ),
 ];
 
-/// Rules for `fleet-local`: the Secrets in which Rancher asks and is answered. Secrets nowhere else.
+/// Rules for `fleet-local`: the Secrets in which Rancher asks and is answered. Nowhere else are Secrets read but for
+/// the webhook's own.
 pub const MACHINE_PLAN_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH, ALL)];
 
 /// Rules for `longhorn-system`.

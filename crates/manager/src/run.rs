@@ -133,6 +133,7 @@ pub async fn run(
             None => std::future::pending().await,
         }
     };
+    let known = Known::default();
     let manager = Manager {
         metrics: metrics.clone(),
         actor: Actor::new(
@@ -140,7 +141,8 @@ pub async fn run(
             config.settings.clone(),
             leadership.clone(),
             metrics.clone(),
-        ),
+        )
+        .with_keys(known.keyring().clone()),
         client: client.clone(),
         clock,
         outside,
@@ -148,7 +150,7 @@ pub async fn run(
         watched,
         memory: Memory::default(),
         news: News::default(),
-        known: Known::default(),
+        known,
         answers: FuturesUnordered::new(),
         written: Versions::new(),
         behind_since: None,

@@ -23,6 +23,7 @@ use plan::{
     observed::{Facts, Fetched},
 };
 use proptest::prelude::*;
+use release::tls::{Identity, Trust};
 use serde_json::{Value, json};
 
 /// An outside that says the same to everybody, and remembers who was asked.
@@ -35,13 +36,17 @@ struct Stub {
 }
 
 impl Outside for Stub {
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
+    fn fetch<'a>(&'a self, url: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         self.asked.lock().unwrap().push(url.to_owned());
         Box::pin(std::future::ready(Ok(self.body.clone())))
     }
 
-    fn size<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+    fn size<'a>(&'a self, _: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>> {
         Box::pin(std::future::ready(Ok(1)))
+    }
+
+    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+        Box::pin(std::future::ready(Err("nobody".to_owned())))
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
@@ -248,7 +253,7 @@ fn a_release_file_as_the_iso_has_it_is_read() {
 struct Files(std::collections::BTreeMap<String, Vec<u8>>);
 
 impl Outside for Files {
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
+    fn fetch<'a>(&'a self, url: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let path = url
             .rsplit_once("harvester-iso")
             .map(|(_, path)| path)
@@ -257,8 +262,12 @@ impl Outside for Files {
         Box::pin(std::future::ready(found))
     }
 
-    fn size<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+    fn size<'a>(&'a self, _: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>> {
         Box::pin(std::future::ready(Ok(1)))
+    }
+
+    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+        Box::pin(std::future::ready(Err("nobody".to_owned())))
     }
 
     fn certificate_end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {

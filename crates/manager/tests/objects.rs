@@ -11,6 +11,11 @@ use plan::observed::Settings;
 use proptest::prelude::*;
 use serde_json::Value;
 
+const ISO: repo::Iso<'_> = repo::Iso {
+    claim: "claim",
+    checksum: None,
+};
+
 const COMPONENTS: [&str; 5] = [
     component::IMAGE_PRELOAD,
     component::IMAGE_CHECK,
@@ -71,7 +76,7 @@ fn r29_every_workload_runs_the_managers_image_whole() {
         let of_template = |object: Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
         let node_job = job::node(&plan, &settings, job_type::PRE_DRAIN, "node-1", false).unwrap();
         let templates = [
-            serde_json::to_value(repo::deployment(&plan, &settings, 2, ("claim", None)).unwrap()).unwrap(),
+            serde_json::to_value(repo::deployment(&plan, &settings, 2, ISO, "up-repo-x").unwrap()).unwrap(),
             serde_json::to_value(job::cluster(&plan, &settings).unwrap()).unwrap(),
             serde_json::to_value(node_job).unwrap(),
             serde_json::to_value(job::restore_vm(&plan, &settings, "node-1").unwrap()).unwrap(),
@@ -152,7 +157,7 @@ proptest! {
         };
         let wanted = if image.is_empty() || !allowed { api::names::TOOLKIT_IMAGE } else { &image };
         let wanted = format!("{wanted}:{}", settings.own_image.tag.clone().unwrap());
-        let deployment = serde_json::to_value(repo::deployment(&plan, &settings, 2, ("claim", None)).unwrap()).unwrap();
+        let deployment = serde_json::to_value(repo::deployment(&plan, &settings, 2, ISO, "up-repo-x").unwrap()).unwrap();
         let runs = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
         prop_assert_eq!(runs, &wanted);
         prop_assert!(job::cluster(&plan, &settings).is_ok() && repo::service(&plan).is_ok());

@@ -25,7 +25,7 @@ use release::{
 };
 use support::{
     Shown,
-    archive::{AGENT, COMMON, COMMON_IMAGES, PREVIOUS_IMAGES, RKE2, RKE2_IMAGES, archive, release_files},
+    archive::{AGENT, COMMON, COMMON_IMAGES, PREVIOUS_IMAGES, RKE2, RKE2_IMAGES, archive, release_files, tampered},
     containerd::Containerd,
     hostile::{Hostile, Trick},
     plan,
@@ -131,6 +131,49 @@ async fn from_the_iso_into_containerd_and_exactly_the_stale_ones_out_again() {
     // And a second time there is nothing left to remove.
     let again = clean(runtime.as_ref(), &named, &plenty()).await.unwrap();
     assert!(again.removed.is_empty() && again.failed.is_empty(), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s07_a_blob_that_is_not_what_its_digest_says_is_refused_by_name_and_nothing_is_imported() {
+    let Some(containerd) = Containerd::start().await else {
+        return;
+    };
+    let store = containerd.store();
+    // Another configuration under the name of the right one: what the image runs, and as whom.
+    let change_config = |config: &mut Vec<u8>, _: &mut Vec<u8>| {
+        let text = String::from_utf8(std::mem::take(config)).unwrap();
+        *config = text
+            .replace("\"config\":{}", "\"config\":{\"User\":\"root\"}")
+            .into_bytes();
+    };
+    let change_layer = |_: &mut Vec<u8>, layer: &mut Vec<u8>| layer[700] ^= 1;
+    let changed = tampered(&["docker.io/evil/changed:v1"], 20_000, change_config);
+    let tar = zstd::decode_all(changed.as_slice()).unwrap();
+    store.import(Box::new(std::io::Cursor::new(tar))).await.unwrap();
+    let present = store.list().await.unwrap();
+    assert!(
+        present.contains("docker.io/evil/changed:v1"),
+        "containerd refuses it itself: this test shows nothing"
+    );
+    for (change, words) in [
+        (
+            change_config as fn(&mut Vec<u8>, &mut Vec<u8>),
+            ".json is refused: its SHA-256 is",
+        ),
+        (change_layer, "layer.tar is refused: its SHA-256 is"),
+    ] {
+        let mut files = release_files(300_000);
+        files.insert(COMMON.to_owned(), tampered(&COMMON_IMAGES, 300_000, change));
+        let hostile = Hostile::start(files).await;
+        let place = Box::new(store.clone());
+        let (summary, done) = support::prepare(&hostile.url, place, containerd.root(), plan(), Shown::default()).await;
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains(COMMON) && error.contains(words), "{error}");
+        assert_eq!(summary.imported, Vec::<String>::new());
+        let present = store.list().await.unwrap();
+        let of_release = COMMON_IMAGES.iter().find(|image| present.contains(**image));
+        assert_eq!(of_release, None, "{present:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,7 +43,8 @@ async fn save(hostile: &Hostile, to: &Path) -> program::Result<()> {
         deadline,
         limit: Duration::from_hours(1),
     };
-    Repository::new(&hostile.url, clock.clone(), PATIENCE)
+    Repository::new(&hostile.url, None, clock.clone(), PATIENCE)
+        .unwrap()
         .save(IMAGE, to, pace)
         .await
 }

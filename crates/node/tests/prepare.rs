@@ -160,7 +160,7 @@ async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let repository = Repository::new(&format!("http://{free}/harvester-iso"), clock.clone(), PATIENCE);
+    let repository = Repository::new(&format!("http://{free}/harvester-iso"), None, clock.clone(), PATIENCE).unwrap();
     let root = tempfile::tempdir().unwrap();
     let program = Prepare::new(
         repository,
@@ -180,7 +180,7 @@ async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
 /// Runs `prepare` with a store; hours pass in moments.
 async fn prepare_into(bench: &Bench, store: Refusing) -> program::Result<()> {
     let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 100.0);
-    let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);
+    let repository = Repository::new(&bench.repository.url, None, clock.clone(), PATIENCE).unwrap();
     let program = Prepare::new(
         repository,
         Box::new(store),
@@ -289,7 +289,7 @@ async fn the_plan_in_the_cluster_says_whether_its_release_may_be_brought() {
             plans: Box::new(kube::Api::all(cluster(status, &answer))),
             name: "up".to_owned(),
         };
-        let repository = Repository::new(&bench.repository.url, clock.clone(), PATIENCE);
+        let repository = Repository::new(&bench.repository.url, None, clock.clone(), PATIENCE).unwrap();
         let program = Prepare::new(repository, Box::new(bench.shelf.clone()), bench.root.path(), plans);
         let done = step::run_all(&program, STEPS, &Reporter::new(clock, Arc::new(NoBoard))).await;
         match (done, why) {

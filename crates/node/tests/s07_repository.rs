@@ -181,7 +181,9 @@ async fn save(hostile: &Hostile, root: Option<&Sha256Sum>, to: &Path) -> program
         deadline: clock.now().saturating_add(Duration::from_secs(60)).unwrap(),
         limit: Duration::from_hours(1),
     };
-    let repository = Repository::new(&hostile.url, clock.clone(), PATIENCE).pinned_to(root.cloned());
+    let repository = Repository::new(&hostile.url, None, clock.clone(), PATIENCE)
+        .unwrap()
+        .pinned_to(root.cloned());
     repository.save(ROOTFS, to, pace).await
 }
 

@@ -46,6 +46,7 @@ impl Decision {
             provision_generation,
             release_digests,
             release_metadata,
+            repository,
             single_node,
             version,
             waiting_for: _,
@@ -59,6 +60,7 @@ impl Decision {
             && provision_generation == &before.provision_generation
             && release_digests == &before.release_digests
             && release_metadata == &before.release_metadata
+            && repository == &before.repository
             && single_node == &before.single_node
             && version == &before.version;
         same && same_but_for_words(conditions, &before.conditions) && *before != self.status
@@ -85,6 +87,8 @@ pub enum Need {
     Preflight,
     /// The release metadata.
     Release,
+    /// A certificate for the repository, with a key that the manager keeps to itself.
+    RepoCertificate,
     /// The manifest of the release.
     Manifest,
     /// The image lists.
@@ -264,6 +268,13 @@ pub enum Child {
         claim: String,
         /// The SHA-512 that the ISO should have, if somebody says so.
         checksum: Option<String>,
+        /// The Secret with the certificate that it serves with.
+        secret: String,
+    },
+    /// The Secret with the repository's certificate on record and its key.
+    RepoSecret {
+        /// Its name.
+        name: String,
     },
     /// The repository's Service.
     RepoService,
@@ -298,6 +309,9 @@ impl Child {
     /// It has pods that run the toolkit's image.
     #[must_use]
     pub const fn runs_programs(&self) -> bool {
-        !matches!(self, Self::IsoImage { .. } | Self::RepoService)
+        !matches!(
+            self,
+            Self::IsoImage { .. } | Self::RepoService | Self::RepoSecret { .. }
+        )
     }
 }

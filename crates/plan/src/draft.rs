@@ -5,8 +5,11 @@ mod waits;
 use std::{collections::BTreeMap, time::Duration};
 
 use api::{
-    NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, UpgradePlanStatus, VersionSnapshot, WaitingFor,
-    annotations, annotations::NOTES, reasons,
+    NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus,
+    VersionSnapshot, WaitingFor, annotations,
+    annotations::NOTES,
+    names::{self, RepoScheme},
+    reasons,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -48,6 +51,8 @@ pub struct Record<'d> {
     pub release_digests: &'d mut Option<ReleaseDigests>,
     /// What the ISO says about its release.
     pub release_metadata: &'d mut Option<ReleaseMetadata>,
+    /// How the repository is told from others.
+    pub repository: &'d mut Option<RepositoryAccess>,
     /// The generation that we give the Rancher cluster.
     pub provision_generation: &'d mut Option<i64>,
 }
@@ -122,6 +127,7 @@ impl<'a> Draft<'a> {
             iso_image_id: &mut status.iso_image_id,
             release_digests: &mut status.release_digests,
             release_metadata: &mut status.release_metadata,
+            repository: &mut status.repository,
             provision_generation: &mut status.provision_generation,
         }
     }
@@ -130,6 +136,12 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn plan_name(&self) -> &'a str {
         self.seen.plan.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Where the repository is, as the plan has it on record.
+    #[must_use]
+    pub fn repo_url(&self) -> String {
+        names::repo_url(self.plan_name(), RepoScheme::by(self.status.repository.as_ref()))
     }
 
     /// The value of an annotation of the plan: what its user says.

@@ -6,7 +6,10 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use api::{ReleaseDigests, ReleaseMetadata, UpgradePlan, foreign::harvester::VersionSpec, image::Image, names};
+use api::{
+    ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec, image::Image,
+    names,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -210,6 +213,8 @@ pub struct RepoSeen {
     pub deployment_ready: Option<bool>,
     /// It serves a manifest; one that an older manager made does not.
     pub serves_manifest: bool,
+    /// The Secret with the certificate that it serves with; one that an older manager made has none.
+    pub secret: Option<String>,
     /// The Service: whether it has an address and a ready endpoint; absent when there is none.
     pub service_ready: Option<bool>,
 }
@@ -267,6 +272,8 @@ pub struct Facts {
     pub preflight: Fetched<PreflightFacts>,
     /// The release metadata in the repository.
     pub release: Fetched<ReleaseMetadata>,
+    /// A certificate for the repository whose key the manager has in hand. The key itself is never here.
+    pub repo_certificate: Fetched<RepositoryAccess>,
     /// The digests in the manifest of the repository; whether the ISO is the one that was asked for is not decided yet.
     pub digests: Fetched<ReleaseDigests>,
     /// The image lists in the repository.

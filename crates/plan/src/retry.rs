@@ -57,6 +57,8 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     // Nodes load their images anew, so they can as well load those of another manager.
     if phase < Phase::ImagePreloading {
         draft.note(annotations::TOOLKIT_IMAGE, None);
+        // No node has read from the repository, so it may as well have another certificate: the Secret may be gone.
+        *draft.record().repository = None;
     }
     try_again(&mut draft);
     draft.enter(phase);

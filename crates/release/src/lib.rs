@@ -13,3 +13,4 @@ pub mod release_file;
 pub mod repo;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tls;

@@ -17,10 +17,21 @@ pub const DOCUMENT_ROOT: &str = "/srv/www/htdocs";
 pub struct Nginx<'a> {
     /// What it listens on: a port, or address and port.
     pub listen: &'a str,
+    /// The same over TLS.
+    pub secure: Option<Secure<'a>>,
     /// The folder that holds `harvester-iso`.
     pub root: &'a Path,
     /// A folder that it may write to: its process id and temporary files.
     pub state: &'a Path,
+}
+
+/// How nginx is to serve over TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Secure<'a> {
+    /// What it listens on: a port, or address and port.
+    pub listen: &'a str,
+    /// The folder with `tls.crt` and `tls.key`, as a Secret is mounted.
+    pub folder: &'a Path,
 }
 
 /// A path that cannot stand in the configuration.
@@ -36,6 +47,7 @@ pub fn config(nginx: &Nginx<'_>) -> Result<String, NotQuotable> {
     let listen = plain(nginx.listen)?;
     let (root, state) = (nginx.root.to_string_lossy(), nginx.state.to_string_lossy());
     let (root, state) = (plain(&root)?, plain(&state)?);
+    let secure = nginx.secure.as_ref().map(secure).transpose()?.unwrap_or_default();
     let (prefix, idle) = (repo::PREFIX, Limits::REPOSITORY.idle.as_secs());
     let (head, stall) = (
         Limits::REPOSITORY.header_time.as_secs(),
@@ -74,7 +86,7 @@ http {{
 
     server {{
         listen {listen};
-        root {root};
+{secure}        root {root};
         # A link in the image must not lead to files of this machine; nginx cannot follow only those that stay in it.
         disable_symlinks on from=$document_root;
         location = /healthz {{
@@ -108,6 +120,21 @@ http {{
     ))
 }
 
+/// The lines of a server that serves over TLS, too. The same protocol as ours; a buffer as large as a record.
+fn secure(secure: &Secure<'_>) -> Result<String, NotQuotable> {
+    let (listen, folder) = (plain(secure.listen)?, secure.folder.to_string_lossy());
+    let folder = plain(&folder)?;
+    Ok(format!(
+        "        listen {listen} ssl;
+        ssl_certificate {folder}/tls.crt;
+        ssl_certificate_key {folder}/tls.key;
+        ssl_protocols TLSv1.3;
+        ssl_buffer_size 16k;
+        ssl_session_tickets off;
+"
+    ))
+}
+
 fn plain(text: &str) -> Result<&str, NotQuotable> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/._-:[]".contains(c);
     if !text.is_empty() && text.chars().all(allowed) {
@@ -125,10 +152,17 @@ mod tests {
     fn what_nginx_would_read_as_its_own_is_refused() {
         let (root, state) = (Path::new(DOCUMENT_ROOT), Path::new("/tmp/a;b"));
         let listen = "80";
-        let error = config(&Nginx { listen, root, state }).unwrap_err();
+        let error = config(&Nginx {
+            listen,
+            secure: None,
+            root,
+            state,
+        })
+        .unwrap_err();
         assert_eq!(error, NotQuotable("/tmp/a;b".to_owned()));
         let text = config(&Nginx {
             listen,
+            secure: None,
             root,
             state: root,
         });

@@ -17,16 +17,23 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use clock::Clock;
 use release::{
-    nginx::{Nginx, config},
+    nginx::{Nginx, Secure, config},
     repo::Limits,
     testing::{SAMPLE_RELEASE, Sources},
+    tls::{Identity, Trust, client_config, mint},
 };
-use support::{PATIENCE, Running, ask};
+use rustls::pki_types::ServerName;
+use support::{PATIENCE, Reply, Running, ask};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::timeout,
 };
+use tokio_rustls::TlsConnector;
+
+const NAME: &str = "up-repo.harvester-system.svc";
 
 fn nginx() -> Command {
     let system = Path::new("/usr/sbin/nginx");
@@ -37,6 +44,8 @@ fn nginx() -> Command {
 struct RealNginx {
     process: Child,
     address: SocketAddr,
+    secure: SocketAddr,
+    identity: Identity,
     _folder: tempfile::TempDir,
 }
 
@@ -72,8 +81,19 @@ impl RealNginx {
         drop(free);
         let file = folder.path().join("nginx.conf");
         let listen = address.to_string();
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let secure = free.local_addr().unwrap();
+        drop(free);
+        let identity = mint(&[NAME.to_owned()], Clock::system().now()).unwrap();
+        fs::write(folder.path().join("tls.crt"), &identity.certificate).unwrap();
+        fs::write(folder.path().join("tls.key"), &identity.key).unwrap();
+        let listen_secure = secure.to_string();
         let text = config(&Nginx {
             listen: &listen,
+            secure: Some(Secure {
+                listen: &listen_secure,
+                folder: folder.path(),
+            }),
             root: &root,
             state: &state,
         });
@@ -87,6 +107,8 @@ impl RealNginx {
         let running = Self {
             process: process.expect("nginx, which hack/prepare installs"),
             address,
+            secure,
+            identity,
             _folder: folder,
         };
         let up = async { while TcpStream::connect(address).await.is_err() {} };
@@ -108,6 +130,33 @@ async fn the_release_is_found_where_upgrades_look_for_it() {
     let nginx = RealNginx::start(&sources.tree()).await;
     let reply = ask(nginx.address, "GET", "/harvester-iso/harvester-release.yaml", "").await;
     assert_eq!((reply.status, reply.text()), (200, SAMPLE_RELEASE));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s07_nginx_serves_over_tls_to_those_who_trust_the_certificate_of_the_plan() {
+    let sources = Sources::sample();
+    let nginx = RealNginx::start(&sources.tree()).await;
+    let connect = async |certificate: &str| {
+        let trust = Trust {
+            certificate: certificate.to_owned(),
+            server_name: NAME.to_owned(),
+        };
+        let config = client_config(Some(&trust)).unwrap();
+        let stream = TcpStream::connect(nginx.secure).await.unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        TlsConnector::from(std::sync::Arc::new(config))
+            .connect(name, stream)
+            .await
+    };
+    let mut stream = connect(&nginx.identity.certificate).await.unwrap();
+    let request = "GET /harvester-iso/harvester-release.yaml HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut all = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut all)).await.unwrap().unwrap();
+    let reply = Reply::parse(&all).unwrap();
+    assert_eq!((reply.status, reply.text()), (200, SAMPLE_RELEASE));
+    let other = mint(&[NAME.to_owned()], Clock::system().now()).unwrap();
+    assert!(connect(&other.certificate).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

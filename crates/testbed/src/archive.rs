@@ -19,21 +19,32 @@ pub fn archive(images: &[&str], layer_bytes: usize) -> Vec<u8> {
     zstd::encode_all(tar(images, layer_bytes).as_slice(), 1).unwrap()
 }
 
+/// The same with configurations and layers that are changed under their names.
+#[must_use]
+pub fn tampered(images: &[&str], layer_bytes: usize, change: fn(&mut Vec<u8>, &mut Vec<u8>)) -> Vec<u8> {
+    zstd::encode_all(tar_with(images, layer_bytes, change).as_slice(), 1).unwrap()
+}
+
 fn tar(images: &[&str], layer_bytes: usize) -> Vec<u8> {
+    tar_with(images, layer_bytes, |_, _| {})
+}
+
+fn tar_with(images: &[&str], layer_bytes: usize, change: fn(&mut Vec<u8>, &mut Vec<u8>)) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut manifest = Vec::new();
     for image in images {
         let mut layer = tar::Builder::new(Vec::new());
         add(&mut layer, "content", &noise(image, layer_bytes));
-        let layer = layer.into_inner().unwrap();
+        let mut layer = layer.into_inner().unwrap();
         let diff = hex(&layer);
         let config = serde_json::json!({
             "architecture": "amd64", "os": "linux", "config": {},
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{diff}")]},
         });
-        let config = config.to_string().into_bytes();
+        let mut config = config.to_string().into_bytes();
         let config_name = format!("{}.json", hex(&config));
         let layer_name = format!("{diff}/layer.tar");
+        change(&mut config, &mut layer);
         add(&mut archive, &config_name, &config);
         add(&mut archive, &layer_name, &layer);
         manifest.push(serde_json::json!({"Config": config_name, "RepoTags": [image], "Layers": [layer_name]}));

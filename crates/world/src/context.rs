@@ -103,8 +103,9 @@ context! {
     services: Service,
     endpoint_slices: EndpointSlice,
     budgets: PodDisruptionBudget,
-    // Only machine plans and our own restore lists matter here.
+    // Only machine plans, certificates of repositories and our own restore lists matter here.
     machine_plans: Secret["rke.cattle.io/machine-name"],
+    repo_secrets: Secret["management.harvesterhci.io/upgrade-component"],
     config_maps: ConfigMap["management.harvesterhci.io/upgrade-plan"],
     claims: PersistentVolumeClaim,
     clusters: Cluster,

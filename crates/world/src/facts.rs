@@ -3,11 +3,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ::release::manifest::{self, FileSum, IsoSum, Manifest};
+use ::release::{
+    manifest::{self, FileSum, IsoSum, Manifest},
+    tls::Identity,
+};
 use api::{labels, names};
 use hyper::body::Bytes;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
 
 use crate::{
@@ -49,6 +52,9 @@ pub enum RepositoryError {
     /// No connection.
     #[error("{0}")]
     Unreachable(String),
+    /// Somebody else answers.
+    #[error("{0}")]
+    Untrusted(String),
     /// An answer that is not a file.
     #[error("unexpected status {0}")]
     Status(u16),
@@ -69,15 +75,47 @@ impl Facts {
         self.0.clock.sleep(self.0.durations.answer).await;
     }
 
-    /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it.
+    /// The moment, in this world.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// What the repository of a plan serves over TLS with: what is in the Secret that its pods mount.
+    #[must_use]
+    pub fn repository_identity(&self, plan: &str) -> Option<Identity> {
+        let deployment = self.0.deployments.get(names::HARVESTER_NAMESPACE, &names::repo(plan))?;
+        self.identity(&deployment)
+    }
+
+    fn identity(&self, deployment: &Deployment) -> Option<Identity> {
+        let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+        let mut volumes = pod.volumes.iter().flatten();
+        let name = volumes.find_map(|volume| volume.secret.as_ref()?.secret_name.as_deref())?;
+        let secret = self.0.repo_secrets.get(names::HARVESTER_NAMESPACE, name)?;
+        let text = |file: &str| {
+            let bytes = &secret.data.as_ref()?.get(file)?.0;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        Some(Identity {
+            certificate: text("tls.crt")?,
+            key: text("tls.key")?,
+        })
+    }
+
+    /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it, for somebody who trusts a
+    /// certificate. Over TLS nobody reads anything from somebody who has another one.
     ///
     /// # Errors
     /// When nobody serves that repository now, or it has no such file.
-    pub fn repository(&self, url: &str) -> Result<Bytes, RepositoryError> {
+    pub fn repository(&self, url: &str, certificate: Option<&str>) -> Result<Bytes, RepositoryError> {
         let world = &self.0;
         let refuse = |why: &str| Err(RepositoryError::Unreachable(format!("failed to reach {url}: {why}")));
-        let Some((host, path)) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
-            return refuse("not an http URL");
+        let Some((scheme, (host, path))) = url
+            .split_once("://")
+            .and_then(|(scheme, rest)| Some((scheme, rest.split_once('/')?)))
+        else {
+            return refuse("not a URL");
         };
         let name = host.split('.').next().unwrap_or(host);
         let deployment = world.deployments.get(names::HARVESTER_NAMESPACE, name);
@@ -92,6 +130,22 @@ impl Facts {
             .unwrap_or(0);
         if available < 1 || world.troubles().repository == Some(RepositoryTrouble::Unreachable) {
             return refuse("connection refused");
+        }
+        let is_impostor = world.troubles().repository == Some(RepositoryTrouble::Impostor);
+        if scheme == "https" {
+            let shown = self.identity(&deployment).filter(|_| !is_impostor);
+            if certificate.is_none() || shown.as_ref().map(|shown| shown.certificate.as_str()) != certificate {
+                return Err(RepositoryError::Untrusted(format!(
+                    "failed to reach {url}: invalid peer certificate: UnknownIssuer"
+                )));
+            }
+        } else if certificate.is_some() {
+            return refuse("somebody who trusts a certificate asks without TLS");
+        }
+        if is_impostor && path == manifest::file_name() {
+            let mut manifest = self.manifest()?;
+            manifest.files.remove(manifest::ROOTFS);
+            return Ok(Bytes::from(manifest.text()));
         }
         if path == manifest::file_name() {
             let mut manifest = self.manifest()?;

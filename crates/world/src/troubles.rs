@@ -103,6 +103,8 @@ pub enum RepositoryTrouble {
     SwappedRelease,
     /// Somebody serves the manifest of another release.
     ReplayedManifest,
+    /// Somebody else answers for its name from the beginning, with another release and without the key of its certificate.
+    Impostor,
 }
 
 impl RebootTrouble {

@@ -71,8 +71,11 @@ async fn prepare(walk: &mut Walk) {
         })
         .await;
     walk.mark("iso");
-    let url = format!("{}/harvester-release.yaml", names::repo_url(NAME));
-    assert!(walk.lab.facts.repository(&url).is_err());
+    let url = format!(
+        "{}/harvester-release.yaml",
+        names::repo_url(NAME, names::RepoScheme::Http)
+    );
+    assert!(walk.lab.facts.repository(&url, None).is_err());
     let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: component::REPO});
     let meta = json!({"name": names::repo(NAME), "namespace": names::HARVESTER_NAMESPACE, "labels": repo});
     let replicas = walk.lab.shape.nodes.min(2);
@@ -108,7 +111,7 @@ async fn prepare(walk: &mut Walk) {
             .as_str()
             .is_some_and(|address| !address.is_empty())
     );
-    let yaml = walk.lab.facts.repository(&url).unwrap();
+    let yaml = walk.lab.facts.repository(&url, None).unwrap();
     assert!(String::from_utf8_lossy(&yaml).contains("os: Harvester v1.8.0"));
     walk.mark("repo");
     let nodes = i64::try_from(walk.lab.shape.nodes).unwrap();

@@ -11,13 +11,9 @@ use api::names;
 use cluster_upgrade::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use manager::outside::absolute;
-use node::{
-    host::{
-        Chroot, HostRoot,
-        system_agent::{self, HeldNode},
-    },
-    images::{Patience, Repository},
+use node::host::{
+    Chroot, HostRoot,
+    system_agent::{self, HeldNode},
 };
 use program::step;
 
@@ -114,9 +110,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         None => own_image(&client).await?,
     };
     let clock = report.clock.clone();
-    let url = args.repo_url.unwrap_or_else(|| absolute::here(&names::repo_url(&plan)));
-    let repository = Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256);
-    let repository = Arc::new(repository);
+    let repository = Arc::new(args.pin.repository(&plan, args.repo_url.as_deref(), &clock)?);
     let context = Context {
         client: client.clone(),
         clock: clock.clone(),

@@ -3,18 +3,19 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
-use api::names;
+use api::names::{self, RepoScheme};
 use clock::Clock;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use manager::{client::for_product, field_validation::Mode};
+use manager::{client::for_product, field_validation::Mode, outside::absolute};
+use node::images::{Patience, Repository};
 use program::{
     board::{Board, NoBoard, PodBoard},
     report::Reporter,
 };
-use release::bundle::Sha256Sum;
+use release::{bundle::Sha256Sum, tls::Trust};
 
 use super::manager::{start_log_at, terminated};
 
@@ -58,6 +59,28 @@ pub(super) struct PinArgs {
     /// SHA-256 of the repository's manifest; what does not fit is refused. Without it nothing is verified
     #[arg(long, value_name = "DIGEST", env = names::MANIFEST_VARIABLE)]
     pub(super) manifest_sha256: Option<Sha256Sum>,
+    /// Certificate of the repository, in PEM; whoever shows another one is refused. Without it anybody is believed who
+    /// answers for the repository's name
+    #[arg(long, value_name = "PEM", env = names::CERTIFICATE_VARIABLE, hide_env_values = true)]
+    repo_certificate: Option<String>,
+}
+
+impl PinArgs {
+    /// The repository of a plan, at a URL if one is given.
+    pub(super) fn repository(&self, plan: &str, url: Option<&str>, clock: &Clock) -> anyhow::Result<Repository> {
+        let certificate = self.repo_certificate.as_ref().filter(|text| !text.trim().is_empty());
+        let trust = certificate.map(|certificate| Trust {
+            certificate: certificate.clone(),
+            server_name: names::repo_server_name(plan),
+        });
+        let url = match url {
+            Some(url) => url.to_owned(),
+            None => absolute::here(&names::repo_url(plan, RepoScheme::by(trust.as_ref()))),
+        };
+        let repository = Repository::new(&url, trust.as_ref(), clock.clone(), Patience::default())
+            .with_context(|| format!("failed to use what is in {}", names::CERTIFICATE_VARIABLE))?;
+        Ok(repository.pinned_to(self.manifest_sha256.clone()))
+    }
 }
 
 impl ProgramArgs {

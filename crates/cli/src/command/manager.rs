@@ -100,7 +100,8 @@ pub(super) struct Args {
     /// What serves the ISO, unless a plan says otherwise: toolkit or nginx
     #[arg(long, default_value = "toolkit", value_parser = ["toolkit", "nginx"])]
     repo_server: String,
-    /// Scheme and host of the upgrade repository, when it is not reached by its Service; outside a cluster http://localhost
+    /// Host of the upgrade repository, as [SCHEME://]HOST[:PORT], when it is not reached by its Service; outside a cluster
+    /// localhost. Its certificate is verified all the same
     #[arg(long)]
     repo_host: Option<String>,
     /// Address (HOST:PORT) at which the API server's certificate is looked at, when the addresses of the cluster's API
@@ -180,7 +181,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         repo_host: args
             .repo_host
             .clone()
-            .or_else(|| (!in_cluster).then(|| "http://localhost".to_owned())),
+            .or_else(|| (!in_cluster).then(|| "localhost".to_owned())),
         api_server: args.api_server_address.clone(),
         kubelets: Some(Arc::new(kubelets(&args, &client, kubeconfig))),
     };

@@ -8,10 +8,8 @@ use std::{
 
 use anyhow::Context;
 use api::names;
-use manager::outside::absolute;
 use node::{
     host::{Chroot, HostRoot},
-    images::{Patience, Repository},
     limits::Limits,
     node_run::{CONTAINER, NodeRun, OwnPod},
     post_drain, pre_drain, single_node,
@@ -90,11 +88,9 @@ impl Args {
         // Its hostname does not tell: it shares that of its node.
         let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;
-        let url = self
-            .repo_url
-            .clone()
-            .unwrap_or_else(|| absolute::here(&names::repo_url(&self.plan)));
-        let repository = Repository::new(&url, report.clock.clone(), Patience::default());
+        let repository = self
+            .pin
+            .repository(&self.plan, self.repo_url.as_deref(), &report.clock)?;
         let run = NodeRun {
             client,
             plan: self.plan.clone(),
@@ -106,7 +102,7 @@ impl Args {
             },
             root: HostRoot::new(&self.host_root),
             tools: Arc::new(Chroot::new(&self.host_root)),
-            repository: Arc::new(repository.pinned_to(self.pin.manifest_sha256.clone())),
+            repository: Arc::new(repository),
             elemental: self.elemental.clone(),
             release: OnceLock::new(),
         };

@@ -2,13 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use api::names;
 use kube::Api;
-use manager::outside::absolute;
 use node::{
     host::HostRoot,
     images::{
-        Patience, Prepare, Repository,
+        Prepare,
         cleanup::{self, CleanImages},
         ctr::{Ctr, socket_of_host},
         prepare::{self, PlanSource},
@@ -127,11 +125,9 @@ pub(crate) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     };
     let report = job_command::reporter(&client);
     let clock = report.clock.clone();
-    let url = args
-        .repo_url
-        .unwrap_or_else(|| absolute::here(&names::repo_url(&args.plan)));
+    let repository = args.pin.repository(&args.plan, args.repo_url.as_deref(), &clock)?;
     let program = Prepare::new(
-        Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256),
+        repository,
         Box::new(ctr.at(containerd)),
         &host_root,
         PlanSource::Cluster {

@@ -8,16 +8,16 @@ use release::{
     inspect::inspect,
     iso::{Iso, IsoError},
     manifest::{Manifest, Sha512Sum, sha256},
-    repo::{Limits, PREFIX, serve},
+    repo::{Doors, Limits, PREFIX, runtime, serve},
+    tls::{Identity, acceptor},
 };
+use tokio::net::TcpListener;
 
 use super::{
     listen::listen,
     manager::{start_log, terminated},
 };
 
-/// Threads that may wait for the disk at once.
-const DISK_THREADS: usize = 16;
 /// How long a thread that waits for the disk may hold up the end.
 const LAST_READ: Duration = Duration::from_secs(1);
 
@@ -29,7 +29,8 @@ const LAST_READ: Duration = Duration::from_secs(1);
     downloads that are under way.\n\n\
     Examples:\n  \
     upgrade-toolkit repo --iso /iso/disk.img\n  \
-    upgrade-toolkit repo --iso harvester-v1.8.0-amd64.iso --listen 127.0.0.1:8080 --log-format console"
+    upgrade-toolkit repo --iso harvester-v1.8.0-amd64.iso --listen 127.0.0.1:8080 --log-format console\n  \
+    upgrade-toolkit repo --iso /iso/disk.img --tls-listen :8443 --tls-cert tls.crt --tls-key tls.key"
 )]
 pub(super) struct Args {
     /// The ISO: a file or a block device
@@ -41,6 +42,15 @@ pub(super) struct Args {
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = ":80")]
     listen: String,
+    /// Address to serve the same on over TLS, with --tls-cert and --tls-key
+    #[arg(long, value_name = "ADDR", requires = "tls_cert", requires = "tls_key")]
+    tls_listen: Option<String>,
+    /// Certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_listen")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_listen")]
+    tls_key: Option<PathBuf>,
     /// Format of the log: json or console
     #[arg(long, default_value = "json", value_parser = ["json", "console"])]
     log_format: String,
@@ -54,15 +64,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for problem in &found.problems {
         tracing::warn!(%problem, "the ISO is not complete");
     }
-    // The kernel copies; one thread only tells it to, and is faster than two that get in each other's way.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(DISK_THREADS)
-        .build()?;
+    let runtime = runtime()?;
     let served = runtime.block_on(async {
         let listener = listen("--listen", &args.listen)?.context("--listen has no address")?;
         let address = listener.local_addr()?;
-        tracing::info!(%address, path = PREFIX, harvester = found.release.harvester, "serving");
+        let doors = doors(args, listener)?;
+        tracing::info!(%address, tls = args.tls_listen, path = PREFIX, harvester = found.release.harvester, "serving");
         let iso = Arc::new(iso);
         let making = tokio::task::spawn_blocking({
             let (iso, checksum) = (iso.clone(), args.checksum.clone());
@@ -77,12 +84,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         tokio::select! {
             biased;
-            () = serve(listener, iso.clone(), Limits::REPOSITORY, Clock::system(), terminated()) => Ok(()),
+            () = serve(doors, iso.clone(), Limits::REPOSITORY, Clock::system(), terminated()) => Ok(()),
             error = failing => Err(error.context(context())),
         }
     });
     runtime.shutdown_timeout(LAST_READ);
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Where clients come in: without TLS, and over it where there is a certificate. One that cannot be used ends the server, which
+/// nobody would believe.
+fn doors(args: &Args, listener: TcpListener) -> anyhow::Result<Doors> {
+    let doors = Doors::from(listener);
+    let (Some(address), Some(certificate), Some(key)) = (&args.tls_listen, &args.tls_cert, &args.tls_key) else {
+        return Ok(doors);
+    };
+    let identity = Identity::read(certificate, key).map_err(anyhow::Error::msg)?;
+    let acceptor = acceptor(&identity).with_context(|| format!("failed to use {}", certificate.display()))?;
+    let listener = listen("--tls-listen", address)?.context("--tls-listen has no address")?;
+    Ok(doors.and(listener, acceptor))
 }
 
 /// Reads all of the image. Until that is done the server is not ready: nobody knows yet what it serves.

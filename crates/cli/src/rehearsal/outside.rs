@@ -1,20 +1,27 @@
 //! The manager's view of the outside, answered by the simulated world.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use manager::outside::{FetchError, Kubelet, KubeletError, KubeletFile, Outside};
+use release::tls::{Identity, Trust};
 use world::{Facts, RepositoryError};
 
 /// Answers from the world's facts.
 pub struct Simulated {
     facts: Facts,
+    minted: AtomicU64,
 }
 
 impl Simulated {
     /// Answers from these facts.
     #[must_use]
     pub fn new(facts: Facts) -> Self {
-        Self { facts }
+        Self {
+            facts,
+            minted: AtomicU64::new(0),
+        }
     }
 
     /// Answers after a while, by what is true then.
@@ -24,16 +31,30 @@ impl Simulated {
 }
 
 impl Outside for Simulated {
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
-        self.answer(|facts| match facts.repository(url) {
+    fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
+        let certificate = trust.map(|trust| trust.certificate.as_str());
+        self.answer(move |facts| match facts.repository(url, certificate) {
             Ok(body) => Ok(body.to_vec()),
             Err(RepositoryError::Status(404)) => Err(FetchError::NotFound),
             Err(error) => Err(FetchError::Other(error.to_string())),
         })
     }
 
-    fn size<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<u64, FetchError>> {
+    fn size<'a>(&'a self, url: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>> {
         self.answer(|facts| facts.size(url).ok_or(FetchError::NotFound))
+    }
+
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+        // Nobody reads these, but the world compares them; each is another one, and the same in each run with a seed.
+        let number = self.minted.fetch_add(1, Ordering::Relaxed);
+        let label = move |what: &str, moment| format!("{what} {number} of {server_name} at {moment}\n");
+        self.answer(move |facts| {
+            let now = facts.now();
+            Ok(Identity {
+                certificate: label("certificate", now),
+                key: label("key", now),
+            })
+        })
     }
 
     fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {

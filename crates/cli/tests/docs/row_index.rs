@@ -18,7 +18,8 @@ fn named(folder: &Path, rows: &mut BTreeSet<String>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             named(&path, rows);
-        } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "md") && !path.ends_with("rows.md") {
+        } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "md") && !path.ends_with("rows.md")
+        {
             let content = fs::read_to_string(path).unwrap();
             let found = test.captures_iter(&content).chain(text.captures_iter(&content));
             rows.extend(found.map(|row| format!("{}-{}", row[1].to_uppercase(), &row[2])));
@@ -42,7 +43,11 @@ fn every_row_that_is_named_somewhere_is_explained_once() {
             *listed.entry(row.to_owned()).or_default() += 1;
         }
     }
-    let twice: Vec<&String> = listed.iter().filter(|(_, count)| **count > 1).map(|(row, _)| row).collect();
+    let twice: Vec<&String> = listed
+        .iter()
+        .filter(|(_, count)| **count > 1)
+        .map(|(row, _)| row)
+        .collect();
     assert!(twice.is_empty(), "listed twice: {twice:?}");
     let missing: Vec<&String> = rows.iter().filter(|row| !listed.contains_key(*row)).collect();
     assert!(missing.is_empty(), "not explained: {missing:?}");

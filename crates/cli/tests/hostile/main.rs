@@ -62,11 +62,28 @@ async fn withstand(server: &Server) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_withstands_every_attack() {
     allow_many_files();
-    let (manager, repository, rehearsal) = tokio::join!(Manager::start(), One::repository(), One::rehearsal());
+    let (manager, repository, secure, rehearsal) = tokio::join!(
+        Manager::start(),
+        One::repository(false),
+        One::repository(true),
+        One::rehearsal()
+    );
     let [webhook, metrics, health] = manager.servers();
-    let all = [webhook, metrics, health, &repository.server, &rehearsal.server];
+    let all = [
+        webhook,
+        metrics,
+        health,
+        &repository.server,
+        &secure.server,
+        &rehearsal.server,
+    ];
     join_all(all.map(withstand)).await;
-    for (name, process) in [("manager", &manager.process), ("repository", &repository.process)] {
+    let processes = [
+        ("manager", &manager.process),
+        ("repository", &repository.process),
+        ("repository over TLS", &secure.process),
+    ];
+    for (name, process) in processes {
         let (peak, limit) = (process.peak(), chart_limit());
         eprintln!("{name}: at most {} MiB of {}", peak >> 20, limit >> 20);
         assert!(peak < limit, "the {name} took {peak} bytes");

@@ -174,21 +174,41 @@ pub(crate) struct One {
 }
 
 impl One {
-    pub(crate) async fn repository() -> Self {
-        let (sources, address) = (Sources::sample(), free_address().await);
+    /// A repository as a pod of it runs: without TLS and with it. What is attacked is one of the two doors.
+    pub(crate) async fn repository(tls: bool) -> Self {
+        let (sources, plain, secure) = (Sources::sample(), free_address().await, free_address().await);
+        let home = tempfile::tempdir().unwrap();
+        let identity = release::tls::mint(&["repository".to_owned()], Clock::system().now()).unwrap();
+        let (certificate, key) = (home.path().join("tls.crt"), home.path().join("tls.key"));
+        std::fs::write(&certificate, identity.certificate).unwrap();
+        std::fs::write(&key, identity.key).unwrap();
         let child = toolkit()
-            .args(["repo", "--listen", &address.to_string(), "--iso"])
+            .args([
+                "repo",
+                "--listen",
+                &plain.to_string(),
+                "--tls-listen",
+                &secure.to_string(),
+            ])
+            .arg("--tls-cert")
+            .arg(certificate)
+            .arg("--tls-key")
+            .arg(key)
+            .arg("--iso")
             .arg(sources.iso())
             .spawn()
             .unwrap();
         let server = Server {
             name: "repository",
-            door: Door { address, tls: false },
+            door: Door {
+                address: if tls { secure } else { plain },
+                tls,
+            },
             good_request: get("/harvester-iso/harvester-release.yaml"),
             good_status: 200,
             path: "/healthz",
         };
-        Self::of(Process(child), server, Some(sources), tempfile::tempdir().unwrap()).await
+        Self::of(Process(child), server, Some(sources), home).await
     }
 
     pub(crate) async fn rehearsal() -> Self {

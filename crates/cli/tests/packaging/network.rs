@@ -102,6 +102,7 @@ fn s09_every_port_that_we_open_is_reached_by_those_it_is_for_and_by_no_others() 
             let meant = sorted(&[&ours, &cluster, &node, &tunnel]);
             assert_eq!(reach(&repo, port), meant, "port {port} of the repository");
         }
+        assert_eq!(ports(&repository).len(), 2, "without and with TLS");
         for job in [&cluster, &restore] {
             assert_eq!(reach(job, 8080), [0_usize; 0], "{:?}", job.labels);
         }
@@ -121,7 +122,9 @@ fn every_port_that_we_open_is_in_the_documentation() {
 #[test]
 fn s09_pods_that_need_no_network_have_none_and_those_that_need_the_api_have_that() {
     let repository = pods::repository("toolkit").template;
-    let port = ports(&repository)[0];
+    let [port, secure] = ports(&repository)[..] else {
+        panic!("the repository serves without and with TLS")
+    };
     let (cluster, restore) = (pods::cluster_upgrade().template, pods::restore_vm().template);
     let foreign = json!({"app": "x"});
     for documents in installations() {
@@ -143,6 +146,9 @@ fn s09_pods_that_need_no_network_have_none_and_those_that_need_the_api_have_that
             (&restore, &repo, port, false),
             (&cluster, &server, 6443, true),
             (&cluster, &repo, port, true),
+            (&cluster, &repo, secure, true),
+            (&restore, &repo, secure, false),
+            (&cluster, &tenant, secure, false),
             (&cluster, &tenant, 8080, false),
             (&cluster, &outside, 80, false),
         ] {

@@ -15,6 +15,11 @@ use serde_json::{Value, json};
 
 use crate::root;
 
+const ISO: repo::Iso<'_> = repo::Iso {
+    claim: "claim",
+    checksum: None,
+};
+
 /// Who a program must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
@@ -90,7 +95,7 @@ pub(crate) fn suc(component: &str) -> Pod {
 pub(crate) fn repository(server: &str) -> Pod {
     let mut plan = plan();
     plan.metadata.annotations = Some([(annotations::REPO_SERVER.to_owned(), server.to_owned())].into());
-    of_template(repo::deployment(&plan, &Settings::default(), 2, ("claim", None)).unwrap())
+    of_template(repo::deployment(&plan, &Settings::default(), 2, ISO, "up-repo-x").unwrap())
 }
 
 pub(crate) fn cluster_upgrade() -> Pod {

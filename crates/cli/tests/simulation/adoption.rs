@@ -129,7 +129,12 @@ fn degraded(versions: &[Arc<Value>]) -> Vec<&str> {
 fn w11_an_object_of_the_plan_that_exists_already_is_taken_as_created() {
     let deployment = |plan: &UpgradePlan| {
         let claim = names::iso_image(&plan.name_any());
-        objects::repo::deployment(plan, &Settings::default(), 2, (&claim, None)).unwrap()
+        let iso = objects::repo::Iso {
+            claim: &claim,
+            checksum: None,
+        };
+        // With a certificate that nobody has on record: once the manager hears of it, it deploys its own.
+        objects::repo::deployment(plan, &Settings::default(), 2, iso, "up-repo-unknown").unwrap()
     };
     let found = find(ResourceId::new("apps", "deployments"), deployment, false);
     let first = |wanted: &str| {

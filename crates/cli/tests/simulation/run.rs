@@ -388,5 +388,11 @@ fn without_times(status: &Option<api::UpgradePlanStatus>) -> Value {
         node["startedAt"] = json!(node["startedAt"].is_string());
         node["finishedAt"] = json!(node["finishedAt"].is_string());
     }
+    // Each is another one; that there is one, and that it was used, is the same.
+    for field in ["certificate", "secret"] {
+        if status["repository"][field].is_string() {
+            status["repository"][field] = json!("there");
+        }
+    }
     status
 }

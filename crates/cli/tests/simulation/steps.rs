@@ -256,6 +256,30 @@ fn s07_whoever_answers_as_the_repository_after_its_digests_are_on_record_is_refu
 }
 
 #[test]
+fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
+    let told = rehearse(with(Troubles {
+        repository: Some(RepositoryTrouble::Impostor),
+        ..Troubles::default()
+    }));
+    assert_eq!(
+        told.phase,
+        Some(Phase::MetadataPopulating),
+        "it waits for the plan's own repository"
+    );
+    assert!(told.steps.is_empty(), "no program ran: {:?}", told.steps.keys());
+    let told = rehearse_with_attack(RepositoryTrouble::Impostor);
+    assert_eq!(told.phase, Some(Phase::Failed));
+    let words = "invalid peer certificate";
+    assert!(
+        told.failed.iter().any(|word| word.contains(words)),
+        "{:#?}",
+        told.failed
+    );
+    let imported = told.steps.values().flatten().any(|step| *step == "import-common");
+    assert!(!imported, "something was imported");
+}
+
+#[test]
 fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
     let seen = waits(Case::three_nodes(), &[], 2 * HOUR);
     for wanted in [

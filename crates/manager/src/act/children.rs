@@ -7,7 +7,11 @@ use api::{
     foreign::{harvester, suc},
     labels, names,
 };
-use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::Service};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{Secret, Service},
+};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, ListParams, PostParams, Preconditions},
@@ -42,11 +46,17 @@ impl Actor {
                 replicas,
                 claim,
                 checksum,
+                secret,
             } => {
-                let deployment = objects::repo::deployment(plan, settings, *replicas, (claim, checksum.as_deref()))?;
+                let iso = objects::repo::Iso {
+                    claim,
+                    checksum: checksum.as_deref(),
+                };
+                let deployment = objects::repo::deployment(plan, settings, *replicas, iso, secret)?;
                 self.create_one::<Deployment>(plan, deployment, Written::Deployment, written)
                     .await
             }
+            Child::RepoSecret { name } => self.store_key(plan, name).await,
             Child::RepoService => {
                 self.create_one::<Service>(plan, objects::repo::service(plan)?, Written::Service, written)
                     .await
@@ -77,6 +87,37 @@ impl Actor {
                 self.create_one::<Job>(plan, job, Written::Job, written).await
             }
         }
+    }
+
+    /// Stores a key that this manager holds. A Secret that exists is believed to hold it only if this manager has created
+    /// it: it may not look, and a name is nobody's.
+    async fn store_key(&self, plan: &UpgradePlan, name: &str) -> Result<(), ActError> {
+        let uid = plan.uid().unwrap_or_default();
+        let lost = |why: &'static str| ActError::LostKey {
+            secret: format!("{}/{name}", names::HARVESTER_NAMESPACE),
+            why,
+        };
+        let Some((identity, is_stored)) = self.keyring.of(&uid, name) else {
+            return Err(lost("this manager does not have its key"));
+        };
+        let secret = objects::repo::secret(plan, name, &identity)?;
+        let secrets = self.in_namespace::<Secret>(names::HARVESTER_NAMESPACE);
+        match secrets.create(&PostParams::default(), &secret).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() && is_stored => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                self.keyring.forget(&uid);
+                return Err(lost("it exists already"));
+            }
+            Err(source) => {
+                return Err(failed(
+                    format!("create Secret {}/{name}", names::HARVESTER_NAMESPACE),
+                    source,
+                ));
+            }
+        }
+        self.keyring.stored(&uid);
+        Ok(())
     }
 
     /// Creates an object; one that exists is adopted if this plan owns it.

@@ -20,6 +20,14 @@ pub enum ActError {
         /// The object.
         object: String,
     },
+    /// A Secret whose key this manager does not have, or that exists and may hold another key: nobody may look.
+    #[error("Secret {secret} cannot be used: {why}; another certificate is made")]
+    LostKey {
+        /// Its name.
+        secret: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// The plan that was decided on is not the newest.
     #[error("the UpgradePlan has changed meanwhile")]
     Outdated,

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{ReleaseDigests, ReleaseMetadata, UpgradePlan, names};
+use api::{
+    ReleaseDigests, ReleaseMetadata, UpgradePlan,
+    names::{self, RepoScheme},
+};
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use plan::observed::ImageLists;
@@ -10,6 +13,7 @@ use release::{
     bundle, image_list,
     manifest::{self, FileSum, Manifest},
     release_file,
+    tls::Trust,
 };
 
 use crate::outside::{FetchError, Outside};
@@ -23,6 +27,8 @@ const MOST_SHOWN: usize = 100;
 pub(super) struct Repository {
     outside: Arc<dyn Outside>,
     base: String,
+    /// Whom it must be, by the certificate on record. Nobody in an upgrade that began under an older manager.
+    trust: Option<Trust>,
     /// What is on record.
     digests: Option<ReleaseDigests>,
 }
@@ -30,9 +36,16 @@ pub(super) struct Repository {
 impl Repository {
     /// That of a plan.
     pub(super) fn of(plan: &UpgradePlan, outside: Arc<dyn Outside>) -> Self {
+        let name = plan.name_any();
+        let access = plan.status.as_ref().and_then(|status| status.repository.as_ref());
+        let trust = access.map(|access| Trust {
+            certificate: access.certificate.clone(),
+            server_name: names::repo_server_name(&name),
+        });
         Self {
             outside,
-            base: names::repo_url(&plan.name_any()),
+            base: names::repo_url(&name, RepoScheme::by(trust.as_ref())),
+            trust,
             digests: plan.status.as_ref().and_then(|status| status.release_digests.clone()),
         }
     }
@@ -55,7 +68,7 @@ impl Repository {
 
     async fn manifest_text(&self) -> Result<(String, String), String> {
         let url = manifest::url_of(&self.base);
-        let body = self.outside.fetch(&url).await;
+        let body = self.outside.fetch(&url, self.trust.as_ref()).await;
         let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
         let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
         Ok((url, text))
@@ -79,7 +92,7 @@ impl Repository {
     async fn file(&self, path: &str) -> Result<Vec<u8>, FetchError> {
         let recorded = self.recorded(path).await?;
         let url = format!("{}/{path}", self.base);
-        let body = self.outside.fetch(&url).await?;
+        let body = self.outside.fetch(&url, self.trust.as_ref()).await?;
         let found = manifest::sha256(&body);
         match recorded {
             Some(sum) if sum.sha256 != found => Err(FetchError::Other(format!(
@@ -132,7 +145,7 @@ impl Repository {
             .map(|(_, archive)| format!("{}/{}", self.base, archive.archive.as_str()));
         let urls: Vec<String> = urls.collect();
         let sizes = urls.into_iter().map(|url| async move {
-            let size = self.outside.size(&url).await;
+            let size = self.outside.size(&url, self.trust.as_ref()).await;
             size.map_err(|error| format!("failed to ask for the size of {url}: {error}"))
         });
         let sizes: Vec<_> = stream::iter(sizes).buffer_unordered(ARCHIVES_AT_ONCE).collect().await;

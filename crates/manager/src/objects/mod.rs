@@ -58,7 +58,9 @@ pub fn metadata(plan: &UpgradePlan, namespace: &str, name: String, labels: BTree
 pub fn repo_environment(plan: &UpgradePlan) -> Vec<Value> {
     let digests = plan.status.as_ref().and_then(|status| status.release_digests.as_ref());
     let manifest = digests.map(|digests| json!({"name": names::MANIFEST_VARIABLE, "value": digests.manifest}));
-    manifest.into_iter().collect()
+    let access = plan.status.as_ref().and_then(|status| status.repository.as_ref());
+    let certificate = access.map(|access| json!({"name": names::CERTIFICATE_VARIABLE, "value": access.certificate}));
+    manifest.into_iter().chain(certificate).collect()
 }
 
 /// A pod that works on its node runs there whatever taints the node has: those of the upgrade, those of Kubernetes (a node

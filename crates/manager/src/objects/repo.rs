@@ -3,14 +3,20 @@
 use std::{collections::BTreeMap, path::Path};
 
 use api::{UpgradePlan, annotations, labels::component, names};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Secret, Service},
+    },
+};
 use kube::ResourceExt;
 use plan::{
     image,
     observed::{RepoServer, Settings},
     preflight,
 };
-use release::nginx;
+use release::{nginx, tls::Identity};
 use serde::de::Error as _;
 use serde_json::{Value, json};
 
@@ -26,12 +32,19 @@ const MOUNT_AND_SERVE: &str = "set -e\n\
     exec nginx -c /run/nginx-iso.conf\n";
 /// Served once all of the ISO was read, and only then.
 const PROBE: &str = "harvester-iso.manifest";
-/// What it listens on: an unprivileged port; the Service has port 80.
+/// What it listens on: an unprivileged port; the Service has port 80. Probes come here, and tools that know no certificate.
 const PORT: u16 = 8080;
+/// The same over TLS; the Service has port 443. The manager and the programs of Jobs come here only.
+const SECURE_PORT: u16 = 8443;
+/// Where the certificate is, with its key.
+const CERTIFICATE_FOLDER: &str = "/tls";
 /// User and group of CDI's importer, who leaves the ISO behind as `disk.img`, readable for this user and this group only.
 /// To be in the group by `fsGroup` is not enough: two replicas share the volume (ReadWriteMany), and there Longhorn has
 /// the kubelet ignore `fsGroup` (`fsGroupPolicy: ReadWriteOnceWithFSType`).
 const IMPORTER: u32 = 107;
+
+/// Of the files of the Secret: for their owner and their group.
+const SECRET_MODE: u32 = 0o440;
 
 /// The label that pods of one plan's repository have, and those of another plan of its name do not.
 const PLAN_UID: &str = "management.harvesterhci.io/upgrade-plan-uid";
@@ -50,9 +63,34 @@ fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
     asked.unwrap_or(settings.repo_server)
 }
 
+/// The ISO that is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Iso<'a> {
+    /// The claim that holds it.
+    pub claim: &'a str,
+    /// The SHA-512 that it should have, if somebody says so.
+    pub checksum: Option<&'a str>,
+}
+
+/// What the container listens on.
+fn ports() -> Value {
+    json!([
+        {"name": "http", "containerPort": PORT, "protocol": "TCP"},
+        {"name": "https", "containerPort": SECURE_PORT, "protocol": "TCP"},
+    ])
+}
+
 /// Our own server: reads the image as it is, so it needs neither a mount nor a privilege.
 fn toolkit(image: &str, checksum: Option<&str>) -> Value {
     let mut args = vec!["repo", "--iso", "/iso/disk.img", "--listen", ":8080"];
+    args.extend([
+        "--tls-listen",
+        ":8443",
+        "--tls-cert",
+        "/tls/tls.crt",
+        "--tls-key",
+        "/tls/tls.key",
+    ]);
     if let Some(checksum) = checksum {
         args.extend(["--checksum", checksum]);
     }
@@ -62,7 +100,7 @@ fn toolkit(image: &str, checksum: Option<&str>) -> Value {
         "imagePullPolicy": "IfNotPresent",
         "command": ["upgrade-toolkit"],
         "args": args,
-        "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+        "ports": ports(),
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": {"drop": ["ALL"]},
@@ -72,7 +110,10 @@ fn toolkit(image: &str, checksum: Option<&str>) -> Value {
             "runAsGroup": IMPORTER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "volumeMounts": [{"name": "iso", "mountPath": "/iso", "readOnly": true}],
+        "volumeMounts": [
+            {"name": "iso", "mountPath": "/iso", "readOnly": true},
+            {"name": "tls", "mountPath": CERTIFICATE_FOLDER, "readOnly": true},
+        ],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": PORT}},
         "readinessProbe": {"httpGet": {"path": format!("/{PROBE}"), "port": PORT}},
     })
@@ -82,6 +123,10 @@ fn toolkit(image: &str, checksum: Option<&str>) -> Value {
 fn nginx(image: &str, checksum: Option<&str>) -> Result<Value, serde_json::Error> {
     let run = nginx::Nginx {
         listen: "8080",
+        secure: Some(nginx::Secure {
+            listen: "8443",
+            folder: Path::new(CERTIFICATE_FOLDER),
+        }),
         root: Path::new(nginx::DOCUMENT_ROOT),
         state: Path::new("/run"),
     };
@@ -95,16 +140,20 @@ fn nginx(image: &str, checksum: Option<&str>) -> Result<Value, serde_json::Error
             {"name": "NGINX_CONFIG", "value": config},
             {"name": "ISO_CHECKSUM", "value": checksum.map(|sum| format!("--checksum={sum}"))},
         ],
-        "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+        "ports": ports(),
         // The image's own user may not mount, however privileged the container is.
         "securityContext": {"privileged": true, "runAsUser": 0, "runAsGroup": 0},
-        "volumeMounts": [{"name": "iso", "mountPath": "/iso"}],
+        "volumeMounts": [
+            {"name": "iso", "mountPath": "/iso"},
+            {"name": "tls", "mountPath": CERTIFICATE_FOLDER, "readOnly": true},
+        ],
         "livenessProbe": {"exec": {"command": ["sh", "-c", format!("test -f /srv/www/htdocs/{PROBE}")]}},
         "readinessProbe": {"httpGet": {"path": format!("/{PROBE}"), "port": PORT}},
     }))
 }
 
-/// The Deployment. Its server reads the ISO from a claim; where a SHA-512 is given for it, it looks for its end by that.
+/// The Deployment. Its server reads the ISO from a claim; where a SHA-512 is given for it, it looks for its end by that. It
+/// serves over TLS with what is in the Secret: no pod that does not mount it can.
 ///
 /// # Errors
 /// Never for a plan that the API server accepted.
@@ -112,7 +161,8 @@ pub fn deployment(
     plan: &UpgradePlan,
     settings: &Settings,
     replicas: i32,
-    (claim, checksum): (&str, Option<&str>),
+    Iso { claim, checksum }: Iso<'_>,
+    secret: &str,
 ) -> Result<Deployment, serde_json::Error> {
     let labels = pod_labels(plan);
     let image = image::of(plan, settings).to_string();
@@ -130,7 +180,13 @@ pub fn deployment(
         names::repo(&plan.name_any()),
         labels.clone(),
     );
-    metadata.annotations = Some([(annotations::SERVES_MANIFEST.to_owned(), "true".to_owned())].into());
+    metadata.annotations = Some(
+        [
+            (annotations::SERVES_MANIFEST.to_owned(), "true".to_owned()),
+            (annotations::REPO_SECRET.to_owned(), secret.to_owned()),
+        ]
+        .into(),
+    );
     serde_json::from_value(json!({
         "metadata": metadata,
         "spec": {
@@ -156,7 +212,11 @@ pub fn deployment(
                     "automountServiceAccountToken": false,
                     "securityContext": pod_security,
                     "containers": [container],
-                    "volumes": [{"name": "iso", "persistentVolumeClaim": {"claimName": claim}}],
+                    "volumes": [
+                        {"name": "iso", "persistentVolumeClaim": {"claimName": claim}},
+                        // For the group that the server runs in: the files are root's.
+                        {"name": "tls", "secret": {"secretName": secret, "defaultMode": SECRET_MODE}},
+                    ],
                 },
             },
         },
@@ -170,6 +230,29 @@ pub fn serves_manifest(deployment: &Deployment) -> bool {
     told.is_some_and(|value| value == "true")
 }
 
+/// The Secret with which a Deployment serves. An older manager made others, which have none.
+#[must_use]
+pub fn secret_of(deployment: &Deployment) -> Option<String> {
+    deployment.annotations().get(annotations::REPO_SECRET).cloned()
+}
+
+/// The Secret with a certificate and its key.
+///
+/// # Errors
+/// Never for a plan that the API server accepted.
+pub fn secret(plan: &UpgradePlan, name: &str, identity: &Identity) -> Result<Secret, serde_json::Error> {
+    let labels = component_labels(plan, component::REPO);
+    serde_json::from_value(json!({
+        "metadata": metadata(plan, names::HARVESTER_NAMESPACE, name.to_owned(), labels),
+        "type": "kubernetes.io/tls",
+        "immutable": true,
+        "data": {
+            "tls.crt": ByteString(identity.certificate.clone().into_bytes()),
+            "tls.key": ByteString(identity.key.clone().into_bytes()),
+        },
+    }))
+}
+
 /// The Service.
 ///
 /// # Errors
@@ -181,7 +264,11 @@ pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
         "spec": {
             "type": "ClusterIP",
             "selector": pod_labels(plan),
-            "ports": [{"port": 80, "targetPort": PORT, "protocol": "TCP"}],
+            // Several ports need names.
+            "ports": [
+                {"name": "http", "port": 80, "targetPort": PORT, "protocol": "TCP"},
+                {"name": "https", "port": 443, "targetPort": SECURE_PORT, "protocol": "TCP"},
+            ],
         },
     }))
 }
@@ -190,10 +277,18 @@ pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
 mod tests {
     use super::*;
 
+    fn iso(checksum: Option<&str>) -> Iso<'_> {
+        Iso {
+            claim: "claim",
+            checksum,
+        }
+    }
+
     fn container(server: Option<&str>, settings: &Settings) -> Value {
         let mut plan = UpgradePlan::new("up", Default::default());
         plan.metadata.annotations = server.map(|name| [(annotations::REPO_SERVER.to_owned(), name.to_owned())].into());
-        let built = serde_json::to_value(deployment(&plan, settings, 2, ("claim", Some("ab"))).unwrap()).unwrap();
+        let built =
+            serde_json::to_value(deployment(&plan, settings, 2, iso(Some("ab")), "up-repo-x").unwrap()).unwrap();
         built["spec"]["template"]["spec"]["containers"][0].clone()
     }
 
@@ -240,7 +335,7 @@ mod tests {
         for server in ["toolkit", "nginx"] {
             let mut plan = UpgradePlan::new("up", Default::default());
             plan.metadata.annotations = Some([(annotations::REPO_SERVER.to_owned(), server.to_owned())].into());
-            let built = deployment(&plan, &Settings::default(), 2, ("claim", None)).unwrap();
+            let built = deployment(&plan, &Settings::default(), 2, iso(None), "up-repo-x").unwrap();
             let pod = built.spec.unwrap().template.spec.unwrap();
             assert_eq!(pod.automount_service_account_token, Some(false), "{server}");
         }

@@ -5,7 +5,11 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::ResourceExt;
 use plan::observed::RepoSeen;
 
-use crate::{objects::repo::serves_manifest, ours, watched::Watched};
+use crate::{
+    objects::repo::{secret_of, serves_manifest},
+    ours,
+    watched::Watched,
+};
 
 pub(super) fn look(watched: &Watched, plan: &UpgradePlan) -> RepoSeen {
     let name = names::repo(&plan.name_any());
@@ -15,6 +19,7 @@ pub(super) fn look(watched: &Watched, plan: &UpgradePlan) -> RepoSeen {
     let service = service.filter(|found| super::is_present_child(found.as_ref(), plan));
     RepoSeen {
         serves_manifest: deployment.as_deref().is_some_and(serves_manifest),
+        secret: deployment.as_deref().and_then(secret_of),
         deployment_ready: deployment.map(|found| deployment_is_ready(&found)),
         service_ready: service.map(|found| service_is_ready(watched, &found)),
     }

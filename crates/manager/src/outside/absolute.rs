@@ -6,11 +6,23 @@ use std::fs;
 /// Where a pod finds the search domains that its cluster has given it.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// The domain that clusters have unless told otherwise.
+const DOMAIN: &str = "cluster.local";
+
 /// A URL whose host is `NAME.NAMESPACE`, with the absolute name of that Service, as this machine knows its cluster; outside
 /// of a cluster as it is.
 #[must_use]
 pub fn here(url: &str) -> String {
     absolute(url, &fs::read_to_string(RESOLV_CONF).unwrap_or_default())
+}
+
+/// The names of a Service that ends in `.svc`: without a domain, and with that of this cluster.
+#[must_use]
+pub fn names_of(service: &str) -> Vec<String> {
+    let text = fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let domain = domain(&text).unwrap_or(DOMAIN);
+    let short = service.strip_suffix(".svc").unwrap_or(service);
+    vec![service.to_owned(), short.to_owned(), format!("{service}.{domain}")]
 }
 
 /// The same, by the text of a `resolv.conf`.
@@ -46,10 +58,10 @@ mod tests {
 
     #[test]
     fn s07_the_repository_is_asked_for_by_its_absolute_name() {
-        let url = api::names::repo_url("up");
+        let url = api::names::repo_url("up", api::names::RepoScheme::Https);
         assert_eq!(
             absolute(&url, POD),
-            "http://up-repo.harvester-system.svc.cluster.local./harvester-iso"
+            "https://up-repo.harvester-system.svc.cluster.local./harvester-iso"
         );
         let other = POD.replace("cluster.local", "k8s.corp.example");
         assert!(absolute(&url, &other).contains(".svc.k8s.corp.example./"));
@@ -57,7 +69,7 @@ mod tests {
 
     #[test]
     fn outside_of_a_cluster_and_for_other_hosts_a_url_stays_as_it_is() {
-        let url = api::names::repo_url("up");
+        let url = api::names::repo_url("up", api::names::RepoScheme::Http);
         for text in ["", "nameserver 1.1.1.1\n", "search corp.example\n", "search svc.\n"] {
             assert_eq!(absolute(&url, text), url);
         }

@@ -3,19 +3,29 @@
 use ::http::{StatusCode, header::CONTENT_LENGTH};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use release::tls::{Connector, Trust, connector};
 
 use super::FetchError;
 
 /// Files we read are lists and metadata; anything larger is not one of them.
 const LARGEST_FILE_BYTES: usize = 16 * 1024 * 1024;
 
+/// Believes whom it is told to, and with nobody told, anybody.
+fn client(trust: Option<&Trust>) -> Result<Client<Connector, Empty<Bytes>>, FetchError> {
+    let connector = connector(HttpConnector::new(), trust);
+    let connector = connector.map_err(|error| FetchError::Other(format!("the repository's certificate: {error}")))?;
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
 /// Reads a file.
-pub(super) async fn get(url: &str) -> Result<Vec<u8>, FetchError> {
+pub(super) async fn get(url: &str, trust: Option<&Trust>) -> Result<Vec<u8>, FetchError> {
     let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
     let uri = url.parse().map_err(|error| other(&error))?;
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let response = client.get(uri).await.map_err(|error| other(&chain(&error)))?;
+    let response = client(trust)?.get(uri).await.map_err(|error| other(&chain(&error)))?;
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
@@ -26,13 +36,15 @@ pub(super) async fn get(url: &str) -> Result<Vec<u8>, FetchError> {
 }
 
 /// The size of a file.
-pub(super) async fn size(url: &str) -> Result<u64, FetchError> {
+pub(super) async fn size(url: &str, trust: Option<&Trust>) -> Result<u64, FetchError> {
     let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
     let request = ::http::Request::head(url)
         .body(Empty::new())
         .map_err(|error| other(&error))?;
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let response = client.request(request).await.map_err(|error| other(&chain(&error)))?;
+    let response = client(trust)?
+        .request(request)
+        .await
+        .map_err(|error| other(&chain(&error)))?;
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
@@ -82,29 +94,29 @@ mod tests {
     #[tokio::test]
     async fn a_file_is_read_whole() {
         let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nos: x").await;
-        assert_eq!(get(&url).await, Ok(b"os: x".to_vec()));
+        assert_eq!(get(&url, None).await, Ok(b"os: x".to_vec()));
     }
 
     #[tokio::test]
     async fn the_size_of_a_file_is_asked_for_without_reading_it() {
         let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5000000000\r\n\r\n").await;
-        assert_eq!(size(&url).await, Ok(5_000_000_000));
+        assert_eq!(size(&url, None).await, Ok(5_000_000_000));
         let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
-        assert_eq!(size(&url).await, Err(FetchError::NotFound));
+        assert_eq!(size(&url, None).await, Err(FetchError::NotFound));
     }
 
     #[tokio::test]
     async fn a_missing_file_is_told_from_a_broken_server() {
         let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
-        assert_eq!(get(&url).await, Err(FetchError::NotFound));
+        assert_eq!(get(&url, None).await, Err(FetchError::NotFound));
         let url = answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
-        let error = get(&url).await.unwrap_err();
+        let error = get(&url, None).await.unwrap_err();
         assert!(error.to_string().contains("503"), "{error}");
     }
 
     #[tokio::test]
     async fn a_body_that_ends_early_is_an_error() {
         let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nos: x").await;
-        assert!(matches!(get(&url).await, Err(FetchError::Other(_))));
+        assert!(matches!(get(&url, None).await, Err(FetchError::Other(_))));
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose,
 };
+use release::tls::set_dates;
 
 use super::{Pem, TlsError};
 
@@ -63,14 +64,6 @@ fn named(name: &str) -> DistinguishedName {
     let mut names = DistinguishedName::new();
     names.push(DnType::CommonName, name);
     names
-}
-
-/// Sets both dates, in whole seconds as certificates count.
-fn set_dates(params: &mut CertificateParams, begins: Timestamp, ends: Timestamp) {
-    let since_1970 = |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
-    // Cannot overflow: a Timestamp is before the year 10000, up to which this type counts too.
-    params.not_before = date_time_ymd(1970, 1, 1) + since_1970(begins);
-    params.not_after = date_time_ymd(1970, 1, 1) + since_1970(ends);
 }
 
 #[cfg(test)]

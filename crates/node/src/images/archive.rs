@@ -10,6 +10,7 @@ use release::bundle::{Archive, Sha256Sum};
 use sha2::{Digest, Sha256};
 
 use super::{
+    blobs::Blobs,
     download::Download,
     pipe::pipe,
     progress::Progress,
@@ -130,7 +131,7 @@ pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Resu
 }
 
 /// The tar inside an archive. Its end comes out only after everything before was whole: all frames of the
-/// compression, the checksum if one is known, and the tar's own end.
+/// compression, the checksum if one is known, every blob that an image names by its digest, and the tar's own end.
 ///
 /// # Errors
 /// When there is no memory to unpack with.
@@ -140,7 +141,7 @@ pub fn tar_of<R: Read + Send>(compressed: R, sum: Option<&Sha256Sum>) -> io::Res
         sum: sum.map(|sum| (Sha256::new(), sum.clone())),
     };
     Ok(WholeTar {
-        inner: zstd::stream::read::Decoder::new(summed)?,
+        inner: Blobs::new(zstd::stream::read::Decoder::new(summed)?),
         buffer: vec![0; BUFFER],
         ready: 0..0,
         owed: 0,

@@ -11,7 +11,10 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use release::bundle::Sha256Sum;
+use release::{
+    bundle::Sha256Sum,
+    tls::{Connector, TlsError, Trust, connector},
+};
 
 use super::pinned::Pin;
 use program::error::{Error, Result};
@@ -56,26 +59,35 @@ pub(super) struct Head {
 #[derive(Clone, Debug)]
 pub struct Repository {
     base: String,
-    client: Client<HttpConnector, Empty<Bytes>>,
+    client: Client<Connector, Empty<Bytes>>,
     clock: Clock,
     patience: Patience,
     pub(super) pin: Option<Pin>,
 }
 
 impl Repository {
-    /// The repository at a URL, which is that of the ISO's root: `http://…/harvester-iso`.
-    #[must_use]
-    pub fn new(base: &str, clock: Clock, patience: Patience) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(patience.answer));
-        connector.set_nodelay(true);
-        Self {
+    /// The repository at a URL, which is that of the ISO's root: `https://…/harvester-iso`. With something to trust nothing
+    /// is read from anybody else, and nothing without TLS.
+    ///
+    /// # Errors
+    /// What is to be trusted is no certificate, or the URL goes without TLS.
+    pub fn new(base: &str, trust: Option<&Trust>, clock: Clock, patience: Patience) -> Result<Self, TlsError> {
+        if trust.is_some() && !base.starts_with("https://") {
+            return Err(TlsError::Plain(base.to_owned()));
+        }
+        if trust.is_none() {
+            tracing::warn!("no certificate of the repository is on record: whoever answers for its name is asked");
+        }
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(patience.answer));
+        http.set_nodelay(true);
+        Ok(Self {
             base: base.trim_end_matches('/').to_owned(),
-            client: Client::builder(TokioExecutor::new()).build(connector),
+            client: Client::builder(TokioExecutor::new()).build(connector(http, trust)?),
             clock,
             patience,
             pin: None,
-        }
+        })
     }
 
     /// The same, with the SHA-256 of its manifest: what does not fit is refused. Without one it is believed as it is.
@@ -203,10 +215,16 @@ impl Repository {
         request.headers_mut().extend(headers);
         match tokio::time::timeout(self.patience.answer, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Error::Passing(format!(
-                "failed to reach {url}: {}",
-                with_causes(&error)
-            ))),
+            Ok(Err(error)) => {
+                let why = format!("failed to reach {url}: {}", with_causes(&error));
+                // Another try would meet the same stranger.
+                Err(match is_stranger(&error) {
+                    true => Error::Refused(format!(
+                        "{why}: it is not the repository of this upgrade, or its clock or ours is wrong"
+                    )),
+                    false => Error::Passing(why),
+                })
+            }
             Err(_) => Err(Error::Passing(format!("failed to reach {url}: no answer in time"))),
         }
     }
@@ -257,6 +275,16 @@ pub(super) fn head_of(headers: &HeaderMap) -> Option<Head> {
     let tag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
     let validator = tag.or_else(|| text(header::LAST_MODIFIED)).map(str::to_owned);
     Some(Head { size, validator })
+}
+
+/// Whether somebody answers who is not the one that is trusted: with another certificate, or not over TLS.
+fn is_stranger(error: &(dyn std::error::Error + 'static)) -> bool {
+    if error.is::<rustls::Error>() {
+        return true;
+    }
+    // An I/O error does not name what is inside it as its source.
+    let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inside.is_some_and(|inside| is_stranger(inside)) || error.source().is_some_and(is_stranger)
 }
 
 /// An error with its causes: the outermost alone rarely says what went wrong.

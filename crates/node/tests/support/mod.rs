@@ -88,8 +88,19 @@ pub(crate) async fn prepare_pinned(
     plan: PlanFacts,
     board: Shown,
 ) -> (Summary, program::Result<()>) {
+    let repository = Repository::new(url, None, Clock::system(), PATIENCE).unwrap();
+    prepare_from(repository.pinned_to(manifest), store, root, plan, board).await
+}
+
+/// The same with any repository.
+pub(crate) async fn prepare_from(
+    repository: Repository,
+    store: Box<dyn ImageStore>,
+    root: &Path,
+    plan: PlanFacts,
+    board: Shown,
+) -> (Summary, program::Result<()>) {
     let clock = Clock::system();
-    let repository = Repository::new(url, clock.clone(), PATIENCE).pinned_to(manifest);
     let program = Prepare::new(repository, store, root, PlanSource::Known(plan));
     let report = Reporter::new(clock, Arc::new(board));
     let done = step::run_all(&program, STEPS, &report).await;

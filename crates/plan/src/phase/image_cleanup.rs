@@ -1,6 +1,6 @@
 //! ImageCleanup: images that only the previous release used are removed from the nodes.
 
-use api::{NodeState, labels::component, names, reasons};
+use api::{NodeState, labels::component, reasons};
 
 use super::suc_plan::{self, Wanted};
 use crate::{
@@ -19,10 +19,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         if draft.status().previous_version.is_none() {
             return Outcome::Done;
         }
-        let url = format!(
-            "{}/bundle/harvester/images-lists-archive",
-            names::repo_url(draft.plan_name())
-        );
+        let url = format!("{}/bundle/harvester/images-lists-archive", draft.repo_url());
         let waiting = ("ImageLists", url, "image lists are being read");
         let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, waiting, limit) else {
             return Outcome::Wait;

@@ -70,7 +70,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
         Err(why) => return Outcome::Fail(why),
     }
     let limit = seen.settings.deadlines.preflight;
-    let url = names::repo_url(draft.plan_name());
+    let url = draft.repo_url();
     let waiting = (
         "NewImages",
         url,

@@ -1,6 +1,6 @@
 //! MetadataPopulate: what the ISO says about the new release is recorded.
 
-use api::{ReleaseMetadata, names};
+use api::ReleaseMetadata;
 
 use crate::{
     decision::Need,
@@ -18,7 +18,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         other => return other,
     }
     let seen = draft.seen;
-    let url = format!("{}/harvester-release.yaml", names::repo_url(draft.plan_name()));
+    let url = format!("{}/harvester-release.yaml", draft.repo_url());
     let limit = seen.settings.deadlines.metadata;
     let waiting = ("ReleaseMetadata", url.clone(), "release metadata is being read");
     let Some(release) = draft.ask(Need::Release, &seen.facts.release, waiting, limit) else {

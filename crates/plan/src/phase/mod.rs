@@ -9,6 +9,7 @@ pub mod iso_download;
 pub mod metadata_populate;
 pub mod node_upgrade;
 pub mod release_digests;
+mod repo_certificate;
 pub mod repo_create;
 
 mod hooks;

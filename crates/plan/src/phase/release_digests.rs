@@ -1,7 +1,10 @@
 //! Which release it is: the ISO must have the SHA-512 that was given, and its digests are recorded before any node reads
 //! from it. What nodes get later must be what is on record, whoever serves it then.
 
-use api::{names, reasons};
+use api::{
+    names::{self, RepoScheme},
+    reasons,
+};
 
 use crate::{
     decision::Need,
@@ -41,7 +44,7 @@ pub fn is_sha512(text: &str) -> bool {
 pub fn record(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let limit = seen.settings.deadlines.metadata;
-    let url = names::repo_manifest_url(draft.plan_name());
+    let url = names::repo_manifest_url(draft.plan_name(), RepoScheme::by(draft.status().repository.as_ref()));
     if seen.repo.deployment_ready.is_none() {
         let name = names::repo(draft.plan_name());
         let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));

@@ -8,7 +8,10 @@ use crate::{
     preflight,
 };
 
-use super::release_digests;
+use super::{
+    release_digests,
+    repo_certificate::{self, Key},
+};
 
 /// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
 /// it. Whether it serves is for those to find out who read from it.
@@ -41,7 +44,12 @@ fn hosts(draft: &Draft<'_>) -> usize {
 /// Creates what is missing.
 fn deploy(draft: &mut Draft<'_>, hosts: usize) {
     let seen = draft.seen;
-    if seen.repo.deployment_ready.is_none() {
+    let key = repo_certificate::ensure(draft);
+    if let (None, Some(key)) = (seen.repo.deployment_ready, key) {
+        if let Key::InHand(name) = &key {
+            // First: its failure keeps the Deployment from being created, so who sees that knows that the Secret is there.
+            draft.create(Child::RepoSecret { name: name.clone() });
+        }
         let claim = draft
             .status()
             .iso_image_id
@@ -53,6 +61,7 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
             checksum: release_digests::given(draft)
                 .map(|(sum, _)| sum)
                 .filter(|sum| release_digests::is_sha512(sum)),
+            secret: key.into_name(),
         });
     }
     if seen.repo.service_ready.is_none() {

@@ -22,6 +22,7 @@ mod preflight;
 mod preload;
 mod recovery;
 mod release_digests;
+mod repo_certificate;
 mod retry;
 mod said;
 mod stopping;

@@ -149,7 +149,7 @@ impl Model {
                 job_type,
             } => match kind {
                 ChildKind::Image => seen.iso_image = None,
-                ChildKind::Deployment => seen.repo.deployment_ready = None,
+                ChildKind::Deployment => (seen.repo.deployment_ready, seen.repo.secret) = (None, None),
                 ChildKind::Service => seen.repo.service_ready = None,
                 ChildKind::SucPlan => {
                     seen.suc_plans.remove(&component);
@@ -269,8 +269,10 @@ impl Model {
                     checksum: None,
                 });
             }
-            Child::RepoDeployment { .. } => {
+            Child::RepoSecret { .. } => {}
+            Child::RepoDeployment { secret, .. } => {
                 seen.repo.deployment_ready = Some(false);
+                seen.repo.secret = Some(secret);
                 seen.repo.serves_manifest = true;
             }
             Child::RepoService => seen.repo.service_ready = Some(false),

@@ -1,6 +1,6 @@
 //! What the outside of a [`Model`] can do next, and what happens when it does.
 
-use api::{ReleaseDigests, ReleaseMetadata, labels::job_type, names};
+use api::{ReleaseDigests, ReleaseMetadata, RepositoryAccess, labels::job_type, names};
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
@@ -135,6 +135,15 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
                 iso_sha512: "cd".repeat(64),
                 iso_size: 7 << 30,
                 ..Default::default()
+            });
+        }
+        Need::RepoCertificate => {
+            // Each is another one.
+            let certificate = format!("certificate of {now}");
+            seen.facts.repo_certificate = Fetched::Got(RepositoryAccess {
+                secret: names::repo_secret("up", &certificate),
+                certificate,
+                in_use: false,
             });
         }
         Need::NewImages => seen.facts.new_images = Fetched::Got(NewImages::default()),

@@ -81,6 +81,8 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     model.seen.repo.serves_manifest = false;
+    model.seen.repo.secret = None;
+    model.seen.plan.status.as_mut().unwrap().repository = None;
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
     let decision = model.decide();
     assert_eq!(decision.status.release_digests, None);

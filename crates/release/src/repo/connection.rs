@@ -3,14 +3,14 @@
 use std::{io, sync::Arc, time::SystemTime};
 
 use clock::Clock;
-use rustix::net::Shutdown;
 use serving::{Limits, Place};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::{
     answer::{Answer, Body, answer, reason},
+    channel::Channel,
     request::{self, Head, Method, Request},
-    send,
 };
 use crate::iso::Iso;
 
@@ -36,14 +36,21 @@ enum Incoming {
 }
 
 /// Serves a connection to its end. One that came into a crowd has one request answered, if that is a probe.
-pub(super) async fn run(stream: TcpStream, mut shared: Shared, place: &Place) {
+pub(super) async fn run(stream: TcpStream, door: Option<TlsAcceptor>, mut shared: Shared, place: &Place) {
     // Head and file are sent by two calls; the second must not wait for the first to be acknowledged.
     let _ = stream.set_nodelay(true);
-    let stream = Arc::new(stream);
+    let mut channel = match door {
+        None => Channel::Plain(Arc::new(stream)),
+        Some(door) => match timeout(shared.limits.handshake, door.accept(stream)).await {
+            Ok(Ok(stream)) => Channel::Tls(Box::new(stream)),
+            Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+            Err(_) => return tracing::debug!("a handshake took too long"),
+        },
+    };
     let mut buffer = Vec::with_capacity(1024);
     let mut first = true;
     loop {
-        let incoming = match next(&stream, &mut buffer, &mut shared, first).await {
+        let incoming = match next(&mut channel, &mut buffer, &mut shared, first).await {
             Ok(incoming) => incoming,
             Err(error) => {
                 tracing::debug!(%error, "a connection failed");
@@ -62,11 +69,11 @@ pub(super) async fn run(stream: TcpStream, mut shared: Shared, place: &Place) {
         let keep_alive = request.keep_alive && !place.is_crowded() && !*shared.stopping.borrow();
         tracing::debug!(target = %request.target, status = answer.status, "answered");
         place.set_answered(true);
-        let responded = respond(&stream, &shared, &answer, request.method, keep_alive).await;
+        let responded = respond(&mut channel, &shared, &answer, request.method, keep_alive).await;
         place.set_answered(false);
         match responded {
             Ok(()) if keep_alive => {}
-            Ok(()) => return linger(&stream, &shared.limits).await,
+            Ok(()) => return linger(&mut channel, &shared.limits).await,
             Err(error) => {
                 tracing::info!(%error, target = %request.target, "a download was not finished");
                 return;
@@ -83,14 +90,14 @@ fn full_house() -> Answer {
 }
 
 /// Reads the head of the next request; what follows it stays in the buffer.
-async fn next(stream: &TcpStream, buffer: &mut Vec<u8>, shared: &mut Shared, first: bool) -> io::Result<Incoming> {
+async fn next(channel: &mut Channel, buffer: &mut Vec<u8>, shared: &mut Shared, first: bool) -> io::Result<Incoming> {
     let limits = shared.limits;
     if buffer.is_empty() {
         let patience = if first { limits.header_time } else { limits.idle };
         let more = tokio::select! {
             biased;
             _ = shared.stopping.wait_for(|stopping| *stopping) => return Ok(Incoming::Closed),
-            more = timeout(patience, read(stream, buffer)) => more,
+            more = timeout(patience, channel.read(buffer)) => more,
         };
         match more {
             Ok(Ok(0)) | Err(_) => return Ok(Incoming::Closed),
@@ -99,13 +106,13 @@ async fn next(stream: &TcpStream, buffer: &mut Vec<u8>, shared: &mut Shared, fir
         }
     }
     // From its first byte on, a request has so long and no longer, however it trickles in.
-    match timeout(limits.header_time, whole(stream, buffer, limits.header_bytes)).await {
+    match timeout(limits.header_time, whole(channel, buffer, limits.header_bytes)).await {
         Ok(incoming) => incoming,
         Err(_) => Ok(Incoming::Refused(408)),
     }
 }
 
-async fn whole(stream: &TcpStream, buffer: &mut Vec<u8>, most: usize) -> io::Result<Incoming> {
+async fn whole(channel: &mut Channel, buffer: &mut Vec<u8>, most: usize) -> io::Result<Incoming> {
     loop {
         match request::parse(buffer) {
             Head::Complete(request, length) if length <= most => {
@@ -117,24 +124,8 @@ async fn whole(stream: &TcpStream, buffer: &mut Vec<u8>, most: usize) -> io::Res
             Head::Incomplete if buffer.len() >= most => return Ok(Incoming::Refused(431)),
             Head::Incomplete => {}
         }
-        if read(stream, buffer).await? == 0 {
+        if channel.read(buffer).await? == 0 {
             return Ok(Incoming::Closed);
-        }
-    }
-}
-
-/// Reads what is there, at most so much that the buffer stays bounded.
-async fn read(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let mut part = [0; 4096];
-    loop {
-        stream.readable().await?;
-        match stream.try_read(&mut part) {
-            Ok(count) => {
-                buffer.extend_from_slice(part.get(..count).unwrap_or_default());
-                return Ok(count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
         }
     }
 }
@@ -163,7 +154,7 @@ fn head(answer: &Answer, keep_alive: bool, now: Option<SystemTime>) -> String {
 }
 
 async fn respond(
-    stream: &Arc<TcpStream>,
+    channel: &mut Channel,
     shared: &Shared,
     answer: &Answer,
     method: Method,
@@ -172,30 +163,31 @@ async fn respond(
     let stall = shared.limits.stall;
     let mut head = head(answer, keep_alive, Some(shared.clock.now().into()));
     if method == Method::Head {
-        return send::bytes(stream, head.as_bytes(), stall).await;
+        channel.send(head.as_bytes(), stall).await?;
+        return channel.flush(stall).await;
     }
     if let Body::Text(text) = &answer.body {
         head.push_str(text);
     }
-    send::bytes(stream, head.as_bytes(), stall).await?;
+    channel.send(head.as_bytes(), stall).await?;
     if let Body::Bytes(extents) = &answer.body {
         for extent in extents {
-            send::extent(stream, &shared.iso, *extent, stall).await?;
+            channel.send_extent(&shared.iso, *extent, stall).await?;
         }
     }
-    Ok(())
+    channel.flush(stall).await
 }
 
 /// Closes, but hears the client out for a while: closing with something unread would make the kernel drop the answer
 /// on its way.
-async fn linger(stream: &TcpStream, limits: &Limits) {
-    if rustix::net::shutdown(stream, Shutdown::Write).is_err() {
+async fn linger(channel: &mut Channel, limits: &Limits) {
+    if channel.shut(limits.stall).await.is_err() {
         return;
     }
     let drain = async {
         let mut heard = 0;
         let mut buffer = Vec::new();
-        while let Ok(count) = read(stream, &mut buffer).await {
+        while let Ok(count) = channel.read(&mut buffer).await {
             heard += count;
             buffer.clear();
             if count == 0 || heard > LINGER_BYTES {

@@ -25,6 +25,11 @@ use testbed::ControlPlane;
 
 const SHIPPED: &str = include_str!("../../../../config/manager/manager.yaml");
 
+const ISO: repo::Iso<'_> = repo::Iso {
+    claim: "claim",
+    checksum: None,
+};
+
 fn plan(server: Option<&str>) -> UpgradePlan {
     let mut plan = UpgradePlan::new("up", Default::default());
     plan.metadata.uid = Some("3f5a1c52-65c4-4c28-9d6b-0b5a3d1f9a11".to_owned());
@@ -51,7 +56,7 @@ fn jobs() -> Vec<Value> {
 }
 
 fn repository(server: Option<&str>) -> Value {
-    let deployment = repo::deployment(&plan(server), &Settings::default(), 2, ("claim", None)).unwrap();
+    let deployment = repo::deployment(&plan(server), &Settings::default(), 2, ISO, "up-repo-x").unwrap();
     typed("apps/v1", "Deployment", deployment)
 }
 
@@ -61,6 +66,9 @@ fn objects() -> Vec<Value> {
     objects.push(repository(None));
     objects.push(repository(Some("nginx")));
     objects.push(typed("v1", "Service", repo::service(&plan(None)).unwrap()));
+    let identity = release::tls::mint(&["up-repo".to_owned()], clock::Clock::system().now()).unwrap();
+    let secret = repo::secret(&plan(None), "up-repo-x", &identity).unwrap();
+    objects.push(typed("v1", "Secret", secret));
     for host in [None, Some("node-1")] {
         let teller = Teller {
             component: "upgrade-toolkit",

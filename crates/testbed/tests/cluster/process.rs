@@ -40,7 +40,7 @@ impl Recipe {
         let api_server = std::fs::read_to_string(control_plane.directory().join("port")).unwrap();
         let lease = format!("{}s", lease.as_secs());
         let reader = format!("{prefix}{}", manager::rbac::KUBELET_READER);
-        let repository = format!("http://{repository}");
+        let repository = format!("https://{repository}");
         let api_server = format!("127.0.0.1:{}", api_server.trim());
         let kubelets = harvester.kubelets.to_string();
         let arguments = [

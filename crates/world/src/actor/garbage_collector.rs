@@ -76,6 +76,10 @@ macro_rules! with_watch {
                 let $watched = &$world.budgets;
                 $then
             }
+            Kind::Secret => {
+                let $watched = &$world.repo_secrets;
+                $then
+            }
             Kind::ConfigMap => {
                 let $watched = &$world.config_maps;
                 $then
@@ -104,7 +108,7 @@ macro_rules! with_watch {
     };
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::UpgradePlan,
     Kind::Pod,
     Kind::Job,
@@ -114,6 +118,7 @@ const KINDS: [Kind; 15] = [
     Kind::Service,
     Kind::EndpointSlice,
     Kind::PodDisruptionBudget,
+    Kind::Secret,
     Kind::ConfigMap,
     Kind::PersistentVolumeClaim,
     Kind::VirtualMachineImage,

@@ -25,6 +25,9 @@ use super::{jobs, reboot};
 /// How often a kubelet tries again what does not work: its longest pause between two pulls of an image.
 const PULL_PAUSE: Duration = Duration::from_mins(5);
 
+/// How soon a kubelet tries again to mount what is not there.
+const MOUNT_PAUSE: Duration = Duration::from_secs(1);
+
 /// The programs that run, by pod.
 struct Running {
     /// Whether pods are started and removed here.
@@ -209,6 +212,10 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
         inbox.later(Kind::Pod, key.clone(), due);
         return Ok(());
     }
+    if !has_secrets(world, pod) {
+        inbox.later(Kind::Pod, key.clone(), after(world.clock.now(), MOUNT_PAUSE));
+        return Ok(());
+    }
     let now = world.stamp();
     let serves = owner(&pod.metadata, "ReplicaSet").is_some();
     let ready = !serves
@@ -225,6 +232,17 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
         "containerStatuses": containers.iter().map(runs).collect::<Vec<_>>(),
     });
     world.pods.patch_status(key, &status).await.map(drop)
+}
+
+/// The Secrets that a pod of the repository mounts are there: until then its containers are not created.
+fn has_secrets(world: &Context, pod: &Pod) -> bool {
+    if label(&pod.metadata, labels::UPGRADE_COMPONENT) != Some(labels::component::REPO) {
+        return true;
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut secrets = volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.as_deref());
+    secrets.all(|name| world.repo_secrets.get(namespace, name).is_some())
 }
 
 fn conditions(now: &str, ready: bool) -> Value {

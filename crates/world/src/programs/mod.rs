@@ -14,7 +14,7 @@ use std::{
 
 use api::{
     labels::{self, component, job_type},
-    names,
+    names::{self, RepoScheme},
 };
 use k8s_openapi::api::core::v1::Pod;
 use node::vm::detector;
@@ -26,7 +26,7 @@ use release::{
 };
 
 use crate::{
-    Facts,
+    Facts, RepositoryError,
     actor::kubelet::started,
     context::{Context, after, label, node_of},
 };
@@ -115,20 +115,30 @@ impl Call {
         self.world.clock.sleep_until(after(started(&self.pod), duration)).await;
     }
 
+    /// Where the plan's repository is.
+    fn repo_url(&self) -> String {
+        let certificate = self.variable(names::CERTIFICATE_VARIABLE);
+        names::repo_url(&self.plan, RepoScheme::by(certificate))
+    }
+
     /// A file of the plan's repository, verified as the real programs do.
     fn file(&self, path: &str) -> Result<String> {
+        let certificate = self.variable(names::CERTIFICATE_VARIABLE);
         let read = |url: String| {
-            let bytes = Facts(self.world.clone()).repository(&url);
+            let bytes = Facts(self.world.clone()).repository(&url, certificate);
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            text.map_err(|error| Error::Passing(error.to_string()))
+            text.map_err(|error| match error {
+                RepositoryError::Untrusted(why) => Error::Refused(why),
+                error => Error::Passing(error.to_string()),
+            })
         };
-        let url = format!("{}/{path}", names::repo_url(&self.plan));
+        let url = format!("{}/{path}", self.repo_url());
         let text = read(url.clone())?;
         let Some(root) = self.variable(names::MANIFEST_VARIABLE) else {
             return Ok(text);
         };
         let refused = |url: &str, why: &dyn std::fmt::Display| Error::Refused(format!("{url} is refused: {why}"));
-        let manifest_url = names::repo_manifest_url(&self.plan);
+        let manifest_url = names::repo_manifest_url(&self.plan, RepoScheme::by(certificate));
         let manifest = read(manifest_url.clone())?;
         let root = root
             .parse()

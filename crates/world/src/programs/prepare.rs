@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use api::names;
 use futures::FutureExt;
 use node::images::{
     eligibility::{self, PlanFacts},
@@ -63,7 +62,7 @@ async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
         if matches!(error, Error::Refused(_)) {
             return Err(error);
         }
-        let url = format!("{}/", names::repo_url(&call.plan));
+        let url = format!("{}/", call.repo_url());
         let waiting = prepare::silent(url, error.to_string());
         pace.report.waiting(&[waiting], Some(pace.deadline));
         call.world.clock.sleep(PROBE_INTERVAL).await;

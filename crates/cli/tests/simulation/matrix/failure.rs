@@ -154,7 +154,8 @@ impl Failure {
                 RepositoryTrouble::Unreachable
                 | RepositoryTrouble::AnotherIso
                 | RepositoryTrouble::SwappedRelease
-                | RepositoryTrouble::ReplayedManifest,
+                | RepositoryTrouble::ReplayedManifest
+                | RepositoryTrouble::Impostor,
             ) => Phase::MetadataPopulating,
             Some(RepositoryTrouble::EmptyImageLists) => Phase::ImagePreloading,
             Some(RepositoryTrouble::NoImageLists) => Phase::CleaningUp,

@@ -1,0 +1,99 @@
+//! Keys of repositories between being made and being stored. They are in the manager's memory only: neither decisions nor
+//! what they look at nor the log have them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use api::RepositoryAccess;
+use release::tls::Identity;
+
+/// A certificate with its key.
+#[derive(Clone, Debug)]
+struct Held {
+    access: RepositoryAccess,
+    identity: Identity,
+    /// This manager has created the Secret: one of that name is not somebody else's.
+    is_stored: bool,
+}
+
+/// The keys, by the UID of their plan. All clones are the same.
+#[derive(Clone, Default)]
+pub struct Keyring(Arc<Mutex<BTreeMap<String, Held>>>);
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
+        // Nobody panics while holding this lock; if somebody did, the value would still be whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a key for a plan; one that it had before is forgotten.
+    pub fn add(&self, uid: &str, access: RepositoryAccess, identity: Identity) {
+        let held = Held {
+            access,
+            identity,
+            is_stored: false,
+        };
+        self.held().insert(uid.to_owned(), held);
+    }
+
+    /// The certificate whose key is in hand.
+    #[must_use]
+    pub fn certificate(&self, uid: &str) -> Option<RepositoryAccess> {
+        self.held().get(uid).map(|held| held.access.clone())
+    }
+
+    /// What the Secret of that name is to hold, and whether this manager has stored it before.
+    #[must_use]
+    pub fn of(&self, uid: &str, secret: &str) -> Option<(Identity, bool)> {
+        let held = self.held();
+        let held = held.get(uid).filter(|held| held.access.secret == secret)?;
+        Some((held.identity.clone(), held.is_stored))
+    }
+
+    /// The Secret is there, and is this manager's.
+    pub fn stored(&self, uid: &str) {
+        if let Some(held) = self.held().get_mut(uid) {
+            held.is_stored = true;
+        }
+    }
+
+    /// Forgets the key of a plan, so that another one is made.
+    pub fn forget(&self, uid: &str) {
+        self.held().remove(uid);
+    }
+
+    /// Forgets the keys of plans that are not these.
+    pub fn keep(&self, is_alive: impl Fn(&String) -> bool) {
+        self.held().retain(|uid, _| is_alive(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_is_in_what_is_logged() {
+        let keyring = Keyring::default();
+        let identity = Identity {
+            certificate: "PUBLIC".to_owned(),
+            key: "SECRET".to_owned(),
+        };
+        keyring.add("uid", RepositoryAccess::default(), identity);
+        let shown = format!(
+            "{keyring:?} {:?} {:?}",
+            keyring.of("uid", ""),
+            keyring.held().get("uid")
+        );
+        assert!(!shown.contains("SECRET"), "{shown}");
+    }
+}

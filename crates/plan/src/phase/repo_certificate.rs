@@ -1,0 +1,82 @@
+//! The certificate of the repository: by it the manager and the programs on the nodes tell the plan's own repository from
+//! whoever else answers for its name, before they read anything.
+//!
+//! The manager makes certificate and key, records the certificate, stores both in a Secret that only the repository's pods
+//! mount, and may not read that Secret again. So a Secret is believed to be there when this manager has created it, which
+//! the key in its hand shows, or when a Deployment that mounts it was seen, since that is only created after it.
+
+use api::{RepositoryAccess, labels::component, names};
+
+use crate::{
+    decision::{Action, ChildKind, Need},
+    draft::Draft,
+};
+
+/// Where the key of the certificate on record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The manager has it: the Secret may have to be created.
+    InHand(String),
+    /// In the Secret.
+    Stored(String),
+}
+
+impl Key {
+    /// The name of the Secret.
+    #[must_use]
+    pub(super) fn into_name(self) -> String {
+        match self {
+            Self::InHand(name) | Self::Stored(name) => name,
+        }
+    }
+}
+
+/// Makes sure that a certificate is on record whose key the repository has or can be given. Nothing while one is made, or
+/// for a repository that an older manager deployed.
+pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
+    let seen = draft.seen;
+    let recorded = draft.status().repository.clone();
+    if seen.repo.deployment_ready.is_some() {
+        return deployed(draft, recorded);
+    }
+    if let Some(recorded) = recorded.as_ref().filter(|recorded| recorded.in_use) {
+        return Some(Key::Stored(recorded.secret.clone()));
+    }
+    let name = names::repo(draft.plan_name());
+    let object = format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE);
+    let waiting = (
+        "RepositoryCertificate",
+        object,
+        "a certificate for the repository is being made",
+    );
+    let limit = seen.settings.deadlines.repo;
+    let made = draft.ask(Need::RepoCertificate, &seen.facts.repo_certificate, waiting, limit)?;
+    // One on record whose key is in nobody's hand is lost: the manager that made it died before it stored it.
+    *draft.record().repository = Some(made.clone());
+    Some(Key::InHand(made.secret.clone()))
+}
+
+/// The Deployment is there: it must serve with the certificate on record.
+fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option<Key> {
+    match (recorded, &draft.seen.repo.secret) {
+        // An older manager deployed it. Its upgrade goes on as it began.
+        (None, None) => None,
+        (Some(recorded), Some(mounted)) if recorded.secret == *mounted => {
+            let secret = recorded.secret.clone();
+            *draft.record().repository = Some(RepositoryAccess {
+                in_use: true,
+                ..recorded
+            });
+            Some(Key::Stored(secret))
+        }
+        // Deployed by a manager that died before it saw so, or by another one: nobody would believe what it serves.
+        _ => {
+            draft.act(Action::Delete {
+                kind: ChildKind::Deployment,
+                component: component::REPO.to_owned(),
+                job_type: None,
+            });
+            None
+        }
+    }
+}
