@@ -12,7 +12,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use manager::outside::absolute;
 use node::{
-    cluster::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses},
+    cluster::{
+        self, Context, Found,
+        installer::{HelmAccount, InstallerImage},
+        manifests::Folders,
+        pauses::Pauses,
+    },
     host::{
         Chroot, HostRoot,
         system_agent::{self, HeldNode},
@@ -69,6 +74,9 @@ pub(crate) struct Args {
         default_value = "system-upgrade-controller"
     )]
     plan_service_account: String,
+    /// Account that Helm upgrades Rancher as; without it the one of this program
+    #[arg(long, value_name = "NAME", env = "UPGRADE_HELM_SERVICE_ACCOUNT")]
+    helm_service_account: Option<String>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -117,6 +125,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let url = args.repo_url.unwrap_or_else(|| absolute::here(&names::repo_url(&plan)));
     let repository = Repository::new(&url, clock.clone(), Patience::default()).pinned_to(args.pin.manifest_sha256);
     let repository = Arc::new(repository);
+    let helm = match args.helm_service_account.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            let config = args.program.config().await?;
+            Some(HelmAccount::new(client.clone(), config, names::HARVESTER_NAMESPACE, &name))
+        }
+        None => None,
+    };
     let context = Context {
         client: client.clone(),
         clock: clock.clone(),
@@ -124,7 +139,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         image,
         plan_service_account: args.plan_service_account,
         repository: repository.clone(),
-        installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone())),
+        installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone()).as_account(helm)),
         manifests: Arc::new(Folders {
             addons: args.addons,
             cdi: args.cdi,

@@ -21,4 +21,6 @@ mod post_drain;
 mod pre_drain;
 mod pre_drain_again;
 mod programs;
+#[path = "../support/rights.rs"]
+mod rights;
 mod single_node;

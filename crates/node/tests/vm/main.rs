@@ -10,3 +10,5 @@
 mod detector;
 mod lab;
 mod restore;
+#[path = "../support/rights.rs"]
+mod rights;

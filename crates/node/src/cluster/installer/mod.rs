@@ -1,10 +1,12 @@
 //! What upgrades Rancher: Helm and Rancher's chart, both from the installer image of the release.
 
+mod helm_account;
 mod image_archive;
 mod layer_sum;
 mod program;
 mod secrets;
 
+pub use helm_account::HelmAccount;
 pub use image_archive::{ArchiveError, Wanted, extract};
 pub use program::InstallerImage;
 

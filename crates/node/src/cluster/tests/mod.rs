@@ -9,3 +9,5 @@ mod rancher_world;
 mod refusals;
 mod whole;
 mod writes;
+#[path = "../../../tests/support/rights.rs"]
+mod rights;
