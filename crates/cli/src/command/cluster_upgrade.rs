@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "/tmp/upgrade")]
     work_dir: PathBuf,
     /// Image that nodes run, with its tag; that of this pod by default
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", env = "HARVESTER_UPGRADE_IMAGE")]
     image: Option<String>,
     /// Account of the Jobs of system-upgrade-controller
     #[arg(

@@ -45,8 +45,11 @@ pub(super) fn unprivileged() -> Value {
 pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
     let labels = component_labels(plan, component::CLUSTER_UPGRADE);
+    let image = image(plan, settings);
     let mut env = vec![
         json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
+        // So that it need not read its own pod.
+        json!({"name": "HARVESTER_UPGRADE_IMAGE", "value": image}),
         // It makes a Plan of system-upgrade-controller itself, which is to run as ours do.
         json!({"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.accounts.node_plans()}),
     ];
@@ -68,7 +71,7 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
                     "tolerations": tolerations(),
                     "containers": [{
                         "name": "apply",
-                        "image": image(plan, settings),
+                        "image": image,
                         "command": ["upgrade_manifests.sh"],
                         "env": env,
                         "securityContext": unprivileged(),

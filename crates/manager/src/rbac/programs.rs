@@ -55,6 +55,16 @@ const ADDONS: &[&str] = &[
     "vm-import-controller",
 ];
 
+/// Those of them that are installed where they are not there.
+const INSTALLED_ADDONS: &[&str] = &[
+    "descheduler",
+    "harvester-seeder",
+    "kubeovn-operator",
+    "nvidia-driver-toolkit",
+    "pcidevices-controller",
+    "vm-import-controller",
+];
+
 const CLUSTER_UPGRADE: Program = Program {
     account: accounts::CLUSTER_UPGRADE,
     namespace: names::HARVESTER_NAMESPACE,
@@ -100,12 +110,8 @@ const CLUSTER_UPGRADE: Program = Program {
         ),
         ("fleet.cattle.io", &["bundles"], LOOK, ALL),
         // In four namespaces, of which not every cluster has all.
-        (
-            "harvesterhci.io",
-            &["addons"],
-            &["get", "list", "watch", "create", "patch"],
-            ADDONS,
-        ),
+        ("harvesterhci.io", &["addons"], FOLLOW, ADDONS),
+        ("harvesterhci.io", &["addons"], &["create"], INSTALLED_ADDONS),
         ("harvesterhci.io", &["settings"], CHANGE, &["overcommit-config"]),
         (
             "harvesterhci.io",
@@ -135,7 +141,6 @@ const CLUSTER_UPGRADE: Program = Program {
             names::HARVESTER_NAMESPACE,
             &[
                 BOARD,
-                ("", &["pods"], &["get"], ALL),
                 ("", &["configmaps"], APPLY, &["upgrade-toolkit-rancher"]),
                 ("", &["secrets"], &["list"], ALL),
                 ("apps", &["deployments"], LOOK, ALL),

@@ -92,6 +92,7 @@ pub(crate) async fn take_away(server: &ApiServer, role: &Value, number: usize) {
         .unwrap();
 }
 
+#[allow(dead_code, reason = "not where there is no KubeVirt")]
 /// Whether somebody may do something to a subresource of KubeVirt's, of which the embedded API has none.
 pub(crate) async fn may(client: Client, verb: &str, resource: &str, subresource: Option<&str>) -> bool {
     let review = SelfSubjectAccessReview {

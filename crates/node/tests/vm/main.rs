@@ -9,6 +9,7 @@
 
 mod detector;
 mod lab;
+mod needed;
 mod restore;
 #[path = "../support/rights.rs"]
 mod rights;

@@ -26,7 +26,7 @@ fn options() -> Options {
 /// VMs that are on the list and stopped.
 async fn stopped(vms: &[&str]) -> Lab {
     let lab = Lab::new(&["node-1"]).await;
-    let client = lab.client_of(accounts::VM_RESTORE);
+    let client = lab.client();
     for vm in vms {
         let (namespace, name) = vm.split_once('/').unwrap();
         lab.vm(namespace, name, "node-1", json!({})).await;

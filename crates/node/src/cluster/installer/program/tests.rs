@@ -159,3 +159,73 @@ async fn an_image_that_is_nowhere_is_named() {
         "no archive of the release holds the image rancher/system-agent-installer-rancher:v2.15.0"
     );
 }
+
+/// A Helm that keeps the kubeconfig that it is given, and ends.
+async fn kubeconfig_of_helm(with_rule: bool) -> Result<(Value, bool)> {
+    use apiserver::{ApiServer, Config, Identity};
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let script = format!("#!/bin/sh\nstat -c %a \"$KUBECONFIG\" >&2\ncp \"$KUBECONFIG\" {}\n", seen.display());
+    let server = ApiServer::new(Config {
+        enforce_rbac: true,
+        ..Config::new(Arc::new(Timestamp::now))
+    });
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let places = [
+        "harvester-system",
+        "cattle-system",
+        "cattle-fleet-system",
+        "cattle-fleet-local-system",
+        "fleet-local",
+        "longhorn-system",
+    ];
+    let accounts = manager::rbac::accounts("p-", "harvester-system");
+    for mut object in places.map(namespace).into_iter().chain(accounts) {
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let (group, plural) = match kind.as_str() {
+            "Namespace" => ("api/v1".to_owned(), "namespaces".to_owned()),
+            "ServiceAccount" => ("api/v1".to_owned(), "serviceaccounts".to_owned()),
+            kind => (
+                "apis/rbac.authorization.k8s.io/v1".to_owned(),
+                format!("{}s", kind.to_lowercase()),
+            ),
+        };
+        if !with_rule && object["metadata"]["name"] == "p-cluster-upgrade-token-role" && kind == "Role" {
+            object["rules"] = json!([]);
+        }
+        let path = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("/{group}/namespaces/{namespace}/{plural}"),
+            None => format!("/{group}/{plural}"),
+        };
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(object.to_string().into()).unwrap();
+        let answer = server.handle(&Identity::admin(), request).await;
+        assert!(answer.status().is_success(), "{object}: {}", answer.status());
+    }
+    let client = server.client_as(Identity::service_account("harvester-system", "p-cluster-upgrade"));
+    let config = kube::Config::new("https://10.53.0.1".parse().unwrap());
+    let account = super::HelmAccount::new(client, config, "harvester-system", "p-rancher-installer");
+    let installer = installer(folder.path(), &script).as_account(Some(account));
+    let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
+    let pace = Pace {
+        report: &report,
+        deadline: Timestamp::MAX,
+        limit: Duration::MAX,
+    };
+    installer.prepare(pace, "v2.14.0", &bundle_of_one()).await?;
+    installer.roll_back("cattle-system", "rancher", 1).await?;
+    let kubeconfig = serde_json::from_str(&std::fs::read_to_string(seen).unwrap()).unwrap();
+    let left = folder.path().join("work/helm-kubeconfig.json").exists();
+    Ok((kubeconfig, left))
+}
+
+#[tokio::test]
+async fn s06_helm_is_an_account_of_its_own_and_its_token_is_gone_with_it() {
+    let (kubeconfig, left) = kubeconfig_of_helm(true).await.unwrap();
+    let token = kubeconfig["users"][0]["user"]["token"].as_str().unwrap();
+    assert!(token.contains("p-rancher-installer"), "{token}");
+    assert!(!left, "the token is still there");
+    // The right to ask for it is needed, and its account is named where it is missing.
+    let error = kubeconfig_of_helm(false).await.unwrap_err().to_string();
+    assert!(error.contains("ServiceAccount harvester-system/p-rancher-installer"), "{error}");
+}
