@@ -76,17 +76,19 @@ fn comes_to(without: Option<(&str, &str)>, point: impl Fn(&UpgradePlan) -> bool)
         }
         let _manager = rehearsal.start_manager("manager-1");
         let plan = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap();
-        let reached = rehearsal.follow(&plan.name_any(), Some(LIMIT), |plan| {
+        let name = plan.name_any();
+        let reached = rehearsal.follow(&name, Some(LIMIT), |plan| {
             point(plan) || plan.phase().is_some_and(api::Phase::is_terminal)
         });
         reached.await.is_some_and(|plan| point(&plan))
     })
 }
 
-fn waits_for(what: &'static str) -> impl Fn(&UpgradePlan) -> bool {
+/// What is waited for, by its kind or a word of its message.
+fn waits_for(word: &'static str) -> impl Fn(&UpgradePlan) -> bool {
     move |plan| {
         let mut waits = plan.status.iter().flat_map(|status| &status.waiting_for);
-        waits.any(|wait| wait.what == what)
+        waits.any(|wait| wait.what == word || wait.message.as_ref().is_some_and(|text| text.contains(word)))
     }
 }
 
@@ -94,7 +96,7 @@ fn waits_for(what: &'static str) -> impl Fn(&UpgradePlan) -> bool {
 #[case::cluster(accounts::CLUSTER_UPGRADE, "HelmRelease")]
 #[case::node(accounts::NODE_UPGRADE, "VMEvacuation")]
 #[case::restore(accounts::VM_RESTORE, "VMStart")]
-#[case::plans(accounts::NODE_PLANS, "ImagePreload")]
+#[case::plans(accounts::NODE_PLANS, "importing")]
 fn s06_what_a_program_waits_for_is_heard_by_its_right_to_the_status_of_pods(
     #[case] account: &'static str,
     #[case] what: &'static str,
