@@ -220,7 +220,9 @@ async fn who_applies_what_is_not_there_must_be_allowed_to_create_it_by_its_name(
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string();
         let request = http::Request::builder()
             .method("PATCH")
-            .uri(format!("/api/v1/namespaces/kube-system/configmaps/{name}?fieldManager=r"))
+            .uri(format!(
+                "/api/v1/namespaces/kube-system/configmaps/{name}?fieldManager=r"
+            ))
             .header("content-type", "application/apply-patch+yaml");
         let response = server.handle(&robot(), request.body(body.into()).unwrap()).await;
         response.status().as_u16()

@@ -128,7 +128,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let helm = match args.helm_service_account.filter(|name| !name.is_empty()) {
         Some(name) => {
             let config = args.program.config().await?;
-            Some(HelmAccount::new(client.clone(), config, names::HARVESTER_NAMESPACE, &name))
+            Some(HelmAccount::new(
+                client.clone(),
+                config,
+                names::HARVESTER_NAMESPACE,
+                &name,
+            ))
         }
         None => None,
     };

@@ -147,10 +147,7 @@ fn the_manager_gets_what_it_needs_and_the_defaults_of_the_existing_chart() {
         "--leader-elect",
     ];
     assert_eq!(chart.arguments(), arguments);
-    for (name, value) in [
-        ("ENABLE_WEBHOOKS", "true"),
-        ("WEBHOOK_NAME_PREFIX", PREFIX),
-    ] {
+    for (name, value) in [("ENABLE_WEBHOOKS", "true"), ("WEBHOOK_NAME_PREFIX", PREFIX)] {
         assert_eq!(chart.variable(name), Some(value), "{name}");
     }
     // Jobs and Plans run as the accounts of the chart.

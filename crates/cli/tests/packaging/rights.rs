@@ -60,7 +60,8 @@ fn granted(program: &Program) -> BTreeSet<Right> {
     for role in rbac::roles_of("", program) {
         let place = role["metadata"]["namespace"].as_str().unwrap_or_default();
         for rule in role["rules"].as_array().unwrap() {
-            let words = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
+            let words =
+                |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
             let mut names = words("resourceNames");
             if names.is_empty() {
                 names.push("*".to_owned());
@@ -147,9 +148,17 @@ fn s06_every_step_is_in_the_table_with_the_rights_of_its_account_and_no_others()
         let told: BTreeSet<Right> = rows.into_iter().flat_map(|row| row.1).collect();
         let granted = granted(&program);
         let no_reason: Vec<_> = granted.difference(&told).collect();
-        assert!(no_reason.is_empty(), "{}: no step needs {no_reason:#?}", program.account);
+        assert!(
+            no_reason.is_empty(),
+            "{}: no step needs {no_reason:#?}",
+            program.account
+        );
         let not_granted: Vec<_> = told.difference(&granted).collect();
-        assert!(not_granted.is_empty(), "{}: no rule for {not_granted:#?}", program.account);
+        assert!(
+            not_granted.is_empty(),
+            "{}: no rule for {not_granted:#?}",
+            program.account
+        );
     }
 }
 
@@ -159,7 +168,11 @@ fn s06_accounts_give_their_tokens_to_pods_that_ask_and_nobody_but_helm_is_an_adm
     for account in objects.iter().filter(|object| object["kind"] == "ServiceAccount") {
         // A Plan of system-upgrade-controller has no field to ask with.
         let is_of_plans = account["metadata"]["name"] == format!("p-{}", accounts::NODE_PLANS);
-        assert_eq!(account["automountServiceAccountToken"], Value::Bool(is_of_plans), "{account}");
+        assert_eq!(
+            account["automountServiceAccountToken"],
+            Value::Bool(is_of_plans),
+            "{account}"
+        );
     }
     let administrators: Vec<&Value> = objects
         .iter()
@@ -170,7 +183,15 @@ fn s06_accounts_give_their_tokens_to_pods_that_ask_and_nobody_but_helm_is_an_adm
     // Nothing is granted by a star, and nobody may give rights to others or enter a container.
     for role in objects.iter().filter(|object| object["rules"].is_array()) {
         let text = role["rules"].to_string();
-        for word in ["\"*\"", "escalate", "\"bind\"", "impersonate", "pods/exec", "nodes/proxy", "rolebindings"] {
+        for word in [
+            "\"*\"",
+            "escalate",
+            "\"bind\"",
+            "impersonate",
+            "pods/exec",
+            "nodes/proxy",
+            "rolebindings",
+        ] {
             assert!(!text.contains(word), "{word} in {role}");
         }
     }

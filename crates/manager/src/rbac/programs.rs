@@ -183,7 +183,12 @@ const CLUSTER_UPGRADE: Program = Program {
             &[
                 ("cluster.x-k8s.io", &["clusters"], LOOK, &[names::LOCAL_CLUSTER]),
                 ("fleet.cattle.io", &["clusters"], FOLLOW, &[names::LOCAL_CLUSTER]),
-                ("management.cattle.io", &["managedcharts"], FOLLOW, &names::MANAGED_CHARTS),
+                (
+                    "management.cattle.io",
+                    &["managedcharts"],
+                    FOLLOW,
+                    &names::MANAGED_CHARTS,
+                ),
                 (
                     "management.cattle.io",
                     &["managedcharts"],
@@ -252,7 +257,12 @@ const NODE_UPGRADE: Program = Program {
         ("", &["nodes"], FOLLOW, ALL),
         ("", &["pods"], LOOK, ALL),
         ("fleet.cattle.io", &["bundles"], LOOK, ALL),
-        ("kubevirt.io", &["virtualmachineinstancemigrations"], &["list", "watch", "delete"], ALL),
+        (
+            "kubevirt.io",
+            &["virtualmachineinstancemigrations"],
+            &["list", "watch", "delete"],
+            ALL,
+        ),
         ("kubevirt.io", &["virtualmachineinstances"], FOLLOW, ALL),
         ("kubevirt.io", &["virtualmachines"], &["get"], ALL),
         ("management.harvesterhci.io", &["upgradeplans"], READ, ALL),
@@ -291,14 +301,22 @@ const VM_RESTORE: Program = Program {
     namespace: names::HARVESTER_NAMESPACE,
     automount: false,
     cluster: &[
-        ("kubevirt.io", &["virtualmachineinstances", "virtualmachines"], READ, ALL),
+        (
+            "kubevirt.io",
+            &["virtualmachineinstances", "virtualmachines"],
+            READ,
+            ALL,
+        ),
         ("management.harvesterhci.io", &["upgradeplans"], &["get"], ALL),
         // A path without a name is a list to Kubernetes.
         ("subresources.kubevirt.io", &["healthz"], &["list"], ALL),
         ("subresources.kubevirt.io", &["virtualmachines/start"], &["update"], ALL),
     ],
     inside: &[
-        (names::HARVESTER_NAMESPACE, &[BOARD, ("", &["configmaps"], &["get"], ALL)]),
+        (
+            names::HARVESTER_NAMESPACE,
+            &[BOARD, ("", &["configmaps"], &["get"], ALL)],
+        ),
         (names::DEFAULT_NAMESPACE, EVENTS),
     ],
     tokens_of: &[],

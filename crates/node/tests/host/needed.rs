@@ -21,7 +21,10 @@ use crate::{
 /// Rights that these programs need and that show elsewhere.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("pods/status", "what is waited for: cli, simulation, rbac"),
-    ("virtualmachines/stop", "not a request of the embedded API; the laboratory asks who may"),
+    (
+        "virtualmachines/stop",
+        "not a request of the embedded API; the laboratory asks who may",
+    ),
 ];
 /// What is followed only where it is not as wanted at the first look. The tests of pre-drain, which run with these roles, have
 /// all of these wait.
@@ -48,7 +51,9 @@ async fn emptied() -> Cluster {
     let halted = Patch::Merge(json!({"spec": {"runStrategy": "Halted"}}));
     vms.patch("pinned", &PatchParams::default(), &halted).await.unwrap();
     cluster.lab.answer("stop default/pinned", 409, "it stops already");
-    cluster.patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}})).await;
+    cluster
+        .patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}}))
+        .await;
     // Another node was here before.
     restore_list::add(&cluster.lab.strict(), PLAN, "node-2", &[])
         .await
@@ -68,7 +73,12 @@ async fn empty(cluster: &Cluster) -> Result<()> {
     let instances: Api<kubevirt::VirtualMachineInstance> = Api::namespaced(client.clone(), "default");
     let migrations: Api<kubevirt::VirtualMachineInstanceMigration> = Api::namespaced(client, "default");
     let kubevirt = async {
-        let waits = async || cluster.waits().iter().any(|wait| wait.contains("default/web has not begun"));
+        let waits = async || {
+            cluster
+                .waits()
+                .iter()
+                .any(|wait| wait.contains("default/web has not begun"))
+        };
         until(cluster, waits).await;
         let migration = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
             "metadata": {"name": "kubevirt-evacuation-1", "namespace": "default",
@@ -101,8 +111,10 @@ async fn empty(cluster: &Cluster) -> Result<()> {
 async fn drained() -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.kubelet_becomes(RKE2).await;
-    let tainted = Patch::Merge(json!({"spec": {"taints": [{"key": "kubevirt.io/drain", "value": "draining",
-        "effect": "NoSchedule"}]}}));
+    let tainted = Patch::Merge(
+        json!({"spec": {"taints": [{"key": "kubevirt.io/drain", "value": "draining",
+        "effect": "NoSchedule"}]}}),
+    );
     let nodes: Api<k8s_openapi::api::core::v1::Node> = cluster.all();
     nodes.patch(NODE, &PatchParams::default(), &tainted).await.unwrap();
     cluster

@@ -78,7 +78,10 @@ pub(crate) fn rules(account: &str) -> Vec<(Value, usize)> {
 pub(crate) fn shown(role: &Value, number: usize) -> String {
     let rule = &role["rules"][number];
     let place = role["metadata"]["namespace"].as_str().unwrap_or("cluster");
-    format!("{place}: {} {} {}", rule["verbs"], rule["resources"], rule["resourceNames"])
+    format!(
+        "{place}: {} {} {}",
+        rule["verbs"], rule["resources"], rule["resourceNames"]
+    )
 }
 
 /// Takes a rule away.
@@ -140,7 +143,11 @@ impl Asked {
         let (asked, user) = (self.clone(), identity(account).user);
         server.set_faults(FaultPlan::none().with_reads(move |read| {
             if read.who.user == user {
-                let resource = (read.resource.group.as_str(), read.resource.plural.as_str(), read.subresource);
+                let resource = (
+                    read.resource.group.as_str(),
+                    read.resource.plural.as_str(),
+                    read.subresource,
+                );
                 asked.add(resource, read.verb.name(), (read.namespace, read.name));
             }
             ReadFault::None
@@ -170,7 +177,8 @@ impl Asked {
         let mut never = Vec::new();
         for (role, number) in rules(account) {
             let rule = &role["rules"][number];
-            let words = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
+            let words =
+                |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
             let (groups, names) = (words("apiGroups"), words("resourceNames"));
             let place = role["metadata"]["namespace"].as_str();
             // Each name for itself: one that nobody asks about has no business there.

@@ -54,7 +54,11 @@ async fn outcome(lab: &Lab) -> (Result<(), String>, Vec<String>, Vec<String>) {
         becomes(lab, "Running").await;
     };
     let (ended, ()) = tokio::join!(run(&client, options, &reporter), comes_up);
-    (ended.map_err(|error| error.to_string()), lab.asked(), lab.events().await)
+    (
+        ended.map_err(|error| error.to_string()),
+        lab.asked(),
+        lab.events().await,
+    )
 }
 
 #[tokio::test(start_paused = true)]

@@ -123,7 +123,12 @@ async fn each_vm_that_does_not_come_up_is_a_warning_and_the_program_fails_with_a
 async fn kubevirt_is_waited_for_visibly_and_not_for_ever() {
     let lab = stopped(&["default/a"]).await;
     lab.answer("healthz", 503, "service unavailable");
-    let (client, reporter, answers, clock) = (lab.client_of(accounts::VM_RESTORE), lab.reporter(), lab.answers.clone(), lab.clock.clone());
+    let (client, reporter, answers, clock) = (
+        lab.client_of(accounts::VM_RESTORE),
+        lab.reporter(),
+        lab.answers.clone(),
+        lab.clock.clone(),
+    );
     let well_again = async {
         clock.sleep(Duration::from_mins(20)).await;
         answers.lock().unwrap().clear();
@@ -165,7 +170,9 @@ async fn kubevirt_is_waited_for_visibly_and_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn without_a_list_or_with_nothing_on_it_there_is_nothing_to_do() {
     let lab = Lab::new(&["node-1"]).await;
-    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter()).await.unwrap();
+    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter())
+        .await
+        .unwrap();
     assert_eq!(
         lab.events().await,
         ["Warning RestoreVMFailed restore-vm/node-1: ConfigMap not found"]
@@ -173,7 +180,9 @@ async fn without_a_list_or_with_nothing_on_it_there_is_nothing_to_do() {
 
     let lab = Lab::new(&["node-1"]).await;
     restore_list::add(&lab.client(), PLAN, "node-1", &[]).await.unwrap();
-    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter()).await.unwrap();
+    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter())
+        .await
+        .unwrap();
     assert_eq!(
         lab.events().await,
         ["Normal RestoreVMCompleted restore-vm/node-1: Restored 0 VM for node node-1 during upgrade up"]

@@ -43,9 +43,7 @@ impl Accounts {
     /// What Helm upgrades Rancher as; nothing when the Job has an account of the user's choice, which it uses for that, too.
     #[must_use]
     pub fn rancher_installer(&self) -> Option<String> {
-        self.jobs
-            .is_none()
-            .then(|| self.shipped(accounts::RANCHER_INSTALLER))
+        self.jobs.is_none().then(|| self.shipped(accounts::RANCHER_INSTALLER))
     }
 
     /// Of the Jobs that drain and upgrade a node.
@@ -63,9 +61,7 @@ impl Accounts {
     /// Of the Plans of system-upgrade-controller.
     #[must_use]
     pub fn node_plans(&self) -> String {
-        self.plans
-            .clone()
-            .unwrap_or_else(|| self.shipped(accounts::NODE_PLANS))
+        self.plans.clone().unwrap_or_else(|| self.shipped(accounts::NODE_PLANS))
     }
 
     /// Whether an account is one that ships. One of the user's choice is theirs to look after.
@@ -74,8 +70,7 @@ impl Accounts {
         let of_jobs = self.jobs.is_none() && namespace == names::HARVESTER_NAMESPACE;
         let of_plans = self.plans.is_none() && namespace == names::CATTLE_NAMESPACE;
         let is_one = |known: &&str| name.strip_prefix(&self.prefix) == Some(*known);
-        (of_jobs && accounts::OF_JOBS.iter().any(|known| is_one(&known)))
-            || (of_plans && is_one(&accounts::NODE_PLANS))
+        (of_jobs && accounts::OF_JOBS.iter().any(|known| is_one(&known))) || (of_plans && is_one(&accounts::NODE_PLANS))
     }
 }
 

@@ -108,6 +108,9 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let history = &decision.status.phase_transition_timestamps;
     let why = history.last().unwrap().message.clone().unwrap();
-    assert!(why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)), "{why}");
+    assert!(
+        why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)),
+        "{why}"
+    );
     assert_eq!(decision.status.release_digests, before);
 }

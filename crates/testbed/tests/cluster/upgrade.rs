@@ -119,7 +119,10 @@ fn three_nodes_are_upgraded_to_the_end() {
         for (_, account) in harvester::accounts() {
             let asked: Vec<_> = requests.iter().filter(|request| request.agent == account).collect();
             let refused: Vec<_> = asked.iter().filter(|request| request.code == 403).collect();
-            assert!(refused.is_empty(), "{account}: the shipped roles do not allow {refused:?}");
+            assert!(
+                refused.is_empty(),
+                "{account}: the shipped roles do not allow {refused:?}"
+            );
             // Nothing is to be restored here, and Helm is played by the world.
             let is_idle = [accounts::VM_RESTORE, accounts::RANCHER_INSTALLER]
                 .iter()

@@ -32,7 +32,11 @@ fn s06_programs_are_their_accounts_and_need_no_more_than_these_may() {
         let requests = run(&case).requests;
         for program in PROGRAMS {
             let user = user(program.account);
-            assert_eq!(requests.forbidden_by_user.get(&user), None, "{user}: some of it was forbidden");
+            assert_eq!(
+                requests.forbidden_by_user.get(&user),
+                None,
+                "{user}: some of it was forbidden"
+            );
             let is_idle = !requests.writes_by_user.contains_key(&user);
             // Helm is played by the world.
             assert_eq!(is_idle, idle.contains(&program.account), "{user}");
@@ -102,7 +106,10 @@ fn s06_what_a_program_waits_for_is_heard_by_its_right_to_the_status_of_pods(
     #[case] what: &'static str,
 ) {
     assert!(comes_to(None, waits_for(what)), "{what} is never waited for");
-    assert!(!comes_to(Some((account, "pods/status")), waits_for(what)), "{what} is heard without the right");
+    assert!(
+        !comes_to(Some((account, "pods/status")), waits_for(what)),
+        "{what} is heard without the right"
+    );
 }
 
 #[test]

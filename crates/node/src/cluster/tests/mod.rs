@@ -8,7 +8,7 @@ mod objects;
 mod rancher;
 mod rancher_world;
 mod refusals;
-mod whole;
-mod writes;
 #[path = "../../../tests/support/rights.rs"]
 mod rights;
+mod whole;
+mod writes;

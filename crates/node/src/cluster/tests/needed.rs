@@ -15,7 +15,10 @@ const CLUSTERS: [&str; 3] = ["from v1.7", "from v1.8", "from v1.7, with nothing 
 /// Rights that this program needs and that show elsewhere.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("pods/status", "what is waited for: cli, simulation, rbac"),
-    ("serviceaccounts/token", "Helm is played here: installer::program::tests"),
+    (
+        "serviceaccounts/token",
+        "Helm is played here: installer::program::tests",
+    ),
 ];
 /// What is followed only where it is not as wanted at the first look. The same code follows others here.
 const FOUND_READY: [&str; 13] = [

@@ -104,7 +104,12 @@ async fn a_cluster_is_upgraded() {
         charts["metadata"]["annotations"][REFRESHED_FOR],
         "up/rancher/harvester-cluster-repo:v1.8.0"
     );
-    let definition = lab.get("apiextensions.k8s.io", "customresourcedefinitions", "", "logs.cdi.kubevirt.io");
+    let definition = lab.get(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "logs.cdi.kubevirt.io",
+    );
     assert_eq!(definition["spec"]["names"]["kind"], "Log");
     assert!(!lab.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
 

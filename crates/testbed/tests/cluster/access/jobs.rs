@@ -1,11 +1,11 @@
 //! What the accounts of Jobs and Plans may not do, by the real API server's own judgement, and what happens without them.
 
-use api::{Phase, UpgradePlan, accounts, annotations, names};
+use api::{UpgradePlan, accounts, annotations, foreign::suc, names};
 use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use manager::rbac::PROGRAMS;
 use node::board::{Board, PodBoard};
@@ -26,14 +26,23 @@ fn thefts_of_jobs() -> Vec<Deed> {
     let plans = "/apis/management.harvesterhci.io/v1beta1/upgradeplans";
     vec![
         post("/apis/batch/v1/namespaces/harvester-system/jobs", job("harvester")),
-        post("/api/v1/namespaces/harvester-system/pods/any/exec?command=sh", Value::Null),
+        post(
+            "/api/v1/namespaces/harvester-system/pods/any/exec?command=sh",
+            Value::Null,
+        ),
         post("/api/v1/namespaces/cattle-system/pods/any/eviction", json!({})),
         // Another image in a pod of Harvester's or Rancher's would run as an administrator.
         patch("/api/v1/namespaces/harvester-system/pods/any", image.clone()),
         patch("/api/v1/namespaces/cattle-system/pods/any", image.clone()),
-        patch("/apis/apps/v1/namespaces/harvester-system/deployments/harvester", image.clone()),
+        patch(
+            "/apis/apps/v1/namespaces/harvester-system/deployments/harvester",
+            image.clone(),
+        ),
         patch("/apis/apps/v1/namespaces/cattle-system/deployments/rancher", image),
-        post("/api/v1/namespaces/cattle-system/serviceaccounts/rancher/token", token.clone()),
+        post(
+            "/api/v1/namespaces/cattle-system/serviceaccounts/rancher/token",
+            token.clone(),
+        ),
         post(
             &format!("/api/v1/namespaces/harvester-system/serviceaccounts/{SERVICE_ACCOUNT}/token"),
             token,
@@ -43,7 +52,11 @@ fn thefts_of_jobs() -> Vec<Deed> {
         patch(&format!("{plans}/up"), json!({"spec": {"force": true}})),
         patch(&format!("{plans}/up/status"), json!({"status": {}})),
         ("DELETE", "/api/v1/nodes/node-1".to_owned(), Value::Null),
-        ("DELETE", "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/any".to_owned(), Value::Null),
+        (
+            "DELETE",
+            "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/any".to_owned(),
+            Value::Null,
+        ),
         put("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/any/vnc"),
     ]
 }
@@ -77,9 +90,14 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
                 }
             }
             // Only the Job of the cluster gets at Helm's account, and the page says what that means.
-            let token = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
+            let token =
+                json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
             let path = format!("/api/v1/namespaces/harvester-system/serviceaccounts/{installer}/token");
-            let expected = if program.account == accounts::CLUSTER_UPGRADE { 200 } else { 403 };
+            let expected = if program.account == accounts::CLUSTER_UPGRADE {
+                200
+            } else {
+                403
+            };
             let answer = answer_to(&client, &("POST", path, token)).await;
             assert_eq!(answer, expected, "{}: token of Helm's account", program.account);
             // KubeVirt's own API: there is none here, so who may ask is told that there is nothing.
@@ -100,7 +118,12 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
                     _ => false,
                 };
                 let answer = answer_to(&client, &(verb, path.to_owned(), json!({}))).await;
-                assert_eq!(answer, if may { 404 } else { 403 }, "{}: {verb} {path}", program.account);
+                assert_eq!(
+                    answer,
+                    if may { 404 } else { 403 },
+                    "{}: {verb} {path}",
+                    program.account
+                );
             }
         }
         assert_eq!(done, [""; 0]);
@@ -124,7 +147,10 @@ fn s06_a_board_is_written_to_by_the_status_of_a_pod_which_changes_no_image() {
         board.show(&[wait]).await;
         let shown = pods.get("board").await.unwrap();
         let annotations = shown.metadata.annotations.unwrap_or_default();
-        assert!(annotations[annotations::WAITING_FOR].contains("RKE2"), "{annotations:?}");
+        assert!(
+            annotations[annotations::WAITING_FOR].contains("RKE2"),
+            "{annotations:?}"
+        );
         // What else is sent there is passed over.
         let path = format!("/api/v1/namespaces/{namespace}/pods/board/status");
         let evil = json!({"spec": {"containers": [{"name": "a", "image": "evil"}]}});
@@ -146,9 +172,14 @@ fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_u
         let says = |plan: &UpgradePlan| {
             let text = serde_json::to_string(&plan.status).unwrap();
             let account = format!("ServiceAccount {namespace}/{name}");
-            [account.as_str(), "does not exist", "install the chart", "--plan-service-account"]
-                .iter()
-                .all(|word| text.contains(word))
+            [
+                account.as_str(),
+                "does not exist",
+                "install the chart",
+                "--plan-service-account",
+            ]
+            .iter()
+            .all(|word| text.contains(word))
         };
         let limit = std::time::Duration::from_secs(90);
         harvester.plan_when("up", limit, "told what is missing", says).await;
@@ -156,7 +187,10 @@ fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_u
         all.create(&PostParams::default(), &serde_json::from_value(back).unwrap())
             .await
             .unwrap();
-        let is_preloaded = |plan: &UpgradePlan| plan.phase().is_some_and(|phase| phase >= Phase::ImagePreloaded);
-        harvester.plan_when("up", limit, "preloaded", is_preloaded).await;
+        harvester.plan_when("up", limit, "going on", |plan| !says(plan)).await;
+        let plans: Api<suc::Plan> = Api::namespaced(harvester.client.clone(), namespace);
+        let made = plans.list(&ListParams::default()).await.unwrap();
+        let account = made.items[0].spec.service_account_name.as_deref();
+        assert_eq!(account, Some(name.as_str()));
     });
 }

@@ -165,7 +165,10 @@ async fn kubeconfig_of_helm(with_rule: bool) -> Result<(Value, bool)> {
     use apiserver::{ApiServer, Config, Identity};
     let folder = tempfile::tempdir().unwrap();
     let seen = folder.path().join("seen");
-    let script = format!("#!/bin/sh\nstat -c %a \"$KUBECONFIG\" >&2\ncp \"$KUBECONFIG\" {}\n", seen.display());
+    let script = format!(
+        "#!/bin/sh\nstat -c %a \"$KUBECONFIG\" >&2\ncp \"$KUBECONFIG\" {}\n",
+        seen.display()
+    );
     let server = ApiServer::new(Config {
         enforce_rbac: true,
         ..Config::new(Arc::new(Timestamp::now))
@@ -227,5 +230,8 @@ async fn s06_helm_is_an_account_of_its_own_and_its_token_is_gone_with_it() {
     assert!(!left, "the token is still there");
     // The right to ask for it is needed, and its account is named where it is missing.
     let error = kubeconfig_of_helm(false).await.unwrap_err().to_string();
-    assert!(error.contains("ServiceAccount harvester-system/p-rancher-installer"), "{error}");
+    assert!(
+        error.contains("ServiceAccount harvester-system/p-rancher-installer"),
+        "{error}"
+    );
 }
