@@ -3,6 +3,7 @@
 //!
 //! No logic but names and conversions; no I/O.
 
+pub mod accounts;
 pub mod annotations;
 pub mod crd;
 pub mod foreign;

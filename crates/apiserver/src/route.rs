@@ -72,7 +72,7 @@ impl ApiServer {
             sequence: 0,
         };
         if server.config.enforce_rbac {
-            authorize(server, who, &call).inspect_err(|_| server.store.count_forbidden(&who.user))?;
+            authorize(server, who, &call, verb).inspect_err(|_| server.store.count_forbidden(&who.user))?;
         }
         if call.kind().create_only {
             return verb::review(server, who, &call).map(|answer| render(server, &call, answer));
@@ -161,10 +161,22 @@ fn read(api: &ApiServer, who: &Identity, call: &Call) -> ApiResult<Response<Body
     Ok(render(server, call, answer))
 }
 
-fn authorize(server: &Server, who: &Identity, call: &Call) -> ApiResult<()> {
+/// Whether somebody who applies what is not there may create it, by its name.
+pub(crate) fn may_create(server: &Server, call: &Call) -> ApiResult<()> {
+    let who = Identity {
+        user: call.user.clone(),
+        groups: call.groups.clone(),
+    };
+    if !server.config.enforce_rbac {
+        return Ok(());
+    }
+    authorize(server, &who, call, Verb::Create).inspect_err(|_| server.store.count_forbidden(&who.user))
+}
+
+fn authorize(server: &Server, who: &Identity, call: &Call, verb: Verb) -> ApiResult<()> {
     let kind = call.kind();
     let question = Question {
-        verb: call.verb.name(),
+        verb: verb.name(),
         group: &kind.group,
         resource: &kind.plural,
         subresource: call.subresource(),

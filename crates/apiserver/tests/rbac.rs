@@ -206,3 +206,28 @@ async fn reviews_say_what_the_table_says() {
         assert_eq!((status, &answer["status"]["allowed"]), (201, &json!(allowed)));
     }
 }
+
+#[tokio::test]
+async fn who_applies_what_is_not_there_must_be_allowed_to_create_it_by_its_name() {
+    let named = |verbs: &[&str], names: &[&str]| {
+        let mut rule = rule(&[""], &["configmaps"], verbs);
+        rule["resourceNames"] = json!(names);
+        rule
+    };
+    let rules = json!([named(&["patch"], &["a", "b"]), named(&["create"], &["b"])]);
+    let server = server(json!([]), rules).await;
+    let apply = async |name: &str| {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string();
+        let request = http::Request::builder()
+            .method("PATCH")
+            .uri(format!(
+                "/api/v1/namespaces/kube-system/configmaps/{name}?fieldManager=r"
+            ))
+            .header("content-type", "application/apply-patch+yaml");
+        let response = server.handle(&robot(), request.body(body.into()).unwrap()).await;
+        response.status().as_u16()
+    };
+    assert_eq!(apply("a").await, 403);
+    assert_eq!(apply("b").await, 201);
+    assert_eq!(apply("b").await, 200);
+}

@@ -3,13 +3,19 @@
 //! Every write passes the fence of the lease. Every action is safe to repeat: names are fixed, creating what exists is
 //! adopting it, and foreign objects are only ever patched.
 
+mod accounts;
 mod charts;
 mod children;
 mod error;
 mod rancher_cluster;
 mod record;
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Mutex,
+    time::Duration,
+};
 
 use api::{
     UpgradePlan,
@@ -53,6 +59,8 @@ pub struct Actor {
     recorder: Recorder,
     metrics: Option<Metrics>,
     keyring: Keyring,
+    /// Accounts that were found, with their namespaces.
+    accounts: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Actor {
@@ -66,6 +74,7 @@ impl Actor {
             leadership,
             metrics,
             keyring: Keyring::default(),
+            accounts: Mutex::default(),
         }
     }
 

@@ -5,15 +5,17 @@
 
 mod accounts;
 mod people;
+mod programs;
 mod role;
 
-use api::names;
+use api::{accounts as account, names};
 use serde_json::{Value, json};
 
-pub use accounts::{KUBELET_READER, accounts};
+pub use accounts::{KUBELET_READER, accounts, roles_of};
 pub use people::people;
+pub use programs::{PROGRAMS, Program};
 pub use role::Rule;
-use role::{Holder, Scope, binding, role};
+use role::{Holder, Scope, binding, role, with_prefixed_names};
 
 use crate::{
     tls::managed,
@@ -152,6 +154,13 @@ pub const CERTIFICATE_RULES: &[Rule] = &[
 /// Rules for the manager's own namespace, on names behind the prefix of an installation: a token for kubelets.
 pub const TOKEN_RULES: &[Rule] = &[("", &["serviceaccounts/token"], &["create"], &[KUBELET_READER])];
 
+/// Rules for `harvester-system`, on names behind the prefix of an installation: whether the accounts of Jobs are there,
+/// without which no pod of theirs comes to be.
+pub const JOB_ACCOUNT_RULES: &[Rule] = &[("", &["serviceaccounts"], &["get"], &account::OF_JOBS)];
+
+/// Rules for `cattle-system`, likewise: the account of Plans.
+pub const PLAN_ACCOUNT_RULES: &[Rule] = &[("", &["serviceaccounts"], &["get"], &[account::NODE_PLANS])];
+
 /// Rules for the whole cluster, on names behind the prefix of an installation: the authority of the webhook's
 /// certificate goes into these two.
 pub const WEBHOOK_RULES: &[Rule] = &[
@@ -203,6 +212,14 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
         inside(namespace, "leader-election-role", LEASE_RULES),
         inside(namespace, "webhook-certificate-role", CERTIFICATE_RULES),
         with_prefixed_names(inside(namespace, "kubelet-token-role", TOKEN_RULES), prefix),
+        with_prefixed_names(
+            inside(names::HARVESTER_NAMESPACE, "job-account-role", JOB_ACCOUNT_RULES),
+            prefix,
+        ),
+        with_prefixed_names(
+            inside(names::CATTLE_NAMESPACE, "plan-account-role", PLAN_ACCOUNT_RULES),
+            prefix,
+        ),
         with_prefixed_names(cluster("webhook-role", WEBHOOK_RULES), prefix),
         cluster("metrics-auth-role", METRICS_RULES),
     ];
@@ -211,14 +228,4 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
         .flat_map(|role| [binding(&role, holder), role])
         .rev()
         .collect()
-}
-
-/// The names in the rules are those of an installation.
-fn with_prefixed_names(mut role: Value, prefix: &str) -> Value {
-    for rule in role["rules"].as_array_mut().into_iter().flatten() {
-        for name in rule["resourceNames"].as_array_mut().into_iter().flatten() {
-            *name = json!(format!("{prefix}{}", name.as_str().unwrap_or_default()));
-        }
-    }
-    role
 }

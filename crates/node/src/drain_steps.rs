@@ -105,7 +105,8 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
     let volumes: Cache<Volume> = watches.add(run.longhorn(), any(), everything);
     let engines: Cache<Engine> = watches.add(run.longhorn(), any(), everything);
     let replicas: Cache<Replica> = watches.add(run.longhorn(), any(), everything);
-    let settings: Cache<Setting> = watches.add(run.longhorn(), any(), everything);
+    let only = any().fields(&format!("metadata.name={}", longhorn_health::DRAIN_POLICY));
+    let settings: Cache<Setting> = watches.add(run.longhorn(), only, everything);
     let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), any(), prune_pod);
     let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", run.node));
     let look = || {

@@ -2,6 +2,7 @@
 //!
 //! A test case is such a value; a support bundle loads into one; a failing run saves one.
 
+mod accounts;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use accounts::Accounts;
 pub use workloads::{JobOutcome, JobSeen, LastWord, PodSeen, SucPlanSeen};
 
 use crate::shared::Shared;
@@ -77,10 +79,8 @@ pub struct Settings {
     pub own_image: Image,
     /// Other repositories that a plan may choose the image of workloads from.
     pub allowed_repositories: Vec<String>,
-    /// Service account of our Jobs.
-    pub job_service_account: String,
-    /// Service account of system-upgrade-controller Plans.
-    pub plan_service_account: String,
+    /// Service accounts of our Jobs and Plans.
+    pub accounts: Accounts,
     /// What serves the ISO, unless a plan says otherwise.
     pub repo_server: RepoServer,
     /// How long each wait may take.
@@ -119,8 +119,7 @@ impl Default for Settings {
                 digest: None,
             },
             allowed_repositories: Vec::new(),
-            job_service_account: "harvester".to_owned(),
-            plan_service_account: "system-upgrade-controller".to_owned(),
+            accounts: Accounts::default(),
             repo_server: RepoServer::default(),
             deadlines: Deadlines::default(),
         }

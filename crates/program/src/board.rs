@@ -93,9 +93,10 @@ impl Board for PodBoard {
             let step = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
             let step = step.map(|step| step.to_string());
             let patch = json!({"metadata": {"annotations": {annotations::WAITING_FOR: text, annotations::STEP: step}}});
+            // By the subresource: who may patch pods themselves may change the images of all in the namespace.
             let shown = self
                 .pods
-                .patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+                .patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
             if let Err(error) = shown {
                 tracing::debug!(%error, pod = self.name, "failed to show what is waited for");

@@ -10,6 +10,7 @@ pub mod containerd;
 mod control_plane;
 mod definitions;
 mod error;
+pub mod rights;
 mod tier;
 mod writes;
 

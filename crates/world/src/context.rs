@@ -16,6 +16,7 @@ use api::{
     labels,
 };
 use clock::Clock;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -39,6 +40,9 @@ use crate::{
     watched::Watched,
 };
 
+/// Makes the client that a program of a pod has: by the namespace and the service account.
+pub(crate) type Accounts = Box<dyn Fn(String, String) -> BoxFuture<'static, Client> + Send + Sync>;
+
 /// Hears of every step of a program that begins.
 pub(crate) type StepListener = Box<dyn Fn(StepTold) + Send + Sync>;
 
@@ -53,6 +57,8 @@ macro_rules! context {
             troubles: std::sync::RwLock<Troubles>,
             /// Who hears of the steps of programs.
             listener: std::sync::OnceLock<StepListener>,
+            /// Who programs are; without it, who the world is.
+            accounts: std::sync::OnceLock<Accounts>,
             /// When this world began; certificates are valid from then.
             pub(crate) began: Timestamp,
             $( pub(crate) $field: Watched<$type>, )*
@@ -65,6 +71,7 @@ macro_rules! context {
                     began: clock.now_in_seconds(),
                     client, clock, shape, durations, troubles: std::sync::RwLock::new(troubles),
                     listener: std::sync::OnceLock::new(),
+                    accounts: std::sync::OnceLock::new(),
                 }
             }
 
@@ -142,6 +149,21 @@ impl Context {
     /// Somebody listens from now on. Only the first is heard.
     pub(crate) fn listen(&self, listener: StepListener) {
         let _ = self.listener.set(listener);
+    }
+
+    /// Programs are their accounts from now on. Only the first word counts.
+    pub(crate) fn run_programs_as(&self, accounts: Accounts) {
+        let _ = self.accounts.set(accounts);
+    }
+
+    /// The client of a pod's program.
+    pub(crate) async fn client_of(&self, pod: &Pod) -> Client {
+        let Some(accounts) = self.accounts.get() else {
+            return self.client.clone();
+        };
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        accounts(namespace, account.unwrap_or_else(|| "default".to_owned())).await
     }
 
     /// Now, as Kubernetes writes it.

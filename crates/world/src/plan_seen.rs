@@ -1,9 +1,9 @@
-//! An UpgradePlan with no more of its status than programs read: the rest is as large as the cluster, changes all the
-//! time, and is nobody's business in the world.
+//! An UpgradePlan without its status, which is as large as the cluster, changes all the time, and is nobody's business in
+//! the world.
 
 use std::borrow::Cow;
 
-use api::{UpgradePlanSpec, UpgradePlanStatus, upgrade_plan::ReleaseMetadata};
+use api::UpgradePlanSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
@@ -13,31 +13,6 @@ use serde::Deserialize;
 pub(crate) struct UpgradePlan {
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: UpgradePlanSpec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    previous_version: Option<String>,
-    release_metadata: Option<ReleaseMetadata>,
-}
-
-impl UpgradePlan {
-    /// The plan as a program reads it.
-    pub(crate) fn as_read(&self) -> api::UpgradePlan {
-        let Self { metadata, spec, status } = self.clone();
-        api::UpgradePlan {
-            metadata,
-            spec,
-            status: Some(UpgradePlanStatus {
-                previous_version: status.previous_version,
-                release_metadata: status.release_metadata,
-                ..UpgradePlanStatus::default()
-            }),
-        }
-    }
 }
 
 impl Resource for UpgradePlan {

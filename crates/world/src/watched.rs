@@ -173,8 +173,17 @@ impl<K: Object> Watched<K> {
         what: String,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Arc<K>> {
+        self.send_as(&self.client, what, request).await
+    }
+
+    async fn send_as(
+        &self,
+        client: &Client,
+        what: String,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Arc<K>> {
         let request = request.map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
-        match self.client.request::<K>(request).await {
+        match client.request::<K>(request).await {
             Ok(object) => Ok(self.learn(object)),
             Err(error) => Err(Error::api(what, error)),
         }
@@ -196,6 +205,12 @@ impl<K: Object> Watched<K> {
     pub(crate) async fn patch(&self, key: &Key, patch: &Value) -> Result<Option<Arc<K>>> {
         let request = Self::request(&key.0).patch(&key.1, &PatchParams::default(), &Patch::Merge(patch));
         absent_is_none(self.send(Self::what("patch", key), request).await)
+    }
+
+    /// The same as somebody else.
+    pub(crate) async fn patch_as(&self, client: &Client, key: &Key, patch: &Value) -> Result<Option<Arc<K>>> {
+        let request = Self::request(&key.0).patch(&key.1, &PatchParams::default(), &Patch::Merge(patch));
+        absent_is_none(self.send_as(client, Self::what("patch", key), request).await)
     }
 
     /// Gives an object another spec; nothing when it is gone.
@@ -231,21 +246,26 @@ impl<K: Object> Watched<K> {
             grace_period_seconds: now.then_some(0),
             ..Default::default()
         };
-        self.delete_with(key, params).await
+        self.delete_with(&self.client, key, params).await
+    }
+
+    /// Deletes an object as somebody else.
+    pub(crate) async fn delete_as(&self, client: &Client, key: &Key) -> Result<()> {
+        self.delete_with(client, key, DeleteParams::default()).await
     }
 
     /// Deletes an object after what it owns.
     pub(crate) async fn delete_in_foreground(&self, key: &Key) -> Result<()> {
-        self.delete_with(key, DeleteParams::foreground()).await
+        self.delete_with(&self.client, key, DeleteParams::foreground()).await
     }
 
-    async fn delete_with(&self, key: &Key, params: DeleteParams) -> Result<()> {
+    async fn delete_with(&self, client: &Client, key: &Key, params: DeleteParams) -> Result<()> {
         let what = Self::what("delete", key);
         let request = Self::request(&key.0)
             .delete(&key.1, &params)
             .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
         // The answer is the object or a Status; the watch tells what came of it.
-        match self.client.request::<Value>(request).await {
+        match client.request::<Value>(request).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(Error::api(what, error)),

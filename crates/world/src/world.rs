@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clock::Clock;
+use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -46,6 +47,17 @@ impl World {
     #[must_use]
     pub fn listened_to_by(self, listener: impl Fn(StepTold) + Send + Sync + 'static) -> Self {
         self.context.listen(Box::new(listener));
+        self
+    }
+
+    /// Programs of pods are their service accounts: whatever they ask of the API, they ask with a client that is made for
+    /// namespace and account. What the world does in their place (the node's disk, KubeVirt's work) stays the world's.
+    #[must_use]
+    pub fn with_programs_as(
+        self,
+        accounts: impl Fn(String, String) -> BoxFuture<'static, Client> + Send + Sync + 'static,
+    ) -> Self {
+        self.context.run_programs_as(Box::new(accounts));
         self
     }
 

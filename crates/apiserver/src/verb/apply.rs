@@ -6,6 +6,7 @@ use crate::{
     body, builtin_fields,
     managed::{self, Shape},
     request::Call,
+    route::may_create,
     server::Server,
     status::{ApiError, ApiResult},
     write::{self, Draft, Ownership, Written},
@@ -55,6 +56,7 @@ pub(super) async fn apply(server: &Server, call: &Call) -> ApiResult<Written> {
         if call.subresource().is_some() || config["metadata"].get("uid").is_some() {
             return Err(ApiError::not_found(kind, call.name()));
         }
+        may_create(server, call)?;
         let applied = merged(server, call, &Value::Null, &config)?;
         return write::create(server, call, applied).await;
     }

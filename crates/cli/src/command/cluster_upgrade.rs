@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use api::names;
+use cluster_upgrade::installer::HelmAccount;
 use cluster_upgrade::{self, Context, Found, installer::InstallerImage, manifests::Folders, pauses::Pauses};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "/tmp/upgrade")]
     work_dir: PathBuf,
     /// Image that nodes run, with its tag; that of this pod by default
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", env = "HARVESTER_UPGRADE_IMAGE")]
     image: Option<String>,
     /// Account of the Jobs of system-upgrade-controller
     #[arg(
@@ -65,6 +66,9 @@ pub(crate) struct Args {
         default_value = "system-upgrade-controller"
     )]
     plan_service_account: String,
+    /// Account that Helm upgrades Rancher as; without it the one of this program
+    #[arg(long, value_name = "NAME", env = "UPGRADE_HELM_SERVICE_ACCOUNT")]
+    helm_service_account: Option<String>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -111,6 +115,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     };
     let clock = report.clock.clone();
     let repository = Arc::new(args.pin.repository(&plan, args.repo_url.as_deref(), &clock)?);
+    let helm = match args.helm_service_account.filter(|name| !name.is_empty()) {
+        Some(name) => {
+            let config = args.program.config().await?;
+            Some(HelmAccount::new(
+                client.clone(),
+                config,
+                names::HARVESTER_NAMESPACE,
+                &name,
+            ))
+        }
+        None => None,
+    };
     let context = Context {
         client: client.clone(),
         clock: clock.clone(),
@@ -118,7 +134,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         image,
         plan_service_account: args.plan_service_account,
         repository: repository.clone(),
-        installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone())),
+        installer: Arc::new(InstallerImage::new(repository, args.work_dir, clock.clone()).as_account(helm)),
         manifests: Arc::new(Folders {
             addons: args.addons,
             cdi: args.cdi,

@@ -21,6 +21,7 @@ use super::manager::{start_log_at, terminated};
 
 /// The file whose content the kubelet reports when a container ends.
 const TERMINATION_LOG: &str = "/dev/termination-log";
+const FAILED: &str = "failed to find a cluster: set --kubeconfig or KUBECONFIG";
 
 /// How to reach the cluster, and what to log.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,14 +87,19 @@ impl PinArgs {
 impl ProgramArgs {
     /// A client of the cluster.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        const FAILED: &str = "failed to find a cluster: set --kubeconfig or KUBECONFIG";
+        let client = Client::try_from(self.config().await?).context(FAILED)?;
+        Ok(for_product(client, field_validation()).0)
+    }
+
+    /// How the cluster is reached.
+    pub(super) async fn config(&self) -> anyhow::Result<Config> {
         let kubeconfig = match &self.kubeconfig {
             Some(path) if !path.as_os_str().is_empty() => Some(Kubeconfig::read_from(path).context(FAILED)?),
             _ if self.kubecontext.is_some() => Some(Kubeconfig::read().context(FAILED)?),
             _ => None,
         };
-        let config = match kubeconfig {
-            None => Config::infer().await.context(FAILED)?,
+        match kubeconfig {
+            None => Config::infer().await.context(FAILED),
             Some(kubeconfig) => {
                 let options = KubeConfigOptions {
                     context: self.kubecontext.clone(),
@@ -101,11 +107,9 @@ impl ProgramArgs {
                 };
                 Config::from_custom_kubeconfig(kubeconfig, &options)
                     .await
-                    .context(FAILED)?
+                    .context(FAILED)
             }
-        };
-        let client = Client::try_from(config).context(FAILED)?;
-        Ok(for_product(client, field_validation()).0)
+        }
     }
 
     fn level(&self) -> i64 {

@@ -21,7 +21,7 @@ use manager::{
     tls::files::Files,
     webhook::configurations::service_names,
 };
-use plan::observed::{RepoServer, Settings};
+use plan::observed::{Accounts, RepoServer, Settings};
 use rules::deadlines::Deadlines;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -76,16 +76,12 @@ pub(super) struct Args {
     /// Who this manager is, among those that compete
     #[arg(long, env = "POD_NAME", default_value = "upgrade-toolkit")]
     identity: String,
-    /// Service account of the Jobs
-    #[arg(long, env = "UPGRADE_JOB_SERVICE_ACCOUNT", default_value = "harvester")]
-    job_service_account: String,
-    /// Service account of system-upgrade-controller Plans
-    #[arg(
-        long,
-        env = "UPGRADE_PLAN_SERVICE_ACCOUNT",
-        default_value = "system-upgrade-controller"
-    )]
-    plan_service_account: String,
+    /// Service account of all Jobs, in harvester-system. Without it each kind of Job has one of those that ship
+    #[arg(long, value_name = "NAME", env = "UPGRADE_JOB_SERVICE_ACCOUNT")]
+    job_service_account: Option<String>,
+    /// Service account of system-upgrade-controller Plans, in cattle-system. Without it the one that ships
+    #[arg(long, value_name = "NAME", env = "UPGRADE_PLAN_SERVICE_ACCOUNT")]
+    plan_service_account: Option<String>,
     /// Image that the upgrade's own workloads run, as REPOSITORY[:TAG][@DIGEST]; without it that of this manager's own pod
     #[arg(long, value_name = "IMAGE", env = "UPGRADE_TOOLKIT_IMAGE", value_parser = image)]
     toolkit_image: Option<Image>,
@@ -197,8 +193,11 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             repo_server: RepoServer::parse(&args.repo_server).unwrap_or_default(),
             own_image,
             allowed_repositories: args.allow_image_repository,
-            job_service_account: args.job_service_account,
-            plan_service_account: args.plan_service_account,
+            accounts: Accounts {
+                prefix: args.webhook.webhook_name_prefix,
+                jobs: args.job_service_account.filter(|name| !name.is_empty()),
+                plans: args.plan_service_account.filter(|name| !name.is_empty()),
+            },
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
         lease_timing: LeaseTiming::lasting(args.leader_elect_lease_duration),

@@ -12,6 +12,7 @@ use anyhow::Context;
 use api::names;
 use apiserver::{ApiServer, Identity};
 use clock::Clock;
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
     Api,
@@ -194,10 +195,15 @@ impl Rehearsal {
             let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.iter().for_each(|listener| listener(&told));
         };
-        // What the programs of our Jobs write is written by the world.
         let (world_client, _) = for_product(world_client, validation);
-        let simulation =
-            World::new(world_client, clock.clone(), shape.clone(), durations, troubles).listened_to_by(tell);
+        let accounts = server.clone();
+        let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles)
+            .listened_to_by(tell)
+            .with_programs_as(move |namespace, name| {
+                let account = Identity::service_account(&namespace, &name);
+                let (client, _) = for_product(accounts.client_as(account), validation);
+                std::future::ready(client).boxed()
+            });
         let facts = simulation.facts();
         let kubelets = facts.clone();
         server.set_node_proxy(Arc::new(move |node, path| kubelets.kubelet(node, path)));

@@ -147,13 +147,12 @@ fn the_manager_gets_what_it_needs_and_the_defaults_of_the_existing_chart() {
         "--leader-elect",
     ];
     assert_eq!(chart.arguments(), arguments);
-    for (name, value) in [
-        ("UPGRADE_JOB_SERVICE_ACCOUNT", "harvester"),
-        ("UPGRADE_PLAN_SERVICE_ACCOUNT", "system-upgrade-controller"),
-        ("ENABLE_WEBHOOKS", "true"),
-        ("WEBHOOK_NAME_PREFIX", PREFIX),
-    ] {
+    for (name, value) in [("ENABLE_WEBHOOKS", "true"), ("WEBHOOK_NAME_PREFIX", PREFIX)] {
         assert_eq!(chart.variable(name), Some(value), "{name}");
+    }
+    // Jobs and Plans run as the accounts of the chart.
+    for name in ["UPGRADE_JOB_SERVICE_ACCOUNT", "UPGRADE_PLAN_SERVICE_ACCOUNT"] {
+        assert_eq!(chart.variable(name), None, "{name}");
     }
     assert_eq!(
         manager["resources"]["limits"],

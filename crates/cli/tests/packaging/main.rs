@@ -18,6 +18,7 @@ mod network;
 mod network_rules;
 mod pins;
 mod pods;
+mod rights;
 mod shell;
 mod supply;
 

@@ -9,7 +9,7 @@ use api::{
 };
 use cluster_upgrade::hold_agent;
 use manager::objects::{job, repo, suc_plan};
-use plan::observed::Settings;
+use plan::observed::{Accounts, Settings};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -240,7 +240,10 @@ fn nginx_has_its_programs_its_configuration_and_the_rights_to_mount() {
 #[test]
 fn the_account_of_the_managers_plans_is_that_of_the_plan_that_its_job_makes() {
     let settings = Settings {
-        plan_service_account: "of-the-users-choice".to_owned(),
+        accounts: Accounts {
+            plans: Some("of-the-users-choice".to_owned()),
+            ..Accounts::default()
+        },
         ..Settings::default()
     };
     let pod = of_template(job::cluster(&plan(), &settings).unwrap());

@@ -2,6 +2,7 @@
 //! verb that they allow is asked for in some scenario.
 
 mod asked;
+mod programs;
 
 use std::time::Duration;
 

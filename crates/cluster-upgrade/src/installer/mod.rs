@@ -1,10 +1,12 @@
 //! What upgrades Rancher: Helm and Rancher's chart, both from the installer image of the release.
 
+mod helm_account;
 mod image_archive;
 mod installer_image;
 mod layer_sum;
 mod secrets;
 
+pub use helm_account::HelmAccount;
 pub use image_archive::{ArchiveError, Wanted, extract};
 pub use installer_image::InstallerImage;
 

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use api::{crd, foreign, upgrade_plan::WaitingFor};
-use apiserver::{ApiServer, Config, Identity};
+use api::{accounts, crd, foreign, upgrade_plan::WaitingFor};
+use apiserver::{ApiServer, Config};
 use clock::Clock;
 use futures::future::BoxFuture;
 use kube::{
@@ -29,9 +29,11 @@ use program::{
 };
 
 use super::{harvester_world, objects, rancher_world, writes};
+use testbed::rights;
 
 pub(super) const PLAN: &str = "up";
-pub(super) const PROGRAM: &str = "cluster-upgrade";
+/// Who the program is.
+pub(super) const PROGRAM: &str = "system:serviceaccount:harvester-system:upgrade-toolkit-cluster-upgrade";
 const TICK: Duration = Duration::from_secs(2);
 
 pub(super) struct Lab {
@@ -110,7 +112,10 @@ impl Lab {
     pub(super) async fn of(objects: Vec<Value>, from: &str) -> Self {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
         let now = clock.clone();
-        let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
+        let server = ApiServer::new(Config {
+            enforce_rbac: true,
+            ..Config::new(Arc::new(move || now.now()))
+        });
         let ours = crd::foreign();
         let (definitions, mode) = match testbed::real_definitions() {
             Some(real) => (real, Mode::Strict),
@@ -132,6 +137,7 @@ impl Lab {
             create(&client, object).await;
         }
         create(&client, &objects::upgrade_plan(from)).await;
+        rights::install(&server).await;
         let folder = tempfile::tempdir().unwrap();
         objects::write_manifests(folder.path());
         let world = World {
@@ -167,7 +173,7 @@ impl Lab {
     }
 
     pub(super) fn context(&self) -> (Context, Reporter) {
-        let client = self.server.client_as(Identity::user(PROGRAM));
+        let client = self.server.client_as(rights::identity(accounts::CLUSTER_UPGRADE));
         let context = Context {
             client: for_product(client, self.mode).0,
             clock: self.clock.clone(),

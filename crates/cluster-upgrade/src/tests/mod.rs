@@ -3,6 +3,7 @@
 mod crash;
 mod harvester_world;
 mod lab;
+mod needed;
 mod objects;
 mod rancher;
 mod rancher_world;

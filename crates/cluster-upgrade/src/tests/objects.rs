@@ -362,7 +362,8 @@ pub(super) fn write_manifests(folder: &Path) {
     }
     let cdi = folder.join("cdi");
     std::fs::create_dir_all(&cdi).unwrap();
-    let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: cdi\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  \
-        name: cdi-operator\n  namespace: cdi\ndata:\n  a: b\n";
+    let text = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: logs.cdi.kubevirt.io\n\
+        spec:\n  group: cdi.kubevirt.io\n  scope: Namespaced\n  names: {plural: logs, singular: log, kind: Log, listKind: LogList}\n\
+        \x20 versions:\n  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n";
     std::fs::write(cdi.join("operator.yaml"), text).unwrap();
 }

@@ -51,7 +51,7 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
 }
 
 /// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.
-async fn leave_webhooks(lab: &Lab) {
+pub(super) async fn leave_webhooks(lab: &Lab) {
     for (kind, name) in [
         ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),
         ("ValidatingWebhookConfiguration", "validating-webhook-configuration"),

@@ -104,7 +104,13 @@ async fn a_cluster_is_upgraded() {
         charts["metadata"]["annotations"][REFRESHED_FOR],
         "up/rancher/harvester-cluster-repo:v1.8.0"
     );
-    assert_eq!(lab.get("", "configmaps", "cdi", "cdi-operator")["data"]["a"], "b");
+    let definition = lab.get(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "logs.cdi.kubevirt.io",
+    );
+    assert_eq!(definition["spec"]["names"]["kind"], "Log");
     assert!(!lab.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
 
     // Of another line of versions, and not ours to write.

@@ -67,12 +67,19 @@ impl Actor {
                 images,
             } => {
                 let suc_plan = objects::suc_plan::build(plan, settings, component, *concurrency, images)?;
+                let accounts = [settings.accounts.node_plans()];
+                self.need_accounts(&called(&suc_plan), names::CATTLE_NAMESPACE, &accounts)
+                    .await?;
                 self.create_one::<suc::Plan>(plan, suc_plan, Written::SucPlan, written)
                     .await
             }
             Child::ClusterJob => {
-                self.create_one::<Job>(plan, objects::job::cluster(plan, settings)?, Written::Job, written)
-                    .await
+                let job = objects::job::cluster(plan, settings)?;
+                let mut accounts = vec![settings.accounts.cluster_upgrade()];
+                accounts.extend(settings.accounts.rancher_installer());
+                self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
+                    .await?;
+                self.create_one::<Job>(plan, job, Written::Job, written).await
             }
             Child::NodeJob {
                 job_type,
@@ -80,10 +87,16 @@ impl Actor {
                 suspend,
             } => {
                 let job = objects::job::node(plan, settings, job_type, node, *suspend)?;
+                let accounts = [settings.accounts.node_upgrade()];
+                self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
+                    .await?;
                 self.create_one::<Job>(plan, job, Written::Job, written).await
             }
             Child::RestoreJob { node } => {
                 let job = objects::job::restore_vm(plan, settings, node)?;
+                let accounts = [settings.accounts.vm_restore()];
+                self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
+                    .await?;
                 self.create_one::<Job>(plan, job, Written::Job, written).await
             }
         }
@@ -134,7 +147,7 @@ impl Actor {
     {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
-        let text = format!("{} {namespace}/{name}", K::kind(&()));
+        let text = called(&object);
         let api = self.in_namespace::<K>(&namespace);
         let doing = || format!("create {text}");
         let found = match api.create(&PostParams::default(), &object).await {
@@ -191,6 +204,12 @@ impl Actor {
         };
         result.map_err(|source| failed(format!("delete the {} of {component}", kind.name()), source))
     }
+}
+
+/// An object as people see it.
+fn called<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    let namespace = object.namespace().unwrap_or_default();
+    format!("{} {namespace}/{}", K::kind(&()), object.name_any())
 }
 
 /// Deletes what the plan owns of what a selector names: anybody can put a label on an object of their own. Each by its UID,

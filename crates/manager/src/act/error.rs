@@ -28,6 +28,21 @@ pub enum ActError {
         /// What is wrong.
         why: &'static str,
     },
+    /// No pod can run: the account that it is to run as is not there.
+    #[error(
+        "{object} is not created: ServiceAccount {account}, which its pods run as, {why}; install the chart (or `make deploy`) \
+         of this release, which has it, or choose another with {flag}"
+    )]
+    NoAccount {
+        /// What was to be created.
+        object: String,
+        /// The account, with its namespace.
+        account: String,
+        /// What is wrong with it.
+        why: String,
+        /// What chooses another.
+        flag: &'static str,
+    },
     /// The plan that was decided on is not the newest.
     #[error("the UpgradePlan has changed meanwhile")]
     Outdated,

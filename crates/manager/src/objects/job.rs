@@ -45,11 +45,17 @@ pub(super) fn unprivileged() -> Value {
 pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
     let labels = component_labels(plan, component::CLUSTER_UPGRADE);
+    let image = image(plan, settings);
     let mut env = vec![
         json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
+        // So that it need not read its own pod.
+        json!({"name": "HARVESTER_UPGRADE_IMAGE", "value": image}),
         // It makes a Plan of system-upgrade-controller itself, which is to run as ours do.
-        json!({"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.plan_service_account}),
+        json!({"name": "UPGRADE_PLAN_SERVICE_ACCOUNT", "value": settings.accounts.node_plans()}),
     ];
+    if let Some(account) = settings.accounts.rancher_installer() {
+        env.push(json!({"name": "UPGRADE_HELM_SERVICE_ACCOUNT", "value": account}));
+    }
     env.extend(repo_environment(plan));
     serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::cluster_job(&name), labels.clone()),
@@ -59,11 +65,13 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
                 "metadata": {"labels": labels},
                 "spec": {
                     "restartPolicy": "Never",
-                    "serviceAccountName": settings.job_service_account,
+                    "serviceAccountName": settings.accounts.cluster_upgrade(),
+                    // The account itself gives its token to nobody.
+                    "automountServiceAccountToken": true,
                     "tolerations": tolerations(),
                     "containers": [{
                         "name": "apply",
-                        "image": image(plan, settings),
+                        "image": image,
                         "command": ["upgrade_manifests.sh"],
                         "env": env,
                         "securityContext": unprivileged(),
@@ -96,6 +104,7 @@ pub fn node(
     ];
     env.extend(repo_environment(plan));
     let pod = json!({
+        "serviceAccountName": settings.accounts.node_upgrade(),
         "hostPID": true,
         // The network of pods is being replaced meanwhile; that of the node is there. Services are still found by name.
         "hostNetwork": true,
@@ -111,7 +120,7 @@ pub fn node(
         }],
         "volumes": [{"name": "host-root", "hostPath": {"path": "/"}}],
     });
-    on_node(plan, settings, step, node, suspend, pod)
+    on_node(plan, step, node, suspend, pod)
 }
 
 /// The Job that starts the VMs again that were stopped for a node's upgrade.
@@ -120,6 +129,7 @@ pub fn node(
 /// Never for a plan that the API server accepted.
 pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result<Job, serde_json::Error> {
     let pod = json!({
+        "serviceAccountName": settings.accounts.vm_restore(),
         "containers": [{
             "name": "restore-vm",
             "image": image(plan, settings),
@@ -129,12 +139,11 @@ pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result
             "securityContext": unprivileged(),
         }],
     });
-    on_node(plan, settings, job_type::RESTORE_VM, node, false, pod)
+    on_node(plan, job_type::RESTORE_VM, node, false, pod)
 }
 
 fn on_node(
     plan: &UpgradePlan,
-    settings: &Settings,
     step: &str,
     node: &str,
     suspend: bool,
@@ -149,7 +158,8 @@ fn on_node(
     pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
     ]}}});
-    pod["serviceAccountName"] = json!(settings.job_service_account);
+    // The account itself gives its token to nobody.
+    pod["automountServiceAccountToken"] = json!(true);
     pod["tolerations"] = everything_tolerated();
     let name = names::node_job(&plan.name_any(), step, node);
     let mut job: Job = serde_json::from_value(json!({

@@ -41,7 +41,7 @@ pub fn build(
             "concurrency": concurrency,
             "jobActiveDeadlineSecs": deadline_seconds(component, &settings.deadlines),
             "nodeSelector": {"matchLabels": {labels::MANAGED: "true"}},
-            "serviceAccountName": settings.plan_service_account,
+            "serviceAccountName": settings.accounts.node_plans(),
             "tolerations": everything_tolerated(),
             "upgrade": container,
             "version": version,

@@ -59,3 +59,13 @@ pub(super) fn binding(role: &Value, holder: Holder<'_>) -> Value {
         "subjects": [{"kind": "ServiceAccount", "name": holder.account, "namespace": holder.namespace}],
     })
 }
+
+/// The names in the rules are those of an installation.
+pub(super) fn with_prefixed_names(mut role: Value, prefix: &str) -> Value {
+    for rule in role["rules"].as_array_mut().into_iter().flatten() {
+        for name in rule["resourceNames"].as_array_mut().into_iter().flatten() {
+            *name = json!(format!("{prefix}{}", name.as_str().unwrap_or_default()));
+        }
+    }
+    role
+}

@@ -17,6 +17,7 @@ mod kinds;
 #[allow(dead_code, reason = "shared with the tests of VMs")]
 #[path = "../vm/lab.rs"]
 mod lab;
+mod needed;
 mod post_drain;
 mod pre_drain;
 mod pre_drain_again;

@@ -9,11 +9,11 @@ use std::{
 };
 
 use api::{
-    WaitingFor,
+    WaitingFor, accounts,
     foreign::kubevirt::{VirtualMachine, VirtualMachineInstance},
     names,
 };
-use apiserver::{ApiServer, Config, Identity, Verb};
+use apiserver::{ApiServer, Config, Verb};
 use clock::Clock;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -29,6 +29,8 @@ use program::{board::Board, report::Reporter};
 use serde_json::{Value, json};
 use testbed::Writes;
 use world::Definitions;
+
+use testbed::rights;
 
 /// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it does as it is told.
 pub(crate) type Answers = Arc<Mutex<BTreeMap<String, (u16, &'static str)>>>;
@@ -68,8 +70,6 @@ pub(crate) fn node(name: &str) -> Value {
 }
 
 pub(crate) const PLAN: &str = "up";
-/// Who programs are.
-const PROGRAM: &str = "program";
 
 /// The specification of an instance with what none can be without.
 fn whole(mut spec: Value) -> Value {
@@ -84,7 +84,10 @@ impl Lab {
     pub(crate) async fn new(nodes: &[&str]) -> Self {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
         let now = clock.clone();
-        let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
+        let server = ApiServer::new(Config {
+            enforce_rbac: true,
+            ..Config::new(Arc::new(move || now.now()))
+        });
         let mut objects: Vec<Value> = nodes.iter().map(|name| node(name)).collect();
         for namespace in [names::HARVESTER_NAMESPACE, "dev"] {
             objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
@@ -100,6 +103,7 @@ impl Lab {
         world::install_by(&server.client(), definitions, &objects)
             .await
             .unwrap();
+        rights::install(&server).await;
         Self {
             mode,
             server,
@@ -145,8 +149,13 @@ impl Lab {
         for_product(self.server.client(), self.mode).0
     }
 
-    /// A client whose requests to KubeVirt's own API are answered by a KubeVirt that stops and starts at once.
+    /// A client of the programs of a node.
     pub(crate) fn client(&self) -> Client {
+        self.client_of(accounts::NODE_UPGRADE)
+    }
+
+    /// A client of a program whose requests to KubeVirt's own API are answered by a KubeVirt that stops and starts at once.
+    pub(crate) fn client_of(&self, account: &'static str) -> Client {
         let (server, asked, answers) = (self.server.clone(), self.asked.clone(), self.answers.clone());
         let admin = server.client();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -154,7 +163,15 @@ impl Lab {
             async move {
                 let path = request.uri().path().to_owned();
                 if let Some(path) = path.strip_prefix("/apis/subresources.kubevirt.io/v1/") {
-                    let (code, text) = kubevirt(&admin, &asked, &answers, path).await;
+                    let who = server.client_as(rights::identity(account));
+                    let allowed = match path.rsplit_once('/') {
+                        Some((_, verb)) => rights::may(who, "update", "virtualmachines", Some(verb)).await,
+                        None => rights::may(who, "list", path, None).await,
+                    };
+                    let (code, text) = match allowed {
+                        true => kubevirt(&admin, &asked, &answers, path).await,
+                        false => (403, "forbidden".to_owned()),
+                    };
                     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
                         "message": text, "reason": ""});
                     let body = if code < 300 {
@@ -168,7 +185,7 @@ impl Lab {
                 let (parts, body) = request.into_parts();
                 let bytes = body.collect_bytes().await?;
                 let response = server
-                    .handle(&Identity::user(PROGRAM), Request::from_parts(parts, bytes))
+                    .handle(&rights::identity(account), Request::from_parts(parts, bytes))
                     .await;
                 Ok::<_, tower::BoxError>(response.map(Either::Right))
             }
@@ -196,7 +213,8 @@ impl Lab {
 
     /// The foreign kinds that programs wrote, where the real definitions are there.
     pub(crate) fn kinds_written(&self) -> Option<Vec<String>> {
-        Some(self.written(Some(PROGRAM)).0?.kinds())
+        let program = rights::identity(accounts::NODE_UPGRADE).user;
+        Some(self.written(Some(&program)).0?.kinds())
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {

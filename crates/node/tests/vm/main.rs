@@ -9,4 +9,5 @@
 
 mod detector;
 mod lab;
+mod needed;
 mod restore;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::foreign::kubevirt::VirtualMachineInstance;
+use api::{accounts, foreign::kubevirt::VirtualMachineInstance};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -53,7 +53,7 @@ async fn comes_up(lab: &Lab, namespace: &str, name: &str, seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn vms_are_started_and_waited_for_until_they_run() {
     let lab = stopped(&["default/a", "dev/b"]).await;
-    let (client, reporter) = (lab.client(), lab.reporter());
+    let (client, reporter) = (lab.client_of(accounts::VM_RESTORE), lab.reporter());
     let (ended, (), ()) = tokio::join!(
         run(&client, options(), &reporter),
         comes_up(&lab, "default", "a", 60),
@@ -79,7 +79,7 @@ async fn vms_are_started_and_waited_for_until_they_run() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_runs_already_is_a_success() {
     let lab = stopped(&["default/a"]).await;
-    let client = lab.client();
+    let client = lab.client_of(accounts::VM_RESTORE);
     power::start(&client, &vm_name("default", "a")).await.unwrap();
     comes_up(&lab, "default", "a", 0).await;
     run(&client, options(), &lab.reporter()).await.unwrap();
@@ -94,7 +94,7 @@ async fn each_vm_that_does_not_come_up_is_a_warning_and_the_program_fails_with_a
     let vms: Api<api::foreign::kubevirt::VirtualMachine> = Api::namespaced(lab.server.client(), "dev");
     let status = Patch::Merge(json!({"status": {"printableStatus": "ErrorUnschedulable"}}));
     vms.patch_status("b", &PatchParams::default(), &status).await.unwrap();
-    let (client, reporter) = (lab.client(), lab.reporter());
+    let (client, reporter) = (lab.client_of(accounts::VM_RESTORE), lab.reporter());
     let (ended, ()) = tokio::join!(run(&client, options(), &reporter), comes_up(&lab, "default", "a", 60));
     let error = ended.unwrap_err().to_string();
     assert_eq!(
@@ -123,7 +123,12 @@ async fn each_vm_that_does_not_come_up_is_a_warning_and_the_program_fails_with_a
 async fn kubevirt_is_waited_for_visibly_and_not_for_ever() {
     let lab = stopped(&["default/a"]).await;
     lab.answer("healthz", 503, "service unavailable");
-    let (client, reporter, answers, clock) = (lab.client(), lab.reporter(), lab.answers.clone(), lab.clock.clone());
+    let (client, reporter, answers, clock) = (
+        lab.client_of(accounts::VM_RESTORE),
+        lab.reporter(),
+        lab.answers.clone(),
+        lab.clock.clone(),
+    );
     let well_again = async {
         clock.sleep(Duration::from_mins(20)).await;
         answers.lock().unwrap().clear();
@@ -145,7 +150,7 @@ async fn kubevirt_is_waited_for_visibly_and_not_for_ever() {
 
     let lab = stopped(&["default/a"]).await;
     lab.answer("healthz", 503, "service unavailable");
-    let error = run(&lab.client(), options(), &lab.reporter())
+    let error = run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter())
         .await
         .unwrap_err()
         .to_string();
@@ -165,7 +170,9 @@ async fn kubevirt_is_waited_for_visibly_and_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn without_a_list_or_with_nothing_on_it_there_is_nothing_to_do() {
     let lab = Lab::new(&["node-1"]).await;
-    run(&lab.client(), options(), &lab.reporter()).await.unwrap();
+    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter())
+        .await
+        .unwrap();
     assert_eq!(
         lab.events().await,
         ["Warning RestoreVMFailed restore-vm/node-1: ConfigMap not found"]
@@ -173,7 +180,9 @@ async fn without_a_list_or_with_nothing_on_it_there_is_nothing_to_do() {
 
     let lab = Lab::new(&["node-1"]).await;
     restore_list::add(&lab.client(), PLAN, "node-1", &[]).await.unwrap();
-    run(&lab.client(), options(), &lab.reporter()).await.unwrap();
+    run(&lab.client_of(accounts::VM_RESTORE), options(), &lab.reporter())
+        .await
+        .unwrap();
     assert_eq!(
         lab.events().await,
         ["Normal RestoreVMCompleted restore-vm/node-1: Restored 0 VM for node node-1 during upgrade up"]

@@ -1,5 +1,7 @@
 //! What the roles that ship do not allow, by the real API server's own judgement.
 
+mod jobs;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use api::names;

@@ -12,6 +12,7 @@ use std::{
 use api::{Phase, UpgradePlan, UpgradePlanSpec, foreign::rancher, names};
 use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, install_roles, outside::Simulated};
 use clock::Clock;
+use futures::FutureExt;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, PersistentVolume, ServiceAccount},
@@ -21,7 +22,7 @@ use kube::{
     api::{ListParams, PostParams},
     runtime::wait::{Condition, await_condition},
 };
-use manager::{client::for_product, field_validation::Mode};
+use manager::{client::for_product, field_validation::Mode, rbac::PROGRAMS};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use testbed::{ControlPlane, Part};
@@ -85,11 +86,18 @@ impl Harvester {
         let troubles = Troubles::default();
         let actors = control_plane.client_without_retries(WORLD).await.unwrap();
         let (actors, _) = for_product(actors, mode);
-        let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles).beside(Real {
-            controllers: true,
-            kubelets: true,
-            system_upgrade,
-        });
+        let programs = programs(&control_plane, mode).await;
+        let others = actors.clone();
+        let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles)
+            .beside(Real {
+                controllers: true,
+                kubelets: true,
+                system_upgrade,
+            })
+            .with_programs_as(move |namespace, name| {
+                let client = programs.get(&(namespace, name)).unwrap_or(&others).clone();
+                std::future::ready(client).boxed()
+            });
         let facts = world.facts();
         let mut tasks = JoinSet::new();
         let socket = control_plane.kubelet_socket();
@@ -240,6 +248,23 @@ impl Harvester {
         let found = found.expect("somebody takes the lease").unwrap();
         holder(found.as_ref()).unwrap()
     }
+}
+
+/// The accounts that ship for programs, with their namespaces.
+pub(crate) fn accounts() -> impl Iterator<Item = (String, String)> {
+    PROGRAMS
+        .into_iter()
+        .map(|program| (program.namespace.to_owned(), format!("{PREFIX}{}", program.account)))
+}
+
+/// A client for each of them, with a token of its own. In the audit log it calls itself by its account.
+async fn programs(control_plane: &ControlPlane, mode: Mode) -> BTreeMap<(String, String), Client> {
+    let mut clients = BTreeMap::new();
+    for (namespace, name) in accounts() {
+        let client = control_plane.client_of(&namespace, &name, &name).await.unwrap();
+        clients.insert((namespace, name), for_product(client, mode).0);
+    }
+    clients
 }
 
 /// What the names of the roles of an account of the manager begin with.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{
-    NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, annotations,
+    NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, accounts, annotations,
     foreign::{harvester::VirtualMachineImage, longhorn, suc},
     labels,
     labels::{component, job_type},
@@ -115,6 +115,20 @@ fn three_nodes_are_upgraded_to_the_end() {
         let asked: Vec<_> = requests.iter().filter(|request| request.agent == MANAGER).collect();
         let refused: Vec<_> = asked.iter().filter(|request| request.code == 403).collect();
         assert!(refused.is_empty(), "the shipped roles do not allow {refused:?}");
+        // Programs have their own accounts, and what these may do is enough.
+        for (_, account) in harvester::accounts() {
+            let asked: Vec<_> = requests.iter().filter(|request| request.agent == account).collect();
+            let refused: Vec<_> = asked.iter().filter(|request| request.code == 403).collect();
+            assert!(
+                refused.is_empty(),
+                "{account}: the shipped roles do not allow {refused:?}"
+            );
+            // Nothing is to be restored here, and Helm is played by the world.
+            let is_idle = [accounts::VM_RESTORE, accounts::RANCHER_INSTALLER]
+                .iter()
+                .any(|idle| account.ends_with(idle));
+            assert_eq!(asked.is_empty(), is_idle, "{account}");
+        }
         let conflicts = asked.iter().filter(|request| request.code == 409).count();
         assert!(conflicts < 5, "{conflicts} writes were conflicts");
     });

@@ -47,7 +47,7 @@ impl SimulatedBoard {
         let (namespace, name): Key = crate::watched::key_of(call.pod.as_ref());
         Self {
             call: call.clone(),
-            pod: PodBoard::of_simulated(call.world.client.clone(), &namespace, &name),
+            pod: PodBoard::of_simulated(call.client.clone(), &namespace, &name),
             last_word: Mutex::default(),
             dies_at,
             dies: Notify::new(),

@@ -38,11 +38,14 @@ use super::Call;
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
     let simulated = Arc::new(Simulated(call.clone()));
     let context = Context {
-        client: call.world.client.clone(),
+        client: call.client.clone(),
         clock: call.world.clock.clone(),
         plan: call.plan.clone(),
         image: call.image(),
-        plan_service_account: PLAN_SERVICE_ACCOUNT.to_owned(),
+        plan_service_account: call
+            .variable("UPGRADE_PLAN_SERVICE_ACCOUNT")
+            .unwrap_or(PLAN_SERVICE_ACCOUNT)
+            .to_owned(),
         repository: simulated.clone(),
         installer: simulated.clone(),
         manifests: simulated,
@@ -71,8 +74,16 @@ impl ReleaseFiles for Simulated {
 
 impl Manifests for Simulated {
     fn cdi(&self) -> Result<Vec<Value>> {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cdi"}});
-        Ok(vec![namespace])
+        let names = json!({"plural": "importerlogs", "singular": "importerlog", "kind": "ImporterLog", "listKind": "ImporterLogList"});
+        let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        Ok(vec![json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "importerlogs.cdi.kubevirt.io"},
+            "spec": {
+                "group": "cdi.kubevirt.io", "scope": "Namespaced", "names": names,
+                "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any}}],
+            },
+        })])
     }
 
     fn addon(&self, name: &str) -> Result<AddonManifest> {

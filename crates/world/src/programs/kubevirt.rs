@@ -2,12 +2,14 @@
 
 use api::labels;
 use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::{Api, api::PostParams};
 use node::vm::{
     Hypervisor, VmName,
     detector::{self, Found},
     power,
 };
-use program::Result;
+use program::{Error, Result};
 use serde_json::json;
 
 use crate::context::label;
@@ -18,7 +20,36 @@ use super::Call;
 pub(super) struct SimulatedKubeVirt(pub(super) Call);
 
 impl SimulatedKubeVirt {
+    /// The API server asks who may before it hands a request on to KubeVirt.
+    async fn may(&self, verb: &str, vm: &VmName) -> Result<()> {
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    group: Some("subresources.kubevirt.io".to_owned()),
+                    version: Some("v1".to_owned()),
+                    resource: Some("virtualmachines".to_owned()),
+                    subresource: Some(verb.to_owned()),
+                    namespace: Some(vm.namespace.clone()),
+                    name: Some(vm.name.clone()),
+                    verb: Some("update".to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.0.client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let answer = answer.map_err(|error| Error::api(format!("{verb} VM {vm}"), error))?;
+        if answer.status.is_some_and(|status| status.allowed) {
+            Ok(())
+        } else {
+            Err(Error::Lasting(format!("failed to {verb} VM {vm}: forbidden")))
+        }
+    }
+
     async fn set_strategy(&self, verb: &str, vm: &VmName, strategy: &str) -> Result<()> {
+        self.may(verb, vm).await?;
         let key = (vm.namespace.clone(), vm.name.clone());
         let patch = json!({"spec": {"runStrategy": strategy}});
         let patched = self.0.world.vms.patch(&key, &patch).await?;

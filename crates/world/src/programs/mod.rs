@@ -17,6 +17,7 @@ use api::{
     names::{self, RepoScheme},
 };
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use node::vm::detector;
 use program::{Error, Result, report::Reporter, step::Pace};
 use release::{
@@ -52,6 +53,8 @@ pub use board::StepTold;
 pub(crate) struct Call {
     pub(crate) world: Arc<Context>,
     pub(crate) pod: Arc<Pod>,
+    /// The cluster, as the program's account.
+    pub(crate) client: Client,
     pub(crate) plan: String,
     /// The node that the program works for.
     pub(crate) node: String,
@@ -60,11 +63,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn new(world: &Arc<Context>, pod: &Arc<Pod>) -> Self {
+    async fn new(world: &Arc<Context>, pod: &Arc<Pod>) -> Self {
         let text = |key| label(&pod.metadata, key);
         Self {
             world: world.clone(),
             pod: pod.clone(),
+            client: world.client_of(pod).await,
             plan: text(labels::UPGRADE_PLAN).unwrap_or_default().to_owned(),
             node: text(labels::NODE).unwrap_or(node_of(pod)).to_owned(),
             release: Arc::default(),
@@ -171,7 +175,7 @@ impl Call {
             shutdown: true,
         };
         let kubevirt = Arc::new(kubevirt::SimulatedKubeVirt(self.clone()));
-        detector::run_on(&self.world.client, kubevirt, options, pace.report)
+        detector::run_on(&self.client, kubevirt, options, pace.report)
             .await
             .map(drop)
     }
@@ -187,7 +191,7 @@ pub(crate) async fn run(
     pod: &Arc<Pod>,
     dies_at: Option<&'static str>,
 ) -> std::result::Result<String, String> {
-    let call = Call::new(world, pod);
+    let call = Call::new(world, pod).await;
     let board = Arc::new(board::SimulatedBoard::new(&call, dies_at));
     let report = Reporter::new(world.clock.clone(), board.clone());
     let ended = tokio::select! {

@@ -86,7 +86,7 @@ impl Call {
         let key = (String::new(), self.node.clone());
         let node = self.world.nodes.at(&key);
         if let Some(patch) = node.and_then(|node| drain_steps::taints(&node, draining)) {
-            self.world.nodes.patch(&key, &patch).await?;
+            self.world.nodes.patch_as(&self.client, &key, &patch).await?;
         }
         Ok(())
     }

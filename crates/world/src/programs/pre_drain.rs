@@ -128,10 +128,11 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
         } => {
             let noted = json!({"metadata": {"annotations": {
                 annotations::EVACUATION_RETRIES: format!("{}={number}", call.plan)}}});
-            world.vmis.patch(&(namespace.clone(), name.clone()), &noted).await?;
+            let key: Key = (namespace.clone(), name.clone());
+            world.vmis.patch_as(&call.client, &key, &noted).await?;
             for migration in migrations {
                 let key: Key = (namespace.clone(), migration.clone());
-                world.migrations.delete(&key, true).await?;
+                world.migrations.delete_as(&call.client, &key).await?;
             }
             Ok(())
         }
@@ -146,7 +147,7 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
                 name: name.clone(),
             };
             if *restore {
-                restore_list::add(&world.client, &call.plan, &call.node, std::slice::from_ref(&vm)).await?;
+                restore_list::add(&call.client, &call.plan, &call.node, std::slice::from_ref(&vm)).await?;
             }
             SimulatedKubeVirt(call.clone()).stop(&vm).await
         }

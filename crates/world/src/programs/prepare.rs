@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use api::{UpgradePlan, names};
 use futures::FutureExt;
+use kube::Api;
 use node::images::{
     eligibility::{self, PlanFacts},
     prepare::{self, PROBE_INTERVAL},
@@ -29,7 +31,7 @@ pub(super) const LINES: &[Line] = &[
     ("read-release", |call, _| {
         async { prepare::has_archives(&call.release()?.1) }.boxed()
     }),
-    ("check-version", |call, _| async { check_version(call) }.boxed()),
+    ("check-version", |call, _| check_version(call).boxed()),
     ("read-image-lists", |call, _| async { read_lists(call) }.boxed()),
     ("import-common", |call, pace| {
         bring(call, pace, "importing", COMMON, 0).boxed()
@@ -70,10 +72,11 @@ async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_version(call: &Call) -> Result<()> {
-    let plan = call.world.upgrade_plans.get("", &call.plan);
-    let plan = plan.ok_or_else(|| Error::Passing(format!("UpgradePlan {} does not exist", call.plan)))?;
-    eligibility::check(&PlanFacts::of(&plan.as_read()), &call.release()?.0).map_err(Error::Lasting)
+async fn check_version(call: &Call) -> Result<()> {
+    let plans: Api<UpgradePlan> = Api::all(call.client.clone());
+    let plan = plans.get(&call.plan).await;
+    let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", call.plan), error))?;
+    eligibility::check(&PlanFacts::of(&plan), &call.release()?.0).map_err(Error::Lasting)
 }
 
 fn read_lists(call: &Call) -> Result<()> {

@@ -14,5 +14,5 @@ pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
         upgrade: call.plan.clone(),
     };
     let kubevirt = Arc::new(SimulatedKubeVirt(call.clone()));
-    restore::run_on(&call.world.client, kubevirt, options, report).await
+    restore::run_on(&call.client, kubevirt, options, report).await
 }

@@ -24,7 +24,7 @@ pub(super) const LINES: &[Line] = &[
     ("stop-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
     ("wait-for-vms", |call, pace| wait_until_empty(call, pace).boxed()),
     ("wait-for-fleet", |call, pace| {
-        rke2_steps::wait_for_fleet(&call.world.client, pace).boxed()
+        rke2_steps::wait_for_fleet(&call.client, pace).boxed()
     }),
     ("choose-ingress", UNSEEN),
     ("start-rke2-upgrade", |call, _| start_rke2_upgrade(call).boxed()),
@@ -64,7 +64,7 @@ async fn start_rke2_upgrade(call: &Call) -> Result<()> {
     let key = (names::FLEET_NAMESPACE.to_owned(), names::LOCAL_CLUSTER.to_owned());
     let cluster = call.world.clusters.at(&key);
     if let Some(patch) = cluster.and_then(|cluster| rke2_steps::rke2_upgrade(&cluster, wanted)) {
-        call.world.clusters.patch(&key, &patch).await?;
+        call.world.clusters.patch_as(&call.client, &key, &patch).await?;
     }
     Ok(())
 }

@@ -1,0 +1,123 @@
+//! The program runs as its account, with the roles that ship. Without any of their rules something is different, and every
+//! verb on every name is asked for.
+
+use api::accounts::CLUSTER_UPGRADE;
+use serde_json::{Value, json};
+
+use super::{
+    lab::{Lab, PROGRAM},
+    objects, rancher,
+};
+use testbed::rights::{self, Asked};
+
+/// Clusters that need different rights.
+const CLUSTERS: [&str; 3] = ["from v1.7", "from v1.8", "from v1.7, with nothing there"];
+/// Rights that this program needs and that show elsewhere.
+const ELSEWHERE: [(&str, &str); 2] = [
+    ("pods/status", "what is waited for: cli, simulation, rbac"),
+    (
+        "serviceaccounts/token",
+        "Helm is played here: installer::program::tests",
+    ),
+];
+/// What is followed only where it is not as wanted at the first look. The same code follows others here.
+const FOUND_READY: [&str; 13] = [
+    "list addons",
+    "watch addons",
+    "watch customresourcedefinitions addons.harvesterhci.io",
+    "watch bundles",
+    "cattle-system: watch secrets",
+    "cattle-system: watch deployments rancher",
+    "cattle-fleet-system: watch configmaps fleet-controller",
+    "cattle-fleet-system: watch pods",
+    "cattle-fleet-system: watch secrets",
+    "cattle-fleet-system: watch deployments fleet-controller",
+    "cattle-fleet-local-system: watch pods",
+    "fleet-local: watch clusters local",
+    "longhorn-system: watch instancemanagers",
+];
+
+async fn cluster(which: &str) -> Lab {
+    let mut objects = objects::cluster();
+    match which {
+        "from v1.7" => {
+            let lab = Lab::of(objects, "v1.7.1").await;
+            rancher::leave_webhooks(&lab).await;
+            lab
+        }
+        "from v1.8" => {
+            objects.push(json!({"apiVersion": "helm.cattle.io/v1", "kind": "HelmChartConfig",
+                "metadata": {"name": "rke2-multus", "namespace": "kube-system"}, "spec": {"failurePolicy": "reinstall"}}));
+            let mut lab = Lab::of(objects, "v1.8.2-rc1").await;
+            lab.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
+            lab
+        }
+        _ => {
+            let is_left_out = |object: &Value| {
+                object["kind"] == "Addon" || object["metadata"]["name"] == "longhorn-v2-data-engine-enabled"
+            };
+            objects.retain(|object| !is_left_out(object));
+            let lab = Lab::of(objects, "v1.7.1").await;
+            for name in [
+                "kubeovn-operator",
+                "vm-import-controller",
+                "pcidevices-controller",
+                "harvester-seeder",
+                "descheduler",
+                "nvidia-driver-toolkit",
+            ] {
+                let manifest = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon", "metadata": {"name": name},
+                    "spec": {"enabled": false, "chart": name, "repo": "http://charts", "version": "1.15.0", "valuesContent": ""}});
+                std::fs::write(lab.addons().join(format!("{name}.yaml")), manifest.to_string()).unwrap();
+            }
+            lab
+        }
+    }
+}
+
+/// How an attempt ended, and what it changed.
+async fn outcome(lab: &Lab) -> (Result<Vec<String>, String>, Vec<String>) {
+    let ended = lab.attempt().await.map_err(|error| error.to_string());
+    let history = lab.server.store().history();
+    let ours = history.iter().filter(|write| write.user == PROGRAM && write.changed);
+    let changed = ours.map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name));
+    (ended, changed.collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_every_verb_on_every_name_that_the_roles_allow_is_asked_for() {
+    let asked = Asked::default();
+    for which in CLUSTERS {
+        let lab = cluster(which).await;
+        asked.listen(&lab.server, CLUSTER_UPGRADE);
+        lab.attempt().await.unwrap();
+        asked.take_writes(&lab.server, CLUSTER_UPGRADE);
+    }
+    let elsewhere = [ELSEWHERE.map(|known| known.0).as_slice(), &FOUND_READY].concat();
+    let never = asked.never(CLUSTER_UPGRADE, &elsewhere);
+    assert!(never.is_empty(), "allowed and never asked for: {never:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_without_any_rule_of_its_roles_a_cluster_is_not_upgraded_as_it_should_be() {
+    let mut whole = Vec::new();
+    for which in CLUSTERS {
+        whole.push(outcome(&cluster(which).await).await);
+    }
+    let mut unneeded = Vec::new();
+    'rules: for (role, number) in rights::rules(CLUSTER_UPGRADE) {
+        let text = rights::shown(&role, number);
+        if ELSEWHERE.iter().any(|known| text.contains(known.0)) {
+            continue;
+        }
+        for (which, expected) in CLUSTERS.into_iter().zip(&whole) {
+            let lab = cluster(which).await;
+            rights::take_away(&lab.server, &role, number).await;
+            if outcome(&lab).await != *expected {
+                continue 'rules;
+            }
+        }
+        unneeded.push(text);
+    }
+    assert!(unneeded.is_empty(), "nothing breaks without: {unneeded:#?}");
+}
