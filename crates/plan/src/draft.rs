@@ -15,7 +15,7 @@ use self::waits::Trouble;
 use crate::{
     decision::{Action, Child, Decision, Need, PlanEvent},
     node::{self, Progress},
-    observed::Observed,
+    observed::{JobSeen, Observed, name_of},
     tries,
 };
 
@@ -186,6 +186,15 @@ impl<'a> Draft<'a> {
     /// Adds an action.
     pub fn act(&mut self, action: Action) {
         self.actions.push(action);
+    }
+
+    /// Deletes a Job that is seen, and no other that has taken its name since.
+    pub fn delete_job(&mut self, key: &str, job: &JobSeen) {
+        self.act(Action::DeleteJob {
+            namespace: job.namespace.clone(),
+            name: name_of(key).to_owned(),
+            uid: job.uid.clone(),
+        });
     }
 
     /// Creates an object of ours. Which image runs in it is on record first.
