@@ -8,6 +8,8 @@ mod children;
 mod error;
 mod rancher_cluster;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -95,7 +97,9 @@ impl Actor {
             self.refuse_if_outdated(&plan).await?;
         }
         for event in &decision.events {
-            self.recorder.tell(&plan, now, event, elapsed, self.leadership()).await?;
+            self.recorder
+                .tell(&plan, now, event, elapsed, self.leadership())
+                .await?;
         }
         let mut failures = Failures::default();
         for action in &decision.actions {
@@ -123,9 +127,7 @@ impl Actor {
         elapsed: Duration,
     ) -> Result<(), ActError> {
         for (at, event) in events {
-            self.recorder
-                .tell(plan, at, &event, elapsed, self.leadership())
-                .await?;
+            self.recorder.tell(plan, at, &event, elapsed, self.leadership()).await?;
         }
         Ok(())
     }

@@ -117,7 +117,7 @@ impl Leadership {
         }
     }
 
-    fn extend(&self, until: Duration) {
+    pub(crate) fn extend(&self, until: Duration) {
         self.valid_until.store(millis(until), Ordering::Release);
         self.gained.notify_one();
     }

@@ -182,7 +182,9 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         ready: conditions
             .iter()
             .any(|one| one.type_ == "Ready" && one.status == "True"),
-        os_image: info.map(|info| info.os_image.clone()).unwrap_or_default(),
+        os_image: info
+            .map(|info| quoted::plain(&info.os_image, quoted::LONGEST_NAME))
+            .unwrap_or_default(),
         kubelet_version: info.map(|info| info.kubelet_version.clone()).unwrap_or_default(),
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
@@ -254,7 +256,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         JobOutcome::Complete
     } else if let Some(failed) = condition("Failed") {
         JobOutcome::Failed {
-            reason: failed.reason.clone().unwrap_or_default(),
+            reason: quoted::plain(failed.reason.as_deref().unwrap_or_default(), quoted::LONGEST_NAME),
             message: quoted::plain(failed.message.as_deref().unwrap_or_default(), quoted::LONGEST_MESSAGE),
         }
     } else {

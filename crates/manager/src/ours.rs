@@ -110,13 +110,15 @@ impl JobOwners {
     }
 
     fn suc_tie(&self, job: &Job) -> Tie {
-        let (Some(owner), Some(is_for)) = (
-            controller(job, SUC_OWNER),
-            job.labels().get(labels::UPGRADE_COMPONENT),
-        ) else {
+        let (Some(owner), Some(is_for)) = (controller(job, SUC_OWNER), job.labels().get(labels::UPGRADE_COMPONENT))
+        else {
             return Tie::None;
         };
-        let is_named = || self.suc_names.get(&owner.name).is_some_and(|component| component == is_for);
+        let is_named = || {
+            self.suc_names
+                .get(&owner.name)
+                .is_some_and(|component| component == is_for)
+        };
         match self.suc_plans.get(&owner.uid) {
             Some(component) if component == is_for => Tie::Own,
             None if !self.strangers.contains(&owner.uid) && is_named() => Tie::LeftOver,

@@ -130,15 +130,18 @@ impl Actor {
         match kind {
             ChildKind::Image => {
                 let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&images, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&images, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::Deployment => {
                 let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&deployments, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&deployments, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::Service => {
                 let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&services, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&services, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::SucPlan => {
                 let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
@@ -196,7 +199,10 @@ impl Actor {
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(source) => {
                 let kind = K::kind(&());
-                let place = api.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+                let place = api
+                    .namespace()
+                    .map(|namespace| format!("{namespace}/"))
+                    .unwrap_or_default();
                 Err(failed(format!("delete {kind} {place}{name}"), source))
             }
         }

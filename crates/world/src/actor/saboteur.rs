@@ -42,7 +42,10 @@ pub(crate) async fn run(world: Arc<Context>) {
     loop {
         let (kind, key) = inbox.next().await;
         let uid = match kind {
-            Kind::UpgradePlan => world.upgrade_plans.at(&key).and_then(|found| found.metadata.uid.clone()),
+            Kind::UpgradePlan => world
+                .upgrade_plans
+                .at(&key)
+                .and_then(|found| found.metadata.uid.clone()),
             Kind::Plan => world.plans.at(&key).and_then(|found| found.metadata.uid.clone()),
             _ => None,
         };
@@ -198,7 +201,11 @@ async fn forge_left_overs(world: &Context, plan: &str) -> Result<()> {
 
 /// Jobs of a Plan that is there and is the upgrade's own. What they say that they are, no Plan makes.
 async fn forge_jobs_of(world: &Context, key: &Key) -> Result<()> {
-    let Some(found) = world.plans.at(key).filter(|found| found.metadata.deletion_timestamp.is_none()) else {
+    let Some(found) = world
+        .plans
+        .at(key)
+        .filter(|found| found.metadata.deletion_timestamp.is_none())
+    else {
         return Ok(());
     };
     let Some(plan) = label(&found.metadata, labels::UPGRADE_PLAN).filter(|_| label(&found.metadata, FORGED).is_none())
