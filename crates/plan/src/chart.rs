@@ -4,7 +4,12 @@
 //! with a field manager of its own and gives up on the whole chart where somebody else owns a field that it sets, so that
 //! nobody but the chart may change the KubeVirt object.
 
-use api::{annotations, foreign::rancher::ManagedChart, names};
+use api::{
+    annotations,
+    foreign::rancher::ManagedChart,
+    names,
+    quoted::{LONGEST_MESSAGE, plain},
+};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -40,7 +45,7 @@ pub fn lacks(chart: &ManagedChart) -> Option<String> {
     let why = conditions
         .filter(|condition| condition.type_ == "Ready")
         .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
-    Some(why.unwrap_or("it is not ready").to_owned())
+    Some(plain(why.unwrap_or("it is not ready"), LONGEST_MESSAGE))
 }
 
 /// KubeVirt's workloadUpdateMethods among a chart's values; null when it leaves them to its defaults.

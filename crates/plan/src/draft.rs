@@ -1,12 +1,13 @@
 //! A decision while it is being made: rules read what is seen and add to the draft.
 
+mod notes;
 mod waits;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use api::{
     NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, UpgradePlanStatus, VersionSnapshot, WaitingFor,
-    annotations, annotations::NOTES, reasons,
+    annotations, annotations::NOTES, quoted::plain, reasons,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -29,6 +30,10 @@ pub enum Outcome {
     /// It can never hold.
     Fail(String),
 }
+
+/// The most characters of a condition, and of why a phase ended. The API server refuses a status with more than 32,768 in a
+/// condition, and it would be refused for ever.
+const LONGEST_SUMMARY: usize = 8_000;
 
 /// A limit for what has none by its nature.
 pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -88,6 +93,7 @@ impl<'a> Draft<'a> {
         };
         status.notes.get_or_insert_with(|| {
             let known = NOTES.into_iter().filter_map(|key| Some((key, seen.plan.note(key)?)));
+            let known = known.filter(|(key, value)| notes::is_sound(seen, key, value));
             known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
         });
         Self {
@@ -169,6 +175,7 @@ impl<'a> Draft<'a> {
     }
 
     fn change(&mut self, phase: Phase, message: Option<String>) {
+        let message = message.map(|text| plain(&text, LONGEST_SUMMARY));
         self.status.current_phase = Some(phase.to_string());
         self.status.phase_transition_timestamps.push(PhaseTransition {
             phase: phase.to_string(),
@@ -336,7 +343,7 @@ impl<'a> Draft<'a> {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: plain(message, LONGEST_SUMMARY),
             last_transition_time: Time(self.now),
             observed_generation: self.seen.plan.metadata.generation,
         };

@@ -1,6 +1,6 @@
 //! S-07: which release it is, is decided before any node reads from the repository.
 
-use api::{Phase, reasons};
+use api::{Phase, annotations, reasons};
 use plan::{Need, observed::Fetched};
 
 use crate::{model::Model, walk::until};
@@ -81,6 +81,8 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     model.seen.repo.serves_manifest = false;
+    let notes = model.seen.plan.status.as_mut().unwrap().notes.get_or_insert_default();
+    notes.remove(annotations::SERVES_MANIFEST);
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
     let decision = model.decide();
     assert_eq!(decision.status.release_digests, None);
@@ -90,6 +92,19 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
         .find(|event| event.reason == reasons::RELEASE_NOT_VERIFIED);
     assert!(warned.unwrap().message.contains("older manager"), "{warned:?}");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn s07_whoever_changes_the_deployment_of_the_repository_does_not_turn_verification_off() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
+    // An annotation of the Deployment is all that it takes.
+    model.seen.repo.serves_manifest = false;
+    until(&mut model, |model| model.phase() == Some(Phase::Failed));
+    let status = model.seen.plan.status.as_ref().unwrap();
+    let why = status.phase_transition_timestamps.last().unwrap().message.clone();
+    assert!(why.as_ref().unwrap().contains("somebody changed it"), "{why:?}");
+    assert!(model.seen.jobs.is_empty(), "no node has read from it");
 }
 
 #[test]
@@ -108,6 +123,9 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let history = &decision.status.phase_transition_timestamps;
     let why = history.last().unwrap().message.clone().unwrap();
-    assert!(why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)), "{why}");
+    assert!(
+        why.contains("status.releaseDigests") && why.contains(&"ef".repeat(32)),
+        "{why}"
+    );
     assert_eq!(decision.status.release_digests, before);
 }
