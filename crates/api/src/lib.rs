@@ -26,6 +26,7 @@ pub mod upgrade_plan;
 pub use job_kind::JobKind;
 pub use node_state::NodeState;
 pub use phase::Phase;
+pub use plan_reads::CERTIFICATE_DAYS;
 pub use release_digests::ReleaseDigests;
 pub use repository_access::RepositoryAccess;
 pub use upgrade_plan::{

@@ -4,6 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{Phase, UpgradePlan, annotations};
 
+/// How many days the certificates of the API servers must still be valid, unless a plan says otherwise.
+pub const CERTIFICATE_DAYS: i64 = 7;
+
 impl UpgradePlan {
     /// The phase, or `None` when it is absent or no phase of ours.
     #[must_use]
@@ -34,6 +37,26 @@ impl UpgradePlan {
         match self.status.as_ref()?.notes.as_ref() {
             Some(notes) => notes.get(key).map(String::as_str),
             None => self.phase().and_then(|_| self.annotation(key)),
+        }
+    }
+
+    /// Whether its user leaves out the check that new images fit the disks; nothing when that cannot be understood. The
+    /// spellings are those of the existing toolkit.
+    #[must_use]
+    pub fn skips_disk_space(&self) -> Option<bool> {
+        match self.annotation(annotations::SKIP_GC_THRESHOLD_CHECK) {
+            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Some(false),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Some(true),
+            Some(_) => None,
+        }
+    }
+
+    /// How many days the certificates of the API servers must still be valid; nothing when that cannot be understood.
+    #[must_use]
+    pub fn certificate_days(&self) -> Option<i64> {
+        match self.annotation(annotations::MIN_CERTS_EXPIRATION_IN_DAY) {
+            None => Some(CERTIFICATE_DAYS),
+            Some(days) => days.parse().ok(),
         }
     }
 

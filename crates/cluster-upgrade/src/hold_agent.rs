@@ -34,21 +34,19 @@ const VERSION_LENGTH: usize = 8;
 pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let plans = context.namespaced::<Plan>(names::CATTLE_NAMESPACE);
     let name = names::suc_plan(&context.plan, component::HOLD_AGENT);
-    if plans
-        .get(&name)
-        .await?
-        .is_some_and(|plan| !is_ours(&plan, &context.plan))
-    {
-        return Err(Error::Lasting(format!(
-            "{} belongs to somebody else",
-            plans.called(&name)
-        )));
+    let upgrade_plan = context.upgrade_plan()?;
+    if let Some(found) = plans.get(&name).await?.filter(|plan| !is_ours(plan, upgrade_plan)) {
+        let why = format!("{} belongs to somebody else", plans.called(&name));
+        // One of an UpgradePlan of this name that is gone goes too.
+        return Err(match found.labels().get(labels::UPGRADE_PLAN) {
+            Some(owner) if *owner == context.plan => Error::Passing(why),
+            _ => Error::Lasting(why),
+        });
     }
     let nodes = context
         .global::<Node>()
         .list(&format!("{}=true", labels::MANAGED))
         .await?;
-    let upgrade_plan = context.upgrade_plan()?;
     let version = version(upgrade_plan, &nodes);
     let wanted = plan(upgrade_plan, &version, &context.image, &context.plan_service_account);
     plans.apply(&name, &wanted).await?;
@@ -81,10 +79,11 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     plans.delete(&name).await
 }
 
-fn is_ours(plan: &Plan, upgrade_plan: &str) -> bool {
-    plan.labels()
-        .get(labels::UPGRADE_PLAN)
-        .is_some_and(|owner| owner == upgrade_plan)
+/// Labels and names prove nothing: whoever creates a Plan chooses them.
+fn is_ours(plan: &Plan, upgrade_plan: &UpgradePlan) -> bool {
+    let uid = upgrade_plan.uid();
+    let mut owners = plan.owner_references().iter();
+    owners.any(|owner| Some(&owner.uid) == uid.as_ref())
 }
 
 /// Whether system-upgrade-controller has run the Plan on a node.

@@ -8,7 +8,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use cache::Cache;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
@@ -105,12 +105,21 @@ impl<K: Kind> Objects<K> {
 
     /// Removes an object; one that is gone is removed, without a write.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        if self.get(name).await?.is_none() {
+        let Some(found) = self.get(name).await? else {
             return Ok(());
-        }
-        match self.api.delete(name, &DeleteParams::default()).await {
+        };
+        // By its UID: another one that has taken its name since stays.
+        let uid = Preconditions {
+            uid: found.meta().uid.clone(),
+            resource_version: None,
+        };
+        let how = DeleteParams {
+            preconditions: Some(uid),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(name, &how).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             Err(error) => Err(Error::api(format!("delete {}", self.called(name)), error)),
         }
     }

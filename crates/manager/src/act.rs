@@ -1,6 +1,6 @@
 //! Carries decisions out: first what is on record, then what follows from it.
 //!
-//! Every write passes the fence of the lease. Every action is safe to repeat: names are fixed, creating what exists is
+//! Every request that changes something passes the fence of the lease right before it is sent. Every action is safe to repeat: names are fixed, creating what exists is
 //! adopting it, and foreign objects are only ever patched.
 
 mod accounts;
@@ -9,6 +9,8 @@ mod children;
 mod error;
 mod rancher_cluster;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -114,18 +116,20 @@ impl Actor {
             self.refuse_if_outdated(&plan).await?;
         }
         for event in &decision.events {
-            self.fence()?;
-            self.recorder.tell(&plan, now, event, elapsed).await;
+            self.recorder
+                .tell(&plan, now, event, elapsed, self.leadership())
+                .await?;
         }
         let mut failures = Failures::default();
         for action in &decision.actions {
-            self.fence()?;
             // What cannot be put back keeps nothing else from it; but nothing goes further on what is not there.
             if failures.is_any() && action.needs_those_before() {
                 continue;
             }
-            if let Err(error) = self.act(&plan, watched, action, written).await {
-                failures.add(error);
+            match self.act(&plan, watched, action, written).await {
+                Ok(()) => {}
+                Err(ActError::NotLeader) => return Err(ActError::NotLeader),
+                Err(error) => failures.add(error),
             }
         }
         failures.into_result()
@@ -142,8 +146,7 @@ impl Actor {
         elapsed: Duration,
     ) -> Result<(), ActError> {
         for (at, event) in events {
-            self.fence()?;
-            self.recorder.tell(plan, at, &event, elapsed).await;
+            self.recorder.tell(plan, at, &event, elapsed, self.leadership()).await?;
         }
         Ok(())
     }
@@ -153,9 +156,7 @@ impl Actor {
     /// # Errors
     /// The lease is lost.
     pub async fn catch_up(&self, elapsed: Duration) -> Result<(), ActError> {
-        self.fence()?;
-        self.recorder.catch_up(elapsed).await;
-        Ok(())
+        self.recorder.catch_up(elapsed, self.leadership()).await
     }
 
     /// Who tells events.
@@ -164,12 +165,14 @@ impl Actor {
         &self.recorder
     }
 
+    /// Passed right before every request that changes something: nothing but that request comes late when the lease is lost
+    /// in between.
     fn fence(&self) -> Result<(), ActError> {
-        if self.leadership.holds() {
-            Ok(())
-        } else {
-            Err(ActError::NotLeader)
-        }
+        self.leadership.fence()
+    }
+
+    fn leadership(&self) -> &Leadership {
+        &self.leadership
     }
 
     async fn act(
@@ -193,13 +196,9 @@ impl Actor {
                 )
                 .await
             }
-            Action::DeleteJob { namespace, name } => {
+            Action::DeleteJob { namespace, name, uid } => {
                 let jobs = self.in_namespace::<Job>(namespace);
-                match jobs.delete(name, &children::with_pods()).await {
-                    Ok(_) => Ok(()),
-                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-                    Err(source) => Err(failed(format!("delete Job {namespace}/{name}"), source)),
-                }
+                self.delete_one(&jobs, name, uid.clone(), children::with_pods()).await
             }
             Action::Delete {
                 kind,
@@ -311,12 +310,15 @@ impl Actor {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
-        if let Some(seen) = seen.get(api.namespace().unwrap_or_default(), name) {
-            patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
-        }
+        // What is not there needs no patch; the next look will tell what that means.
+        let Some(seen) = seen.get(api.namespace().unwrap_or_default(), name) else {
+            return Ok(());
+        };
+        patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        // After the version: it is one that was there while this manager led.
+        self.fence()?;
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(patched) => note(written, kind, &patched),
-            // What is gone needs no patch; the next look will tell what that means.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(source) => return Err(failed(format!("patch {} {name}", K::kind(&())), source)),
         }

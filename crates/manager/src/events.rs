@@ -16,7 +16,7 @@ use rules::{
 };
 use tokio::time::error::Elapsed;
 
-use crate::setbacks::Row;
+use crate::{act::ActError, lease::Leadership, setbacks::Row};
 
 /// Who tells these events.
 const TELLER: Teller<'_> = Teller {
@@ -99,38 +99,55 @@ impl Recorder {
 
     /// Tells an event unless it has been told. One that the API server does not take is kept for later. `now` is the time on
     /// the manager's clock.
-    pub async fn tell(&self, plan: &UpgradePlan, at: Timestamp, event: &PlanEvent, now: Duration) {
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub async fn tell(
+        &self,
+        plan: &UpgradePlan,
+        at: Timestamp,
+        event: &PlanEvent,
+        now: Duration,
+        leadership: &Leadership,
+    ) -> Result<(), ActError> {
         let built = build(&plan.metadata, TELLER, at, event);
         if self.state().knows(&built.name_any()) {
-            return;
+            return Ok(());
         }
         {
             let mut state = self.state();
             if !state.untold.is_empty() && now < state.again_at {
                 state.keep(built);
-                return;
+                return Ok(());
             }
         }
+        leadership.fence()?;
         self.create(built, now).await;
+        Ok(())
     }
 
     /// Tells events that could not be told, if it is time.
-    pub async fn catch_up(&self, now: Duration) {
+    ///
+    /// # Errors
+    /// The lease is lost. Who leads then tells what there is to tell.
+    pub async fn catch_up(&self, now: Duration, leadership: &Leadership) -> Result<(), ActError> {
         let due = {
             let mut state = self.state();
             if now < state.again_at {
-                return;
+                return Ok(());
             }
             std::mem::take(&mut state.untold)
         };
         let mut due = due.into_iter();
         for event in due.by_ref() {
+            leadership.fence()?;
             if !self.create(event, now).await {
                 break;
             }
         }
         // After one that fails the others would only take their time to fail too.
         self.state().untold.extend(due);
+        Ok(())
     }
 
     /// Tells whether the API server took it.

@@ -8,7 +8,10 @@ mod repository;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, labels, names};
+use api::{
+    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, labels, names,
+    quoted::{LONGEST_MESSAGE, plain},
+};
 use clock::Clock;
 use futures::future::BoxFuture;
 use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
@@ -154,8 +157,9 @@ fn note<T>(known: &mut Fetched<T>, result: Result<T, String>, clock: &Clock) {
     };
     *known = match result {
         Ok(found) => Fetched::Got(found),
+        // Kubelets and the repository say what they like.
         Err(error) => Fetched::Failed {
-            error,
+            error: plain(&error, LONGEST_MESSAGE),
             at: clock.now_in_seconds(),
             attempts: before + 1,
         },
@@ -280,6 +284,17 @@ fn with_port(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s06_what_a_kubelet_answers_is_bounded_and_one_line() {
+        let mut known = Fetched::<u8>::Unknown;
+        let said = format!("node-1 answers with 500: \u{1b}[2J\n{}", "x".repeat(100_000));
+        note(&mut known, Err(said), &Clock::system());
+        let Fetched::Failed { error, .. } = known else {
+            panic!("it has failed")
+        };
+        assert!(error.chars().count() <= LONGEST_MESSAGE + 1 && !error.contains(char::is_control));
+    }
 
     #[test]
     fn w30_addresses_of_ipv6_get_brackets() {

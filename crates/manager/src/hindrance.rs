@@ -83,7 +83,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 fn missing_image(container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let is_image = waiting.reason.as_deref().is_some_and(|why| NO_IMAGE.contains(&why));
-    is_image.then(|| container.image.clone())
+    is_image.then(|| plain(&container.image, LONGEST_NAME))
 }
 
 /// What a container said when it failed.

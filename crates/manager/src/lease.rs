@@ -5,11 +5,15 @@
 //! another machine's. The lease's own timestamps are for people.
 //!
 //! What is promised: of several managers one writes, but for one request that was under way when its manager was stopped or
-//! cut off, and that is sent or arrives after another one has taken over. No fence on this side of the network can hold that
-//! one back. So a request that comes late does no harm: a change is refused when the object is not as it was seen (its
-//! resourceVersion goes along), a deletion names the UID, and what is created has a fixed name and an owner: an Event that is
-//! told twice is told once, and a Job that exists is adopted. One thing remains: a creation that comes after the object was
-//! made, has done its work and was deleted again makes it once more; the time for that is that of a request.
+//! cut off, and that is sent or arrives after another one has taken over. Each request has the fence right before it, and
+//! requests follow one another; but no fence on this side of the network can hold back the one that has passed it. So a
+//! request that comes late does no harm:
+//!
+//! - A change carries the resourceVersion, and a deletion the UID, that was read before the fence, while this manager led:
+//!   it is refused when somebody has changed the object since, or another one has its name.
+//! - A creation has a fixed name and an owner: an Event that is told twice is told once, and a Job that exists is adopted.
+//!   That is the one thing that is not refused: where the object was made, has done its work and was deleted again
+//!   meanwhile, it is made once more. Its pods run programs that are safe to repeat, and the next look sees them.
 
 use std::{
     sync::{
@@ -27,6 +31,8 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use tokio::sync::Notify;
+
+use crate::act::ActError;
 
 /// How long a lease is held, and how often it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +102,14 @@ impl Leadership {
         millis(self.clock.elapsed()) < self.valid_until.load(Ordering::Acquire)
     }
 
+    /// Lets nobody past who does not hold the lease.
+    ///
+    /// # Errors
+    /// This manager may not write.
+    pub fn fence(&self) -> Result<(), ActError> {
+        if self.holds() { Ok(()) } else { Err(ActError::NotLeader) }
+    }
+
     /// Waits until this manager may write.
     pub async fn gained(&self) {
         while !self.holds() {
@@ -103,7 +117,7 @@ impl Leadership {
         }
     }
 
-    fn extend(&self, until: Duration) {
+    pub(crate) fn extend(&self, until: Duration) {
         self.valid_until.store(millis(until), Ordering::Release);
         self.gained.notify_one();
     }

@@ -58,7 +58,7 @@ impl<T> Remembered<T> {
     }
 }
 
-/// What was seen of each object of a kind, by name: after news, only the objects that changed are looked at again.
+/// What was seen of each object of a kind, by [`key`]: after news, only the objects that changed are looked at again.
 pub(crate) struct RememberedEach<K, V> {
     made_for: Option<(String, u64)>,
     objects: Vec<Arc<K>>,
@@ -110,17 +110,22 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
         let objects = list();
         let (before, after) = (addresses(&self.objects), addresses(&objects));
         for gone in self.objects.iter().filter(|one| !after.contains(&Arc::as_ptr(one))) {
-            self.value.remove(&gone.name_any());
+            self.value.remove(&key(gone.as_ref()));
         }
         for new in objects.iter().filter(|one| !before.contains(&Arc::as_ptr(one))) {
             if let Some(seen) = look(new) {
-                self.value.insert(new.name_any(), seen);
+                self.value.insert(key(new.as_ref()), seen);
             }
         }
         self.objects = objects;
         self.made_for = Some((whom.to_owned(), news));
         self.value.clone()
     }
+}
+
+/// Objects of different namespaces may have the same name. Those of the upgrade itself go by their name alone.
+fn key<K: Resource>(object: &K) -> String {
+    plan::observed::key(object.namespace().as_deref().unwrap_or_default(), &object.name_any())
 }
 
 /// An object that changed is another object at another address.

@@ -43,7 +43,11 @@ pub fn observe(
         .any(|node| node.state.as_deref() == Some(NodeState::PreDraining.as_str()));
     let jobs = {
         let owners = JobOwners::of(watched, plan);
-        let look = |job: &Job| owners.own(job).then(|| job_seen(job)).flatten();
+        let look = |job: &Job| match owners.tie(job) {
+            Tie::Own => job_seen(job),
+            Tie::LeftOver => job_seen(job).map(JobSeen::left_over),
+            Tie::None => None,
+        };
         memory
             .jobs
             .get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
@@ -178,7 +182,9 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         ready: conditions
             .iter()
             .any(|one| one.type_ == "Ready" && one.status == "True"),
-        os_image: info.map(|info| info.os_image.clone()).unwrap_or_default(),
+        os_image: info
+            .map(|info| quoted::plain(&info.os_image, quoted::LONGEST_NAME))
+            .unwrap_or_default(),
         kubelet_version: info.map(|info| info.kubelet_version.clone()).unwrap_or_default(),
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
@@ -223,6 +229,8 @@ fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<String, SucPlanS
         .filter(|found| ours::is_child(found.as_ref(), plan));
     ours.filter_map(|found| {
         let component = found.labels().get(labels::UPGRADE_COMPONENT)?.clone();
+        // Each has one name, so that no other can stand in its place.
+        (found.name_any() == names::suc_plan(&plan.name_any(), &component)).then_some(())?;
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
         let complete = conditions.iter().find(|condition| condition.type_ == "Complete");
         let seen = SucPlanSeen {
@@ -248,7 +256,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
         JobOutcome::Complete
     } else if let Some(failed) = condition("Failed") {
         JobOutcome::Failed {
-            reason: failed.reason.clone().unwrap_or_default(),
+            reason: quoted::plain(failed.reason.as_deref().unwrap_or_default(), quoted::LONGEST_NAME),
             message: quoted::plain(failed.message.as_deref().unwrap_or_default(), quoted::LONGEST_MESSAGE),
         }
     } else {
@@ -256,6 +264,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
     };
     let status = job.status.as_ref();
     let made_by = job.owner_references().iter().find(|owner| owner.kind == "Plan");
+    let namespace = job.namespace().unwrap_or_default();
     Some(JobSeen {
         uid: job.uid(),
         owner: made_by.map(|owner| owner.uid.clone()),
@@ -263,9 +272,11 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
             .and_then(|status| status.failed)
             .and_then(|failed| failed.try_into().ok())
             .unwrap_or_default(),
-        namespace: job.namespace().unwrap_or_default(),
         component: label(labels::UPGRADE_COMPONENT)?,
-        job_type: label(labels::JOB_TYPE),
+        // Steps of nodes are Jobs of ours; what system-upgrade-controller runs is none.
+        job_type: label(labels::JOB_TYPE).filter(|_| namespace == names::HARVESTER_NAMESPACE),
+        namespace,
+        left_over: false,
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
         suspended: job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true),
         deleting: is_deleting(job),

@@ -258,7 +258,7 @@ impl Manager {
     async fn look_at(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, ActError> {
         let (now, elapsed) = (self.clock.now_in_seconds(), self.clock.elapsed());
         let mut changes = announce::phase_events(plan, now);
-        changes.extend(announce::override_event(plan, now));
+        changes.extend(announce::override_events(plan));
         self.actor.announce(plan, changes, elapsed).await?;
         if plan::decide::is_settled(plan) {
             let late = announce::late_restore_events(plan, &failed_restores(&self.watched, plan), now);

@@ -4,13 +4,17 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use checks::{Cluster, admission::Reads};
 use clock::Clock;
 use http::{Request, Response};
 use kube::client::Body;
 use manager::{watched::Watched, webhook::facts::Facts};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use support::{cluster, days_on, manager_client};
@@ -101,4 +105,55 @@ async fn a_cluster_that_does_not_know_v1_upgrades_has_none_but_one_without_volum
             .unwrap_err()
             .contains("could not find the requested resource")
     );
+}
+
+/// A client of an API server that has 1,200 VMs and counts what it is asked.
+fn counting(asked: Arc<Mutex<Vec<String>>>) -> kube::Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let asked = asked.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            asked.lock().unwrap().push(format!("{}?{query}", request.uri().path()));
+            let number = |key: &str| {
+                let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+                pairs
+                    .find(|(name, _)| *name == key)
+                    .and_then(|(_, value)| value.parse().ok())
+            };
+            let is_vms = request.uri().path().ends_with("/virtualmachines");
+            let (from, most): (usize, usize) = (number("continue").unwrap_or(0), number("limit").unwrap_or(usize::MAX));
+            let all = if is_vms { 1_200 } else { 0 };
+            let to = from.saturating_add(most).min(all);
+            let vm = |index| {
+                let owned = json!([{"manager": "x", "fieldsV1": {"f:spec": "y".repeat(1_000)}}]);
+                json!({"metadata": {"name": format!("vm-{index}"), "namespace": "a", "managedFields": owned}, "spec": {}})
+            };
+            let items: Vec<Value> = (from..to).map(vm).collect();
+            let next = if to < all { to.to_string() } else { String::new() };
+            let list = json!({"metadata": {"continue": next}, "items": items});
+            Ok::<_, std::io::Error>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn s04_whoever_asks_however_often_the_cluster_is_listed_once_a_second_and_in_pages() {
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let clock = Clock::simulated(support::beginning(), 1.0);
+    let facts = Facts::new(counting(asked.clone()), Watched::default(), clock.clone());
+    let vms = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|path| path.contains("/virtualmachines?")).count()
+    };
+    let asks = (0..50).map(|_| facts.read(Reads::Everything));
+    for read in futures::future::join_all(asks).await {
+        let vms = read.vms.unwrap();
+        assert_eq!(vms.len(), 1_200);
+        assert!(vms.iter().all(|vm| vm.metadata.managed_fields.is_none()));
+    }
+    assert_eq!(vms(), 3, "three pages of 500, for all who ask");
+    clock.sleep(Duration::from_secs(1)).await;
+    facts.read(Reads::Everything).await;
+    assert_eq!(vms(), 6, "and nobody is told what is older");
 }

@@ -68,7 +68,10 @@ async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
     );
     let created = admin.create(&PostParams::default(), &tagged).await.unwrap();
     let used = Override::of(&created).unwrap();
-    assert_eq!((used.by.as_str(), used.what), ("ada", vec!["spec.upgrade".to_owned()]));
+    assert_eq!(
+        (used.by.as_str(), used.what),
+        ("ada", vec![r#"spec.upgrade="pwned""#.to_owned()])
+    );
     let later = json!({"metadata": {"annotations": {annotations::UPGRADE_TOOLKIT_IMAGE: "rancher/other"}}});
     let changed = admin.patch("up", &PatchParams::default(), &Patch::Merge(later)).await;
     assert!(changed.unwrap_err().to_string().contains("immutable"));

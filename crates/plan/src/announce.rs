@@ -35,13 +35,16 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
         .collect()
 }
 
-/// The event of who used what needs a permission of its own, with its moment.
+/// The events of who used what needs a permission of its own, each with its moment. However old: a manager that was away
+/// has not told them, and one that has finds them told. Each says when, so that the same use at another time is another event.
 #[must_use]
-pub fn override_event(plan: &UpgradePlan, now: Timestamp) -> Option<(Timestamp, PlanEvent)> {
-    let used = Override::of(plan).filter(|used| is_fresh(used.at, now))?;
-    let what: Vec<String> = used.what.iter().map(|what| plain(what, LONGEST_NAME)).collect();
-    let text = format!("User {} uses {}", quoted(&used.by), what.join(", "));
-    Some((used.at, PlanEvent::warning(reasons::OVERRIDE_USED, text)))
+pub fn override_events(plan: &UpgradePlan) -> Vec<(Timestamp, PlanEvent)> {
+    let event = |used: Override| {
+        let what: Vec<String> = used.what.iter().map(|what| plain(what, LONGEST_NAME)).collect();
+        let text = format!("User {} uses {} at {}", quoted(&used.by), what.join(", "), used.at);
+        (used.at, PlanEvent::warning(reasons::OVERRIDE_USED, text))
+    };
+    Override::all(plan).into_iter().map(event).collect()
 }
 
 /// VMs that were stopped for a node could not be started again.

@@ -4,7 +4,12 @@
 //! with a field manager of its own and gives up on the whole chart where somebody else owns a field that it sets, so that
 //! nobody but the chart may change the KubeVirt object.
 
-use api::{annotations, foreign::rancher::ManagedChart, names};
+use api::{
+    annotations,
+    foreign::rancher::ManagedChart,
+    names,
+    quoted::{LONGEST_MESSAGE, plain},
+};
 use kube::ResourceExt;
 use rules::fleet::chart_lacks;
 use serde_json::{Value, json};

@@ -115,6 +115,8 @@ pub enum Action {
         namespace: String,
         /// Its name.
         name: String,
+        /// Its UID as it was seen: another Job of its name stays.
+        uid: Option<String>,
     },
     /// Delete all objects of ours that serve a component.
     Delete {

@@ -1,5 +1,6 @@
 //! A decision while it is being made: rules read what is seen and add to the draft.
 
+mod notes;
 mod waits;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -9,6 +10,7 @@ use api::{
     VersionSnapshot, WaitingFor, annotations,
     annotations::NOTES,
     names::{self, RepoScheme},
+    quoted::plain,
     reasons,
 };
 use jiff::Timestamp;
@@ -18,7 +20,7 @@ use self::waits::Trouble;
 use crate::{
     decision::{Action, Child, Decision, Need},
     node::{self, Progress},
-    observed::Observed,
+    observed::{JobSeen, Observed, name_of},
 };
 use rules::{PlanEvent, tries};
 
@@ -32,6 +34,10 @@ pub enum Outcome {
     /// It can never hold.
     Fail(String),
 }
+
+/// The most characters of a condition, and of why a phase ended. The API server refuses a status with more than 32,768 in a
+/// condition, and it would be refused for ever.
+const LONGEST_SUMMARY: usize = 8_000;
 
 /// A limit for what has none by its nature.
 pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -93,6 +99,7 @@ impl<'a> Draft<'a> {
         };
         status.notes.get_or_insert_with(|| {
             let known = NOTES.into_iter().filter_map(|key| Some((key, seen.plan.note(key)?)));
+            let known = known.filter(|(key, value)| notes::is_sound(seen, key, value));
             known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
         });
         Self {
@@ -181,6 +188,7 @@ impl<'a> Draft<'a> {
     }
 
     fn change(&mut self, phase: Phase, message: Option<String>) {
+        let message = message.map(|text| plain(&text, LONGEST_SUMMARY));
         self.status.current_phase = Some(phase.to_string());
         self.status.phase_transition_timestamps.push(PhaseTransition {
             phase: phase.to_string(),
@@ -198,6 +206,15 @@ impl<'a> Draft<'a> {
     /// Adds an action.
     pub fn act(&mut self, action: Action) {
         self.actions.push(action);
+    }
+
+    /// Deletes a Job that is seen, and no other that has taken its name since.
+    pub fn delete_job(&mut self, key: &str, job: &JobSeen) {
+        self.act(Action::DeleteJob {
+            namespace: job.namespace.clone(),
+            name: name_of(key).to_owned(),
+            uid: job.uid.clone(),
+        });
     }
 
     /// Creates an object of ours. Which image runs in it is on record first.
@@ -339,7 +356,7 @@ impl<'a> Draft<'a> {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: plain(message, LONGEST_SUMMARY),
             last_transition_time: Time(self.now),
             observed_generation: self.seen.plan.metadata.generation,
         };

@@ -16,6 +16,8 @@ use crate::observed::Settings;
 #[must_use]
 pub fn of(plan: &UpgradePlan, settings: &Settings) -> Image {
     let recorded = plan.note(annotations::TOOLKIT_IMAGE).and_then(Image::parse);
+    // Whoever may write a status writes the record too.
+    let recorded = recorded.filter(|image| is_allowed(image, settings));
     let own = recorded.as_ref().unwrap_or(&settings.own_image);
     let is_allowed = forbidden_repository(plan, &settings.own_image, &settings.allowed_repositories).is_none();
     let repository = chosen_repository(plan).filter(|_| is_allowed);
@@ -32,6 +34,13 @@ pub fn of(plan: &UpgradePlan, settings: &Settings) -> Image {
             }
         }
     }
+}
+
+/// An image is the manager's own or of a repository that it allows.
+#[must_use]
+pub fn is_allowed(image: &Image, settings: &Settings) -> bool {
+    let mut others = settings.allowed_repositories.iter();
+    image.repository == settings.own_image.repository || others.any(|other| *other == image.repository)
 }
 
 /// Whether the plan names a repository and a tag that can be.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use accounts::Accounts;
-pub use workloads::{JobOutcome, JobSeen, LastWord, PodSeen, SucPlanSeen};
+pub use workloads::{JobOutcome, JobSeen, LastWord, PodSeen, SucPlanSeen, key, name_of};
 
 use crate::shared::Shared;
 use rules::deadlines::Deadlines;
@@ -43,7 +43,7 @@ pub struct Observed {
     pub repo: RepoSeen,
     /// The plan's system-upgrade-controller Plans, by component.
     pub suc_plans: BTreeMap<String, SucPlanSeen>,
-    /// The plan's Jobs and those of its system-upgrade-controller Plans, by name.
+    /// The plan's Jobs and those of its system-upgrade-controller Plans, by [`key`].
     pub jobs: Shared<BTreeMap<String, JobSeen>>,
     /// Rancher's machine-plan Secrets.
     pub machine_plans: Shared<Vec<MachinePlanSeen>>,
@@ -57,7 +57,7 @@ pub struct Observed {
     pub workload_update_methods: Option<Vec<String>>,
     /// Harvester's ManagedCharts, by name.
     pub charts: BTreeMap<String, ChartSeen>,
-    /// Pods of the upgrade that cannot start, or whose programs say what they wait for, by name.
+    /// Pods of the upgrade that cannot start, or whose programs say what they wait for, by [`key`].
     pub pods: Shared<BTreeMap<String, PodSeen>>,
     /// Volumes that are not healthy, by the claim they serve.
     pub unhealthy_volumes: Shared<Vec<String>>,

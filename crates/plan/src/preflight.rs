@@ -13,8 +13,6 @@ pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
 /// Space that images take for each byte of their compressed archives. A release whose archives have 4.4 GiB takes the
 /// 13 GiB of [`NEW_IMAGES_BYTES`].
 const UNPACKED: u64 = 3;
-/// How long API server certificates must still be valid.
-const CERTIFICATE_DAYS: i64 = 7;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 /// A pre-flight check: one line of [`CHECKS`].
@@ -63,14 +61,10 @@ fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) ->
 /// The annotation is no boolean.
 pub fn skips_disk_space(plan: &UpgradePlan) -> Result<bool, String> {
     let key = annotations::SKIP_GC_THRESHOLD_CHECK;
-    match plan.annotation(key) {
-        None => Ok(false),
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
-        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
-        Some(value) => Err(format!(
-            "invalid value {value:?} for annotation {key}: use \"true\" or \"false\""
-        )),
-    }
+    plan.skips_disk_space().ok_or_else(|| {
+        let value = plan.annotation(key).unwrap_or_default();
+        format!("invalid value {value:?} for annotation {key}: use \"true\" or \"false\"")
+    })
 }
 
 /// No kubelet may come to remove the new images because its disk fills up while they are loaded.
@@ -145,15 +139,13 @@ fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> R
 
 fn least_days(plan: &UpgradePlan) -> Result<i64, String> {
     let key = annotations::MIN_CERTS_EXPIRATION_IN_DAY;
-    let Some(value) = plan.annotation(key) else {
-        return Ok(CERTIFICATE_DAYS);
-    };
-    match value.parse::<i64>() {
-        Ok(days) if days > 0 => Ok(days),
-        Ok(_) => Err(format!(
+    let value = plan.annotation(key).unwrap_or_default();
+    match plan.certificate_days() {
+        Some(days) if days > 0 => Ok(days),
+        Some(_) => Err(format!(
             "invalid value {value:?} for annotation {key}: must be greater than 0"
         )),
-        Err(_) => Err(format!(
+        None => Err(format!(
             "invalid value {value:?} for annotation {key}: must be a whole number of days"
         )),
     }

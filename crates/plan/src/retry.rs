@@ -12,7 +12,7 @@ use crate::{
     decision::{Action, ChildKind, Decision},
     draft::Draft,
     node,
-    observed::{JobOutcome, JobSeen},
+    observed::{JobOutcome, JobSeen, name_of},
     pipeline::{self, PIPELINE},
 };
 
@@ -67,15 +67,13 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
 
 /// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.
 fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
-    for (name, job) in jobs.iter().filter(|(_, job)| !job.deleting) {
-        draft.act(Action::DeleteJob {
-            namespace: job.namespace.clone(),
-            name: (*name).clone(),
-        });
+    // What a Plan has left goes by itself. That it was ours is only what its name says, so it is nobody's to delete.
+    for (key, job) in jobs.iter().filter(|(_, job)| !job.deleting && !job.left_over) {
+        draft.delete_job(key, job);
     }
     let names: Vec<String> = jobs
         .iter()
-        .map(|(name, job)| format!("{}/{name}", job.namespace))
+        .map(|(key, job)| format!("{}/{}", job.namespace, name_of(key)))
         .collect();
     let message = format!(
         "another try of this plan begins when Jobs of the one before are gone with their pods: {}; a pod whose node is down \
@@ -102,11 +100,10 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
         _ => None,
     };
     let repeated = step.is_some() && job.job_type.as_deref() == step;
-    // The Plan that made it is gone. Another one of its name would take it for its own.
-    let is_left_over = job.owner.is_some() && !draft.seen.suc_plans.contains_key(&job.component);
     let is_done = state.is_some_and(node::is_upgraded);
     let starts_vms = job.job_type.as_deref() == Some(job_type::RESTORE_VM) && !is_done;
-    repeated || is_left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
+    // Another Plan of the name of the one that made it would take it for its own.
+    repeated || job.left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
 /// Notes which wish the running try is for. Only once the try has begun: a plan that still says Failed must find its wish

@@ -3,7 +3,7 @@
 //! Its name is made from what it says, who says it and in which try, so telling it again, also after a restart, is telling it
 //! once.
 
-use api::{UpgradePlan, names};
+use api::{UpgradePlan, names, quoted::plain};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -21,6 +21,9 @@ pub struct Teller<'a> {
     /// The node it works for, if it works for one.
     pub host: Option<&'a str>,
 }
+
+/// The most characters that an event says: programs repeat the words of tools and of the API server.
+const LONGEST_TEXT: usize = 2_000;
 
 /// The event, in namespace `default`: there `kubectl describe` looks for events of cluster-scoped objects. `plan` is
 /// the metadata of the plan that it is about.
@@ -57,7 +60,7 @@ pub fn build(plan: &ObjectMeta, teller: Teller<'_>, at: Timestamp, event: &PlanE
         },
         type_: Some(severity.to_owned()),
         reason: Some(event.reason.clone()),
-        message: Some(event.message.clone()),
+        message: Some(plain(&event.message, LONGEST_TEXT)),
         source: Some(EventSource {
             component: Some(component.to_owned()),
             host: host.map(str::to_owned),

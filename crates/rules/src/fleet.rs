@@ -1,6 +1,9 @@
 //! When Fleet is done with a chart or a bundle.
 
-use api::foreign::{fleet::Bundle, rancher::ManagedChart};
+use api::{
+    foreign::{fleet::Bundle, rancher::ManagedChart},
+    quoted::{LONGEST_MESSAGE, plain},
+};
 
 /// What keeps a chart from being ready, in Fleet's own words; nothing when it is.
 #[must_use]
@@ -13,7 +16,7 @@ pub fn chart_lacks(chart: &ManagedChart) -> Option<String> {
     let why = conditions
         .filter(|condition| condition.type_ == "Ready")
         .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
-    Some(why.unwrap_or("it is not ready").to_owned())
+    Some(plain(why.unwrap_or("it is not ready"), LONGEST_MESSAGE))
 }
 
 /// What keeps a bundle from being settled: Fleet has not seen what it is now, or says that it is unready. A bundle of which

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use api::{
-    UpgradePlan, annotations,
-    overrides::Override,
-    quoted::{LONGEST_NAME, plain},
+    CERTIFICATE_DAYS, UpgradePlan, annotations,
+    overrides::{MOST_REMEMBERED, Override},
+    quoted::{LONGEST_NAME, plain, quoted},
 };
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::FieldError;
 /// A permission of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Power {
-    /// Choosing the image that the upgrade's workloads run.
+    /// Choosing the image that the upgrade's workloads run, and whether one that needs none runs with privileges.
     Image,
     /// Leaving out checks.
     SkipChecks,
@@ -43,13 +43,14 @@ struct Guarded {
     power: Power,
     /// Where it is.
     field: &'static str,
-    /// It may not be changed once the plan is there.
+    /// It may not be changed once the plan is there. What a person may need in the middle of an upgrade, or for another try
+    /// of a plan that failed, may: each such use needs the permission again, and is told.
     fixed: bool,
     /// What it says, if it says something.
     value: fn(&UpgradePlan) -> Option<String>,
 }
 
-const GUARDED: [Guarded; 8] = [
+const GUARDED: [Guarded; 11] = [
     Guarded {
         power: Power::Image,
         field: "metadata.annotations[management.harvesterhci.io/upgrade-toolkit-image]",
@@ -61,6 +62,31 @@ const GUARDED: [Guarded; 8] = [
         field: "spec.upgrade",
         fixed: true,
         value: |plan| plan.spec.upgrade.clone().filter(|tag| !tag.is_empty()),
+    },
+    // nginx runs as root in a privileged container, and has the kernel of the node mount the ISO.
+    Guarded {
+        power: Power::Image,
+        field: "metadata.annotations[management.harvesterhci.io/repo-server]",
+        fixed: true,
+        value: |plan| said(plan, annotations::REPO_SERVER).filter(|name| name == "nginx"),
+    },
+    Guarded {
+        power: Power::SkipChecks,
+        field: "metadata.annotations[management.harvesterhci.io/skip-garbage-collection-threshold-check]",
+        fixed: false,
+        value: |plan| {
+            let skips = plan.skips_disk_space() == Some(true);
+            said(plan, annotations::SKIP_GC_THRESHOLD_CHECK).filter(|_| skips)
+        },
+    },
+    Guarded {
+        power: Power::SkipChecks,
+        field: "metadata.annotations[management.harvesterhci.io/min-certs-expiration-in-day]",
+        fixed: false,
+        value: |plan| {
+            let weaker = plan.certificate_days().is_some_and(|days| days < CERTIFICATE_DAYS);
+            said(plan, annotations::MIN_CERTS_EXPIRATION_IN_DAY).filter(|_| weaker)
+        },
     },
     Guarded {
         power: Power::SkipChecks,
@@ -116,11 +142,17 @@ pub type Use = (Power, &'static str);
 /// What a plan uses that it did not use before; `old` is the plan as it was, if it was.
 #[must_use]
 pub fn uses(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<Use> {
-    let new_ones = GUARDED.iter().filter(|guarded| {
-        let now = (guarded.value)(new);
-        now.is_some() && now != old.and_then(guarded.value)
+    let used = used(old, new).into_iter();
+    used.map(|(guarded, _)| (guarded.power, guarded.field)).collect()
+}
+
+/// The same with the values.
+fn used(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<(&'static Guarded, String)> {
+    let new_ones = GUARDED.iter().filter_map(|guarded| {
+        let now = (guarded.value)(new)?;
+        (Some(&now) != old.and_then(guarded.value).as_ref()).then_some((guarded, now))
     });
-    new_ones.map(|guarded| (guarded.power, guarded.field)).collect()
+    new_ones.collect()
 }
 
 /// Who asks, and what they may.
@@ -163,16 +195,25 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan, asker: &Asker) -> V
     errors
 }
 
-/// What [`annotations::OVERRIDES`] says when a plan is made or changed: what is used now and by whom, or what it said
-/// before. Nobody else writes it.
+/// The most characters of a value that are remembered.
+const LONGEST_VALUE: usize = 100;
+
+/// What [`annotations::OVERRIDES`] says when a plan is made or changed: what was used before, and what is used now and by
+/// whom. Nobody else writes it.
 #[must_use]
 pub fn noted(old: Option<&UpgradePlan>, new: &UpgradePlan, by: &str, at: Timestamp) -> Option<String> {
-    let what: Vec<String> = uses(old, new).into_iter().map(|(_, field)| field.to_owned()).collect();
+    let used = used(old, new).into_iter();
+    let what: Vec<String> = used
+        .map(|(guarded, value)| format!("{}={}", guarded.field, quoted(&plain(&value, LONGEST_VALUE))))
+        .collect();
     if what.is_empty() {
         return old.and_then(|old| old.annotation(annotations::OVERRIDES).map(str::to_owned));
     }
     let by = plain(by, LONGEST_NAME);
-    serde_json::to_string(&Override { by, what, at }).ok()
+    let mut all = old.map(Override::all).unwrap_or_default();
+    all.push(Override { by, what, at });
+    let last = all.split_off(all.len().saturating_sub(MOST_REMEMBERED));
+    serde_json::to_string(&last).ok()
 }
 
 /// What may not be changed and is.
@@ -275,7 +316,8 @@ mod tests {
         ]);
         let noted_by = |old: Option<&UpgradePlan>, new: &UpgradePlan| noted(old, new, "alice\n", at);
         let text = noted_by(None, &skips).unwrap();
-        let record: Override = serde_json::from_str(&text).unwrap();
+        let records: Vec<Override> = serde_json::from_str(&text).unwrap();
+        let record = &records[0];
         assert_eq!((record.by.as_str(), record.what.len()), ("alice", 1));
         assert_eq!(noted_by(None, &plan(&[(annotations::OVERRIDES, "forged")])), None);
         let before = plan(&[(annotations::SKIP_WEBHOOK, "true"), (annotations::OVERRIDES, &text)]);
@@ -298,5 +340,58 @@ mod tests {
             "{text}"
         );
         assert!(refused(None, &plan(&[]), &asker).is_empty());
+    }
+
+    #[test]
+    fn s02_a_privileged_repository_needs_the_permission_to_choose_images_and_is_fixed() {
+        let nginx = plan(&[(annotations::REPO_SERVER, "nginx")]);
+        let errors = refused(None, &nginx, &with(&[Power::SkipChecks]));
+        assert!(errors[0].to_string().contains("upgradeplans/image"), "{}", errors[0]);
+        assert!(refused(None, &nginx, &with(&[Power::Image])).is_empty());
+        assert!(refused(None, &plan(&[(annotations::REPO_SERVER, "toolkit")]), &with(&[])).is_empty());
+        for (old, new) in [(&plan(&[]), &nginx), (&nginx, &plan(&[]))] {
+            let errors = refused(Some(old), new, &with(&Power::ALL));
+            assert!(errors[0].to_string().contains("immutable"), "{}", errors[0]);
+        }
+    }
+
+    #[rstest::rstest]
+    #[case(annotations::SKIP_GC_THRESHOLD_CHECK, &["true", "1", "t", "T", "TRUE", "True"], &["false", "0"])]
+    #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, &["1", "6"], &["7", "30"])]
+    fn s11_a_check_that_is_made_weaker_in_any_spelling_is_a_check_left_out(
+        #[case] key: &str,
+        #[case] weaker: &[&str],
+        #[case] harmless: &[&str],
+    ) {
+        for value in weaker {
+            let errors = refused(None, &plan(&[(key, value)]), &with(&[Power::Image]));
+            assert_eq!(errors.len(), 1, "{key}={value}");
+            assert!(refused(None, &plan(&[(key, value)]), &with(&[Power::SkipChecks])).is_empty());
+        }
+        for value in harmless {
+            assert!(
+                refused(None, &plan(&[(key, value)]), &with(&[])).is_empty(),
+                "{key}={value}"
+            );
+        }
+    }
+
+    #[test]
+    fn s11_each_use_is_on_record_with_its_value_and_none_hides_another() {
+        let at = |second: i64| jiff::Timestamp::from_second(1_773_374_229 + second).unwrap();
+        let mut known = plan(&[]);
+        let mut old = None;
+        for second in 0..30 {
+            let mut new = plan(&[(annotations::SKIP_VOLUMES, &format!("pvc-{second}"))]);
+            let text = noted(old.as_ref(), &new, "alice", at(second)).unwrap();
+            let annotations = new.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotations::OVERRIDES.to_owned(), text);
+            known = new.clone();
+            old = Some(new);
+        }
+        let all = Override::all(&known);
+        assert_eq!(all.len(), 20, "the last ones");
+        assert_eq!(all[19].at, at(29));
+        assert!(all[19].what[0].contains("pvc-29") && all[18].what[0].contains("pvc-28"));
     }
 }

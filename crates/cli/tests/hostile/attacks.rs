@@ -32,6 +32,9 @@ pub(crate) struct Held {
     tasks: JoinSet<()>,
 }
 
+/// How long a server may take to end those who send without end.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// One attack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Attack {
@@ -238,14 +241,21 @@ async fn endless(held: &mut Held, server: &Server, open: &str, again: &[u8]) {
 }
 
 impl Held {
-    /// What went wrong in the background.
-    pub(crate) fn complaints(&mut self) -> Vec<String> {
+    /// Those that send in the background.
+    pub(crate) fn senders(self) -> JoinSet<()> {
+        self.tasks
+    }
+}
+
+/// What went wrong in the background, once that has come to its end: a server that listens without end is seen only then.
+pub(crate) async fn complaints(mut senders: JoinSet<()>) -> Vec<String> {
+    let all = async {
         let mut found = Vec::new();
-        while let Some(ended) = self.tasks.try_join_next() {
-            if let Err(error) = ended {
-                found.push(error.to_string());
-            }
+        while let Some(ended) = senders.join_next().await {
+            found.extend(ended.err().map(|error| error.to_string()));
         }
         found
-    }
+    };
+    let ended = tokio::time::timeout(PATIENCE, all).await;
+    ended.unwrap_or_else(|_| vec!["a sender is neither heard nor ended".to_owned()])
 }

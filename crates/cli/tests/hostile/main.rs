@@ -13,6 +13,7 @@ mod attacks;
 mod client;
 mod servers;
 
+use attacks::complaints;
 use client::{EVIL, GOOD, PATIENCE, hung_up, status};
 use futures::future::join_all;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -29,7 +30,7 @@ fn allow_many_files() {
 
 /// All attacks on one server, one after the other; then all that it has to end by itself.
 async fn withstand(server: &Server) {
-    let mut doomed = Vec::new();
+    let (mut doomed, mut under_way) = (Vec::new(), Vec::new());
     for attack in attacks::ATTACKS {
         let mut held = attack.begin(server).await;
         assert!(
@@ -42,8 +43,12 @@ async fn withstand(server: &Server) {
             "{}: {attack:?} hurts its neighbours",
             server.name
         );
-        assert_eq!(held.complaints(), Vec::<String>::new());
         doomed.append(&mut held.doomed);
+        under_way.push((attack, held.senders()));
+    }
+    for (attack, senders) in under_way {
+        let complaints = complaints(senders).await;
+        assert_eq!(complaints, Vec::<String>::new(), "{}: {attack:?}", server.name);
     }
     for (number, stream) in doomed.iter_mut().enumerate() {
         assert!(

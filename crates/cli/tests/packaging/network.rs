@@ -17,7 +17,13 @@ const TUNNEL: &str = "10.52.3.0";
 
 /// Both ways of installing.
 fn installations() -> impl Iterator<Item = Documents> {
-    [rendered(RELEASE, &[]), installed(&[])].into_iter().flatten()
+    let found = [rendered(RELEASE, &[]), installed(&[])];
+    let is_any = found.iter().any(Option::is_some);
+    assert!(
+        is_any || std::env::var_os("CI").is_none(),
+        "neither helm nor kubectl is there: nothing would be looked at"
+    );
+    found.into_iter().flatten()
 }
 
 fn pod<'a>(namespace: &'a str, labels: &'a Value, address: &'a str) -> Peer<'a> {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::accounts;
-use cluster_upgrade;
 use manager::rbac::{self, PROGRAMS, Program};
 use node::{
     host::system_agent::HOLD_STEPS,
@@ -32,7 +31,7 @@ fn names<C>(steps: &[Step<C>]) -> Vec<&'static str> {
 fn steps_of(account: &str) -> BTreeSet<&'static str> {
     let limits = Limits::default();
     let steps = match account {
-        accounts::CLUSTER_UPGRADE => namescluster_upgrade::STEPS),
+        accounts::CLUSTER_UPGRADE => names(cluster_upgrade::STEPS),
         accounts::NODE_UPGRADE => [
             names(&pre_drain::steps(&limits)),
             names(&post_drain::steps(&limits)),

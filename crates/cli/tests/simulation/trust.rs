@@ -73,7 +73,10 @@ impl Trust {
                 state.job(object);
                 return if by_manager { self.images(object) } else { Vec::new() };
             }
-            ("apps", "deployments") if by_manager => return self.images(object),
+            ("apps", "deployments") => {
+                state.deployment(object);
+                return if by_manager { self.images(object) } else { Vec::new() };
+            }
             ("cluster.x-k8s.io", "machines") => state.nodes.extend(machine_node(object)),
             ("", "configmaps") if is_owned(object, &state.plans) => {
                 let lists = object["data"].as_object().into_iter().flatten();
@@ -91,9 +94,11 @@ impl Trust {
 
     /// Every image that an object runs comes from an allowed repository.
     fn images(&self, object: &Value) -> Vec<String> {
-        let containers = &object["spec"]["template"]["spec"]["containers"];
-        let images = containers.as_array().into_iter().flatten().map(|one| &one["image"]);
-        let images = images.chain([&object["spec"]["upgrade"]["image"]]);
+        let pod = &object["spec"]["template"]["spec"];
+        let containers = ["initContainers", "containers"].into_iter();
+        let containers = containers.flat_map(|field| pod[field].as_array().into_iter().flatten());
+        let images = containers.map(|one| &one["image"]);
+        let images = images.chain(["prepare", "upgrade"].map(|part| &object["spec"][part]["image"]));
         let images = images.filter_map(Value::as_str);
         let foreign = images.filter(|image| !self.repositories.contains(repository(image)));
         foreign
@@ -113,6 +118,13 @@ impl State {
         }
     }
 
+    fn deployment(&mut self, deployment: &Value) {
+        let is_there = deployment["status"]["availableReplicas"].as_i64() > Some(0);
+        if is_there && is_owned(deployment, &self.plans) {
+            self.through.insert(label(deployment, labels::UPGRADE_COMPONENT));
+        }
+    }
+
     fn job(&mut self, job: &Value) {
         if !is_owned(job, &self.plans) || !has_condition(job, "Complete") {
             return;
@@ -129,6 +141,7 @@ impl State {
         let before = change.previous.as_ref().map(|plan| phase(plan)).unwrap_or_default();
         let now = phase(&change.object);
         let needed: &[&str] = match now.as_str() {
+            "RepoCreated" => &[component::REPO],
             "ImagePreloaded" => &[component::IMAGE_PRELOAD, component::IMAGE_CHECK],
             "ClusterUpgraded" => &[component::CLUSTER_UPGRADE],
             // Where no image is stale, there is nothing to clean up.

@@ -89,6 +89,28 @@ async fn a_plan_of_somebody_else_is_not_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s12_a_plan_with_our_name_and_label_that_we_do_not_own_is_neither_taken_over_nor_deleted() {
+    let lab = Lab::new().await;
+    let theirs = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": {
+            "name": "up-skip-restart-rancher-system-agent", "namespace": "cattle-system",
+            "labels": {api::labels::UPGRADE_PLAN: "up"},
+        },
+        "spec": {"version": "v1", "prepare": {"image": "evil.test/pwn"}, "upgrade": {"image": "theirs"}},
+    });
+    super::lab::create(&lab.client, &theirs).await;
+    let error = lab.attempt().await.unwrap_err().to_string();
+    assert!(error.contains("belongs to somebody else"), "{error}");
+    let plans: kube::Api<api::foreign::suc::Plan> = kube::Api::namespaced(lab.client.clone(), "cattle-system");
+    let found = plans.get("up-skip-restart-rancher-system-agent").await.unwrap();
+    assert_eq!(
+        found.spec.upgrade.and_then(|upgrade| upgrade.image).as_deref(),
+        Some("theirs")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_manifests_of_cdi_nothing_is_changed_and_folder_and_remedy_are_named() {
     let lab = Lab::new().await;
     let folder = lab.folder.path().join("cdi");

@@ -130,6 +130,7 @@ impl Actor {
             };
             let metadata = json!({"managedFields": kept, "resourceVersion": kubevirt.resource_version()});
             let patch = Patch::Merge(json!({ "metadata": metadata }));
+            self.fence()?;
             let patched = kubevirts.patch(names::KUBEVIRT, &PatchParams::default(), &patch).await;
             let doing = "give up KubeVirt's workloadUpdateMethods";
             note(

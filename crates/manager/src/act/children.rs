@@ -150,6 +150,7 @@ impl Actor {
         let text = called(&object);
         let api = self.in_namespace::<K>(&namespace);
         let doing = || format!("create {text}");
+        self.fence()?;
         let found = match api.create(&PostParams::default(), &object).await {
             Ok(created) => created,
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -180,29 +181,85 @@ impl Actor {
         if let Some(job_type) = job_type {
             selector = format!("{selector},{}={job_type}", labels::JOB_TYPE);
         }
-        let result = match kind {
+        match kind {
             ChildKind::Image => {
                 let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
-                delete_owned(&images, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&images, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::Deployment => {
                 let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
-                delete_owned(&deployments, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&deployments, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::Service => {
                 let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
-                delete_owned(&services, plan, &selector, DeleteParams::background()).await
+                self.delete_owned(&services, plan, &selector, DeleteParams::background())
+                    .await
             }
             ChildKind::SucPlan => {
                 let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
-                delete_owned(&plans, plan, &selector, with_pods()).await
+                self.delete_owned(&plans, plan, &selector, with_pods()).await
             }
             ChildKind::Job => {
                 let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                delete_owned(&jobs, plan, &selector, with_pods()).await
+                self.delete_owned(&jobs, plan, &selector, with_pods()).await
             }
+        }
+    }
+
+    /// Deletes what the plan owns of what a selector names: anybody can put a label on an object of their own.
+    async fn delete_owned<K>(
+        &self,
+        api: &Api<K>,
+        plan: &UpgradePlan,
+        selector: &str,
+        how: DeleteParams,
+    ) -> Result<(), ActError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let found = api.list_metadata(&ListParams::default().labels(selector)).await;
+        let found = found.map_err(|source| failed(format!("list each {} to delete", K::kind(&())), source))?;
+        for object in found.items.iter().filter(|object| ours::is_child(*object, plan)) {
+            self.delete_one(api, &object.name_any(), object.uid(), how.clone())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object by the UID that was seen, so that another one of its name stays.
+    pub(super) async fn delete_one<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        uid: Option<String>,
+        how: DeleteParams,
+    ) -> Result<(), ActError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let how = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid,
+                resource_version: None,
+            }),
+            ..how
         };
-        result.map_err(|source| failed(format!("delete the {} of {component}", kind.name()), source))
+        self.fence()?;
+        match api.delete(name, &how).await {
+            Ok(_) => Ok(()),
+            // Gone already, or another one of its name.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(source) => {
+                let kind = K::kind(&());
+                let place = api
+                    .namespace()
+                    .map(|namespace| format!("{namespace}/"))
+                    .unwrap_or_default();
+                Err(failed(format!("delete {kind} {place}{name}"), source))
+            }
+        }
     }
 }
 
@@ -210,29 +267,4 @@ impl Actor {
 fn called<K: Resource<DynamicType = ()>>(object: &K) -> String {
     let namespace = object.namespace().unwrap_or_default();
     format!("{} {namespace}/{}", K::kind(&()), object.name_any())
-}
-
-/// Deletes what the plan owns of what a selector names: anybody can put a label on an object of their own. Each by its UID,
-/// so that another object of its name stays.
-async fn delete_owned<K>(api: &Api<K>, plan: &UpgradePlan, selector: &str, how: DeleteParams) -> kube::Result<()>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let found = api.list_metadata(&ListParams::default().labels(selector)).await?;
-    for object in found.items.iter().filter(|object| ours::is_child(*object, plan)) {
-        let how = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: object.uid(),
-                resource_version: None,
-            }),
-            ..how.clone()
-        };
-        match api.delete(&object.name_any(), &how).await {
-            Ok(_) => {}
-            // Gone already, or another one of its name.
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

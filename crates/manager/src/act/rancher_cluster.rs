@@ -60,6 +60,7 @@ impl Actor {
         let patch = objects::rancher::restore_strategy(strategy, &cluster);
         let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
+        self.fence()?;
         let patched = clusters
             .patch(names::LOCAL_CLUSTER, &PatchParams::default(), &patch)
             .await;

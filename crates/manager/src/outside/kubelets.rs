@@ -6,11 +6,14 @@
 
 use std::{error::Error, path::PathBuf, time::Duration};
 
+use api::quoted::{LONGEST_NAME, plain};
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
 };
-use kube::{Api, Client, Config, api::PostParams, config::AuthInfo};
+use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{Kubelet, KubeletError, KubeletFile};
@@ -19,6 +22,8 @@ use super::{Kubelet, KubeletError, KubeletFile};
 const PORT: u16 = 10250;
 /// How long a token is valid: the shortest that Kubernetes gives.
 const TOKEN_SECONDS: i64 = 600;
+/// The most that a kubelet may say. Some hundred pods take less than half of it.
+const LARGEST_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// How long a token is used.
 const TOKEN_USED: Duration = Duration::from_secs(300);
 
@@ -107,16 +112,25 @@ impl Kubelets {
         let client = Client::try_from(config).map_err(|error| other(chain(&error)))?;
         let request = http::Request::get(format!("/{}", file.path()));
         let request = request.body(Vec::new()).map_err(|error| other(error.to_string()))?;
-        match client.request_text(request).await {
-            Ok(text) => Ok(text.into_bytes()),
-            Err(kube::Error::Api(status)) if status.code == 403 => Err(KubeletError::Forbidden(format!(
-                "{address} refuses it: {}; a ClusterRole must allow {} to get nodes/stats and nodes/configz",
-                status.message.trim(),
-                self.whom()
-            ))),
-            Err(kube::Error::Api(status)) => {
-                let (code, message) = (status.code, status.message.trim());
-                Err(other(format!("{address} answers with {code}: {message}")))
+        match client.send(request.map(Body::from)).await {
+            Ok(response) => {
+                let (code, body) = (response.status(), response.into_body());
+                let body = whole(body)
+                    .await
+                    .map_err(|error| other(format!("{address}: {error}")))?;
+                match code {
+                    StatusCode::OK => Ok(body),
+                    StatusCode::FORBIDDEN => Err(KubeletError::Forbidden(format!(
+                        "{address} refuses it: {}; a ClusterRole must allow {} to get nodes/stats and nodes/configz",
+                        words(&body),
+                        self.whom()
+                    ))),
+                    code => Err(other(format!(
+                        "{address} answers with {}: {}",
+                        code.as_u16(),
+                        words(&body)
+                    ))),
+                }
             }
             Err(error) => Err(other(match refused_certificate(&error) {
                 Some(reason) => format!(
@@ -174,6 +188,19 @@ impl Kubelets {
     }
 }
 
+/// A body, unless it has no end: whoever is root of a node says what its kubelet says.
+async fn whole(body: Body) -> Result<Vec<u8>, String> {
+    match Limited::new(body, LARGEST_BODY_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes().to_vec()),
+        Err(error) => Err(plain(&error.to_string(), LONGEST_NAME)),
+    }
+}
+
+/// What an answer says, as it may be shown.
+fn words(body: &[u8]) -> String {
+    plain(&String::from_utf8_lossy(body), LONGEST_NAME)
+}
+
 /// `host:port`, with brackets around IPv6 addresses.
 fn with_port(address: &str) -> String {
     if address.contains(':') {
@@ -213,6 +240,16 @@ fn refused_certificate(error: &(dyn Error + 'static)) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn s06_a_kubelet_that_speaks_without_end_or_in_control_characters_is_cut_short() {
+        let endless = Body::from(vec![b'x'; LARGEST_BODY_BYTES + 1]);
+        let error = whole(endless).await.unwrap_err();
+        assert!(error.contains("limit"), "{error}");
+        assert_eq!(whole(Body::from(b"{}".to_vec())).await.unwrap(), b"{}");
+        let said = words(format!("\u{1b}[2Jall is well\n{}", "y".repeat(100_000)).as_bytes());
+        assert!(said.starts_with("[2Jall is well y") && said.chars().count() <= LONGEST_NAME + 1);
+    }
 
     #[test]
     fn addresses_of_ipv6_get_brackets() {

@@ -1,6 +1,6 @@
 //! What admission reads of the cluster: from the manager's caches where it watches a kind anyway, else listed at once.
 
-use std::{fmt::Debug, future::Future, time::Duration};
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use api::{image::Sources, names};
 use cache::Cache;
@@ -10,11 +10,9 @@ use checks::{
 };
 use clock::Clock;
 use jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::{ListParams, ObjectList},
-};
+use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
 
 use plan::observed::Settings;
 
@@ -24,6 +22,18 @@ use crate::watched::Watched;
 /// How long a list may take. All run at once, and the API server waits 10 seconds for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// For how long those who ask share what was listed.
+const SHARED: Duration = Duration::from_secs(1);
+/// How many objects are listed at once.
+const PAGE: u32 = 500;
+
+/// What can be listed.
+trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
+
+/// What was listed last, and when that was on the manager's clock.
+type LastListed = Arc<Mutex<Option<(Duration, Arc<Cluster>)>>>;
+
 /// Reads the cluster.
 #[derive(Clone)]
 pub struct Facts {
@@ -31,6 +41,7 @@ pub struct Facts {
     watched: Watched,
     clock: Clock,
     sources: Sources,
+    listed: LastListed,
 }
 
 impl Facts {
@@ -51,6 +62,7 @@ impl Facts {
             watched,
             clock,
             sources,
+            listed: LastListed::default(),
         }
     }
 
@@ -93,37 +105,18 @@ impl Facts {
     async fn everything(&self) -> Cluster {
         let client = || self.client.clone();
         let watched = &self.watched;
-        let (
-            (plans, nodes, versions, rancher_clusters, machines, images),
-            (volumes, vm_backups, backup_schedules, vms, vmis, managed_charts, addons, v1_upgrades),
-        ) = futures::join!(
-            async {
-                futures::join!(
-                    self.cached(&watched.plans, Api::all(client())),
-                    self.cached(&watched.nodes, Api::all(client())),
-                    self.cached(&watched.versions, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
-                    self.cached_of_name(
-                        &watched.clusters,
-                        Api::namespaced(client(), names::FLEET_NAMESPACE),
-                        names::LOCAL_CLUSTER,
-                    ),
-                    self.cached(&watched.machines, Api::namespaced(client(), names::FLEET_NAMESPACE)),
-                    self.cached(&watched.images, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
-                )
-            },
-            async {
-                futures::join!(
-                    self.listed(Api::namespaced(client(), names::LONGHORN_NAMESPACE)),
-                    self.listed(Api::all(client())),
-                    self.listed(Api::all(client())),
-                    self.listed(Api::all(client())),
-                    self.listed(Api::all(client())),
-                    // The caches of charts and addons hold one object each: what decisions read.
-                    self.listed(Api::namespaced(client(), names::FLEET_NAMESPACE)),
-                    self.listed(Api::all(client())),
-                    self.listed_if_served(Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
-                )
-            }
+        let (plans, nodes, versions, rancher_clusters, machines, images, listed) = futures::join!(
+            self.cached(&watched.plans, Api::all(client())),
+            self.cached(&watched.nodes, Api::all(client())),
+            self.cached(&watched.versions, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+            self.cached_of_name(
+                &watched.clusters,
+                Api::namespaced(client(), names::FLEET_NAMESPACE),
+                names::LOCAL_CLUSTER,
+            ),
+            self.cached(&watched.machines, Api::namespaced(client(), names::FLEET_NAMESPACE)),
+            self.cached(&watched.images, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+            self.shared(),
         );
         Cluster {
             plans,
@@ -131,6 +124,41 @@ impl Facts {
             versions,
             rancher_clusters,
             machines,
+            images,
+            ..Cluster::clone(&listed)
+        }
+    }
+
+    /// What nobody watches, listed at most once in [`SHARED`] however many ask: whoever reaches the webhook may, and each
+    /// list is as large as the cluster.
+    async fn shared(&self) -> Arc<Cluster> {
+        let mut known = self.listed.lock().await;
+        if let Some((at, cluster)) = &*known
+            && self.clock.elapsed().saturating_sub(*at) < SHARED
+        {
+            return cluster.clone();
+        }
+        // One of them goes before the other comes.
+        *known = None;
+        let cluster = Arc::new(self.all_listed().await);
+        *known = Some((self.clock.elapsed(), cluster.clone()));
+        cluster
+    }
+
+    async fn all_listed(&self) -> Cluster {
+        let client = || self.client.clone();
+        let (volumes, vm_backups, backup_schedules, vms, vmis, managed_charts, addons, v1_upgrades) = futures::join!(
+            self.listed(Api::namespaced(client(), names::LONGHORN_NAMESPACE)),
+            self.listed(Api::all(client())),
+            self.listed(Api::all(client())),
+            self.listed(Api::all(client())),
+            self.listed(Api::all(client())),
+            // The caches of charts and addons hold one object each: what decisions read.
+            self.listed(Api::namespaced(client(), names::FLEET_NAMESPACE)),
+            self.listed(Api::all(client())),
+            self.listed_if_served(Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+        );
+        Cluster {
             volumes,
             vm_backups,
             backup_schedules,
@@ -138,12 +166,12 @@ impl Facts {
             vmis,
             managed_charts,
             addons,
-            images,
             v1_upgrades,
+            ..Cluster::unknown("not read")
         }
     }
 
-    async fn cached<K: Clone + DeserializeOwned + Debug>(&self, cache: &Cache<K>, api: Api<K>) -> Listed<K> {
+    async fn cached<K: Object>(&self, cache: &Cache<K>, api: Api<K>) -> Listed<K> {
         if cache.is_synced() {
             return Ok(cache.list().iter().map(|object| (**object).clone()).collect());
         }
@@ -151,12 +179,7 @@ impl Facts {
     }
 
     /// Of a kind of which one object is watched, that one: listing all of them is not allowed.
-    async fn cached_of_name<K: Clone + DeserializeOwned + Debug>(
-        &self,
-        cache: &Cache<K>,
-        api: Api<K>,
-        name: &str,
-    ) -> Listed<K> {
+    async fn cached_of_name<K: Object>(&self, cache: &Cache<K>, api: Api<K>, name: &str) -> Listed<K> {
         if cache.is_synced() {
             return self.cached(cache, api).await;
         }
@@ -164,36 +187,50 @@ impl Facts {
             .await
     }
 
-    async fn listed<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>) -> Listed<K> {
+    async fn listed<K: Object>(&self, api: Api<K>) -> Listed<K> {
         self.listed_by(api, &ListParams::default()).await
     }
 
-    async fn listed_by<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>, which: &ListParams) -> Listed<K> {
-        match self.patiently(api.list(which)).await {
-            Ok(Ok(list)) => Ok(list.items),
+    async fn listed_by<K: Object>(&self, api: Api<K>, which: &ListParams) -> Listed<K> {
+        match self.patiently(in_pages(&api, which)).await {
+            Ok(Ok(items)) => Ok(items),
             Ok(Err(error)) => Err(text(&error)),
             Err(late) => Err(late),
         }
     }
 
     /// A cluster that does not know the kind has no objects of it.
-    async fn listed_if_served<K: Clone + DeserializeOwned + Debug>(&self, api: Api<K>) -> Listed<K> {
-        match self.patiently(api.list(&ListParams::default())).await {
-            Ok(Ok(list)) => Ok(list.items),
+    async fn listed_if_served<K: Object>(&self, api: Api<K>) -> Listed<K> {
+        match self.patiently(in_pages(&api, &ListParams::default())).await {
+            Ok(Ok(items)) => Ok(items),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Vec::new()),
             Ok(Err(error)) => Err(text(&error)),
             Err(late) => Err(late),
         }
     }
 
-    async fn patiently<K: Clone>(
-        &self,
-        list: impl Future<Output = kube::Result<ObjectList<K>>>,
-    ) -> Result<kube::Result<ObjectList<K>>, String> {
+    async fn patiently<T>(&self, list: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, String> {
         tokio::select! {
             biased;
             listed = list => Ok(listed),
             () = self.clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+        }
+    }
+}
+
+/// All objects of a kind, without what no check reads. In pages: the text of a list is much larger than what is kept of it.
+async fn in_pages<K: Object>(api: &Api<K>, which: &ListParams) -> kube::Result<Vec<K>> {
+    let mut items: Vec<K> = Vec::new();
+    let mut which = which.clone().limit(PAGE);
+    loop {
+        let page = api.list(&which).await?;
+        items.extend(page.items.into_iter().map(|mut item| {
+            item.meta_mut().managed_fields = None;
+            item
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => which = which.continue_token(&token),
+            None => return Ok(items),
         }
     }
 }

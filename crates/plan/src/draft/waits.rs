@@ -15,7 +15,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a drain takes that nothing hinders; after that it is asked what does, and again after as long.
 const QUICK_DRAIN: Duration = Duration::from_mins(2);
 
-/// How many things of those that programs wait for are shown; the others are counted.
+/// How many pods that cannot start, and how many things of those that programs wait for, are shown; the others are counted.
 const MOST_SAID: usize = 10;
 
 /// Something that a person should look at.
@@ -106,9 +106,12 @@ impl<'a> Draft<'a> {
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
             pod.component == component && same_step && same_node
         });
-        let mut said = Vec::new();
+        let (mut said, mut stuck, mut more) = (Vec::new(), 0, 0);
         for pod in pods {
-            if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
+            stuck += usize::from(pod.problem.is_some());
+            if pod.problem.is_some() && stuck > MOST_SAID {
+                more += 1;
+            } else if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
                 let message = format!(
                     "node {node} does not have the image {image} and cannot pull it: import it there, or let the node \
                      reach its registry (pod {}: {problem})",
@@ -128,7 +131,8 @@ impl<'a> Draft<'a> {
             let prefix = of_node.filter(|_| node.is_none());
             self.repeat(prefix, entry);
         }
-        if let Some(more) = said.len().checked_sub(MOST_SAID).filter(|more| *more > 0) {
+        more += said.len().saturating_sub(MOST_SAID);
+        if more > 0 {
             let object = Some(format!("{component} pods"));
             self.wait("More", object, format!("{more} more things are waited for"), UNBOUNDED);
         }
@@ -144,6 +148,8 @@ impl<'a> Draft<'a> {
         };
         let wait = WaitingFor {
             message: Some(message),
+            // A clock that is ahead, or a lie, must keep nothing from stalling.
+            since: Time(entry.since.0.min(self.now)),
             ..entry.clone()
         };
         if wait.deadline.as_ref().is_some_and(|deadline| deadline.0 <= self.now) {

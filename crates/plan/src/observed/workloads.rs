@@ -1,6 +1,6 @@
 //! What is seen of the workloads of a plan: Plans of system-upgrade-controller, Jobs and pods.
 
-use api::WaitingFor;
+use api::{WaitingFor, names};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,8 @@ pub struct JobSeen {
     pub uid: Option<String>,
     /// The uid of the system-upgrade-controller Plan that made it, if one did.
     pub owner: Option<String>,
+    /// The Plan that made it is gone, or says that it did and was never there: it may run still, and says nothing.
+    pub left_over: bool,
     /// Its namespace.
     pub namespace: String,
     /// Which part of the upgrade it serves.
@@ -95,6 +97,36 @@ pub struct JobSeen {
     pub deleting: bool,
     /// How it stands.
     pub outcome: JobOutcome,
+}
+
+impl JobSeen {
+    /// The Job without anything that it says: it may run, and that is all that is known.
+    #[must_use]
+    pub fn left_over(self) -> Self {
+        Self {
+            left_over: true,
+            suspended: false,
+            failed_pods: 0,
+            outcome: JobOutcome::Running,
+            ..self
+        }
+    }
+}
+
+/// By what Jobs and pods go: those of harvester-system by their name, all others by namespace and name. No name has a slash,
+/// so no object in another namespace is ever found in the place of one of harvester-system.
+#[must_use]
+pub fn key(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" | names::HARVESTER_NAMESPACE => name.to_owned(),
+        other => format!("{other}/{name}"),
+    }
+}
+
+/// The name of an object that goes by a [`key`].
+#[must_use]
+pub fn name_of(key: &str) -> &str {
+    key.rsplit_once('/').map_or(key, |(_, name)| name)
 }
 
 /// How a Job stands.

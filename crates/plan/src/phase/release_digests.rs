@@ -2,6 +2,7 @@
 //! from it. What nodes get later must be what is on record, whoever serves it then.
 
 use api::{
+    annotations,
     names::{self, RepoScheme},
     reasons,
 };
@@ -50,6 +51,16 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));
         draft.wait("Repository", object, "the repository is being deployed", limit);
         return Outcome::Wait;
+    }
+    // Decided by the record: whoever may change the Deployment could take its annotation away.
+    let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");
+    if !seen.repo.serves_manifest && is_ours {
+        let name = names::repo(draft.plan_name());
+        return Outcome::Fail(format!(
+            "Deployment {}/{name} was made to serve the digests of the release and says no more that it does: somebody changed \
+             it; nothing has been changed on the nodes: find out who, delete this UpgradePlan and create another one",
+            names::HARVESTER_NAMESPACE
+        ));
     }
     if !seen.repo.serves_manifest {
         // An older manager made it. Its upgrade goes on as it began.

@@ -1,6 +1,6 @@
 //! RepoCreate: the ISO's content is served inside the cluster.
 
-use api::{labels::component, names};
+use api::{annotations, labels::component, names};
 
 use crate::{
     decision::Child,
@@ -55,6 +55,8 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
             .iso_image_id
             .clone()
             .unwrap_or_else(|| names::iso_image(draft.plan_name()));
+        // On record before it is there: from then on one that does not is not the one that we made.
+        draft.note(annotations::SERVES_MANIFEST, Some("true".to_owned()));
         draft.create(Child::RepoDeployment {
             replicas: if hosts == 1 { 1 } else { 2 },
             claim,

@@ -90,7 +90,8 @@ pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: &str) -> Vec<(&'a String
     let seen = draft.seen;
     let uid = seen.suc_plans.get(component).and_then(|plan| plan.uid.as_ref());
     let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
-    jobs.filter(|(_, job)| job.owner.as_ref() == uid).collect()
+    jobs.filter(|(_, job)| !job.left_over && job.owner.as_ref() == uid)
+        .collect()
 }
 
 /// How a Job stands: also as failed when its pods fail again and again. What its last pod said is why.

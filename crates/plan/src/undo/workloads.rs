@@ -9,9 +9,8 @@ use api::labels::{component, job_type};
 
 use super::Ending;
 use crate::{
-    decision::Action,
     draft::Draft,
-    observed::{JobOutcome, JobSeen, PodSeen},
+    observed::{JobOutcome, JobSeen, PodSeen, name_of},
 };
 
 /// How many of those that still run are named; the others are counted.
@@ -45,11 +44,8 @@ pub(super) fn stop(draft: &mut Draft<'_>, ending: Ending) {
         return;
     }
     let running = seen.jobs.iter().filter(|(_, job)| is_stopped_on_failure(job));
-    for (name, job) in running.filter(|(_, job)| !job.deleting) {
-        draft.act(Action::DeleteJob {
-            namespace: job.namespace.clone(),
-            name: name.clone(),
-        });
+    for (key, job) in running.filter(|(_, job)| !job.deleting) {
+        draft.delete_job(key, job);
     }
 }
 
@@ -117,7 +113,7 @@ fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
     let owners: BTreeSet<&String> = pods.clone().filter_map(|pod| pod.owner.as_ref()).collect();
     // Where the pod is known, it says more than its Job.
     let jobs = jobs.filter(|(_, job)| !job.uid.as_ref().is_some_and(|uid| owners.contains(uid)));
-    let jobs = jobs.map(|(name, job)| format!("Job {}/{name}", job.namespace));
+    let jobs = jobs.map(|(key, job)| format!("Job {}/{}", job.namespace, name_of(key)));
     let pods = pods.map(|pod| match &pod.node {
         Some(node) => format!("Pod {} on node {node}", pod.name),
         None => format!("Pod {}", pod.name),

@@ -69,7 +69,8 @@ fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
     });
     // As an older manager would have left it.
     let status = model.seen.plan.status.as_mut().unwrap();
-    let notes = status.notes.take().unwrap();
+    let mut notes = status.notes.take().unwrap();
+    notes.remove(annotations::SERVES_MANIFEST);
     model.seen.plan.metadata.annotations = Some(notes.clone());
     let decision = model.decide();
     assert_eq!(decision.status.notes.as_ref(), Some(&notes));
@@ -82,4 +83,65 @@ fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
     assert_eq!(model.seen.replenishment_interval.as_deref(), Some("600"));
+}
+
+#[test]
+fn s03_an_image_on_record_that_no_allowed_repository_has_is_not_run() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::RepoCreating));
+    for forged in ["evil.test/pwn:v1", "evil.test/pwn@sha256:00"] {
+        // By an annotation before an update of the manager, and by whoever may write the status.
+        let mut moved = model.clone();
+        moved.seen.plan.status.as_mut().unwrap().notes = None;
+        let annotations = moved.seen.plan.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotations::TOOLKIT_IMAGE.to_owned(), forged.to_owned());
+        let mut written = model.clone();
+        let notes = written.seen.plan.status.as_mut().unwrap().notes.get_or_insert_default();
+        notes.insert(annotations::TOOLKIT_IMAGE.to_owned(), forged.to_owned());
+        for model in [&moved, &written] {
+            let image = plan::image::of(&model.seen.plan, &model.seen.settings);
+            assert_eq!(image, model.seen.settings.own_image);
+        }
+        let decision = moved.decide();
+        let kept = decision.status.notes.as_ref().unwrap().get(annotations::TOOLKIT_IMAGE);
+        assert_ne!(kept.map(String::as_str), Some(forged));
+    }
+    let mut mirrored = model.clone();
+    mirrored.seen.settings.allowed_repositories = vec!["mirror.test/toolkit".to_owned()];
+    let notes = mirrored
+        .seen
+        .plan
+        .status
+        .as_mut()
+        .unwrap()
+        .notes
+        .get_or_insert_default();
+    notes.insert(
+        annotations::TOOLKIT_IMAGE.to_owned(),
+        "mirror.test/toolkit:v1".to_owned(),
+    );
+    let image = plan::image::of(&mirrored.seen.plan, &mirrored.seen.settings);
+    assert_eq!(image.to_string(), "mirror.test/toolkit:v1");
+}
+
+#[rstest::rstest]
+#[case(annotations::SAVED_REPLENISHMENT_INTERVAL, "600; rm", "600")]
+#[case(annotations::SAVED_UPGRADE_STRATEGY, "[1]", r#"{"controlPlaneConcurrency":"1"}"#)]
+#[case(annotations::SAVED_UPGRADE_STRATEGY, "no json", "null")]
+#[case(annotations::DESCHEDULER_WAS_ENABLED, "perhaps", "true")]
+#[case(annotations::SKIP_MANIFESTS_APPLIED, "perhaps", "true")]
+fn s03_notes_of_an_older_manager_are_moved_only_if_they_say_what_notes_say(
+    #[case] key: &str,
+    #[case] forged: &str,
+    #[case] good: &str,
+) {
+    for (value, is_moved) in [(forged, false), (good, true)] {
+        let mut model = Model::new(3);
+        until(&mut model, |model| model.phase() == Some(Phase::RepoCreating));
+        model.seen.plan.status.as_mut().unwrap().notes = None;
+        let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+        annotations.insert(key.to_owned(), value.to_owned());
+        let notes = model.decide().status.notes.unwrap();
+        assert_eq!(notes.get(key).map(String::as_str) == Some(value), is_moved, "{value}");
+    }
 }

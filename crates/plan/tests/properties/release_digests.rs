@@ -1,6 +1,6 @@
 //! S-07: which release it is, is decided before any node reads from the repository.
 
-use api::{Phase, reasons};
+use api::{Phase, annotations, reasons};
 use plan::{Need, observed::Fetched};
 
 use crate::{model::Model, walk::until};
@@ -83,6 +83,8 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
     model.seen.repo.serves_manifest = false;
     model.seen.repo.secret = None;
     model.seen.plan.status.as_mut().unwrap().repository = None;
+    let notes = model.seen.plan.status.as_mut().unwrap().notes.get_or_insert_default();
+    notes.remove(annotations::SERVES_MANIFEST);
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
     let decision = model.decide();
     assert_eq!(decision.status.release_digests, None);
@@ -92,6 +94,19 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
         .find(|event| event.reason == reasons::RELEASE_NOT_VERIFIED);
     assert!(warned.unwrap().message.contains("older manager"), "{warned:?}");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn s07_whoever_changes_the_deployment_of_the_repository_does_not_turn_verification_off() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
+    // An annotation of the Deployment is all that it takes.
+    model.seen.repo.serves_manifest = false;
+    until(&mut model, |model| model.phase() == Some(Phase::Failed));
+    let status = model.seen.plan.status.as_ref().unwrap();
+    let why = status.phase_transition_timestamps.last().unwrap().message.clone();
+    assert!(why.as_ref().unwrap().contains("somebody changed it"), "{why:?}");
+    assert!(model.seen.jobs.is_empty(), "no node has read from it");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use api::{Phase, annotations, labels::job_type, names, reasons};
 use plan::{
-    announce,
+    Action, announce,
     decide::is_settled,
-    observed::{JobOutcome, OtherPlan},
+    observed::{JobOutcome, JobSeen, OtherPlan},
 };
 use rules::{
     Severity,
@@ -277,4 +277,37 @@ fn an_upgrade_that_runs_without_a_record_of_its_image_takes_the_managers_own() {
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     let own = model.seen.settings.own_image.to_string();
     assert_eq!(model.seen.plan.note(annotations::TOOLKIT_IMAGE), Some(own.as_str()));
+}
+
+#[test]
+fn s08_a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all() {
+    let mut model = Model::new(3);
+    let name = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&name));
+    let job = model.seen.jobs.get_mut(&name).unwrap();
+    job.uid = Some("first".to_owned());
+    job.outcome = failed();
+    until(&mut model, ended);
+    let left = JobSeen {
+        uid: Some("anybody".to_owned()),
+        owner: Some("gone".to_owned()),
+        namespace: names::CATTLE_NAMESPACE.to_owned(),
+        component: "image-preload".to_owned(),
+        left_over: true,
+        ..JobSeen::default()
+    };
+    let key = plan::observed::key(names::CATTLE_NAMESPACE, "apply-x");
+    model.seen.jobs.insert(key.clone(), left);
+    ask(&mut model, "1");
+    let decision = model.decide();
+    let wanted = Action::DeleteJob {
+        namespace: names::HARVESTER_NAMESPACE.to_owned(),
+        name: name.clone(),
+        uid: Some("first".to_owned()),
+    };
+    assert_eq!(decision.actions, [wanted]);
+    model.apply(&decision);
+    assert_eq!(model.phase(), Some(Phase::Failed), "it waits for both to be gone");
+    model.seen.jobs.remove(&key);
+    until(&mut model, |model| model.phase() != Some(Phase::Failed));
 }

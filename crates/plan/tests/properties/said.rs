@@ -1,13 +1,13 @@
 //! What programs say that they wait for shows in the status of the plan.
 
 use api::{
-    WaitingFor,
+    Phase, WaitingFor,
     labels::{component, job_type},
     names, reasons,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::observed::PodSeen;
+use plan::observed::{JobOutcome, JobSeen, PodSeen};
 
 use crate::{model::Model, walk::until};
 
@@ -128,4 +128,75 @@ fn r33_an_evacuation_of_hours_is_not_stalled_while_vms_leave_and_is_when_none_do
     assert!(!is_stalled(&mut model));
     model.now += SignedDuration::from_mins(2);
     assert!(is_stalled(&mut model));
+}
+
+/// The most that the definition of UpgradePlans lets a condition say.
+const MOST_OF_A_CONDITION: usize = 32_768;
+
+#[test]
+fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_takes() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::ImagePreloading) && !model.seen.jobs.is_empty()
+    });
+    for index in 0..100 {
+        let pod = PodSeen {
+            name: format!("cattle-system/apply-{index:03}"),
+            component: component::IMAGE_PRELOAD.to_owned(),
+            node: Some(format!("node-{index:03}")),
+            problem: Some(format!("ErrImagePull: {}", "x".repeat(1_000))),
+            missing_image: (index % 2 == 0).then(|| "me/toolkit:v1".to_owned()),
+            ..PodSeen::default()
+        };
+        model.seen.pods.insert(pod.name.clone(), pod);
+    }
+    let status = model.decide().status;
+    assert!(status.waiting_for.len() < 20, "{}", status.waiting_for.len());
+    let more = status.waiting_for.iter().find(|wait| wait.what == "More").unwrap();
+    assert_eq!(more.message.as_deref(), Some("90 more things are waited for"));
+    for condition in &status.conditions {
+        assert!(condition.message.chars().count() <= MOST_OF_A_CONDITION);
+    }
+}
+
+#[test]
+fn s01_a_failure_on_very_many_nodes_still_fails_the_plan() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::ImagePreloading) && !model.seen.jobs.is_empty()
+    });
+    for index in 0..100 {
+        let job = JobSeen {
+            component: component::IMAGE_PRELOAD.to_owned(),
+            node: Some(format!("node-{index:03}")),
+            outcome: JobOutcome::Failed {
+                reason: "DeadlineExceeded".to_owned(),
+                message: "x".repeat(1_000),
+            },
+            ..JobSeen::default()
+        };
+        model.seen.jobs.insert(format!("apply-{index:03}"), job);
+    }
+    let status = model.decide().status;
+    assert_eq!(status.current_phase.as_deref(), Some("Failed"));
+    let history = status.phase_transition_timestamps.iter();
+    let messages = history.filter_map(|change| change.message.as_ref());
+    let all = messages.chain(status.conditions.iter().map(|condition| &condition.message));
+    for text in all {
+        assert!(text.chars().count() <= MOST_OF_A_CONDITION, "{}", text.len());
+    }
+}
+
+#[test]
+fn s01_a_program_that_says_it_began_tomorrow_keeps_no_wait_from_stalling() {
+    let mut model = pre_draining();
+    let tomorrow = model.now + SignedDuration::from_hours(24);
+    speak(&mut model, "node-1", vec![entry("web-1", tomorrow, "soon")]);
+    let decision = model.decide();
+    let said = decision
+        .status
+        .waiting_for
+        .iter()
+        .find(|wait| wait.what == "VMEvacuation");
+    assert_eq!(said.unwrap().since.0, model.now);
 }

