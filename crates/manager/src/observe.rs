@@ -13,7 +13,9 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
-    observed::{Facts, ImageSeen, JobOutcome, JobSeen, NodeSeen, Observed, OtherPlan, PodSeen, Settings, SucPlanSeen},
+    observed::{
+        Begun, Facts, ImageSeen, JobOutcome, JobSeen, NodeSeen, Observed, OtherPlan, PodSeen, Settings, SucPlanSeen,
+    },
     shared::Shared,
 };
 
@@ -145,6 +147,7 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
             created: other.creation_timestamp().map(|time| time.0),
             active: plan::decide::is_active(&other),
             saved_upgrade_strategy: other.note(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
+            begun: Begun::of(&other),
         })
         .collect()
 }
