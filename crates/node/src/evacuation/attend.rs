@@ -58,13 +58,15 @@ pub async fn attend<'a>(
                     message: failure.clone(),
                 });
             }
-            let in_all = Waiting {
-                what: VMS_LEFT,
-                object: whole(),
-                message: left(decision.left, node),
-            };
-            decision.waiting.insert(0, in_all);
-            progress.sees(pace, decision.left);
+            if let Some(vms) = decision.left {
+                let in_all = Waiting {
+                    what: VMS_LEFT,
+                    object: whole(),
+                    message: left(vms, node),
+                };
+                decision.waiting.insert(0, in_all);
+                progress.sees(pace, vms);
+            }
             pace.report.waiting(&decision.waiting, Some(pace.ends()));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
