@@ -8,6 +8,7 @@ mod prepare;
 use api::{annotations, labels::job_type, names};
 pub(crate) use evaluate::{restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
+pub(crate) use nodes::look_at_jobs;
 
 use super::{hooks, standing::standing};
 use crate::{

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What Jobs say about their nodes.
-pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
+pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     for job in seen
         .jobs
