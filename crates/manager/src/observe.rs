@@ -14,7 +14,8 @@ use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
     observed::{
-        Begun, Facts, ImageSeen, JobOutcome, JobSeen, NodeSeen, Observed, OtherPlan, PodSeen, Settings, SucPlanSeen,
+        Begun, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, PodSeen,
+        Settings, SucPlanSeen,
     },
     shared::Shared,
 };
@@ -50,6 +51,13 @@ pub fn observe(
             .jobs
             .get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
     };
+    let machine_plans: Shared<Vec<MachinePlanSeen>> = {
+        let news = watched.secrets.news() + watched.machines.news();
+        memory
+            .machine_plans
+            .get(&name, news, || rancher::machine_plans(watched))
+    };
+    let drains = machine_plans.iter().any(MachinePlanSeen::is_in_drain);
     let owners = PodOwners::of(watched, plan, &jobs);
     let pods = {
         let look = |pod: &Pod| match owners.tie(pod) {
@@ -84,12 +92,7 @@ pub fn observe(
         repo: repository::look(watched, plan),
         suc_plans: suc_plans(watched, plan),
         jobs,
-        machine_plans: {
-            let news = watched.secrets.news() + watched.machines.news();
-            memory
-                .machine_plans
-                .get(&name, news, || rancher::machine_plans(watched))
-        },
+        machine_plans,
         cluster: rancher::cluster(watched),
         replenishment_interval: watched
             .longhorn_settings
@@ -126,6 +129,13 @@ pub fn observe(
         vms_by_node: if emptying {
             let vms = || hindrance::vms_by_node(watched);
             memory.vms_by_node.get(&name, watched.instances.news(), vms)
+        } else {
+            Shared::default()
+        },
+        // Only read while Rancher drains.
+        immovable_vms: if drains {
+            let vms = || hindrance::immovable_vms(watched);
+            memory.immovable_vms.get(&name, watched.instances.news(), vms)
         } else {
             Shared::default()
         },

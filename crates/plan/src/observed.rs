@@ -57,6 +57,9 @@ pub struct Observed {
     pub unhealthy_volumes: Shared<Vec<String>>,
     /// Running VMs, by node.
     pub vms_by_node: Shared<BTreeMap<String, Vec<String>>>,
+    /// Running VMs that a drain would kill, since they cannot move, by node.
+    #[serde(default)]
+    pub immovable_vms: Shared<BTreeMap<String, Vec<String>>>,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
     /// What has to be asked for outside the watched kinds.
@@ -350,6 +353,8 @@ pub struct PreflightFacts {
     pub api_servers: Vec<String>,
     /// When the certificate of an address ends, for those that answered.
     pub certificates: BTreeMap<String, Timestamp>,
+    /// Upgrades of Harvester's own controller (V1) that run.
+    pub v1_upgrades: Vec<String>,
 }
 
 /// What loading the new images means for the disks.

@@ -92,6 +92,7 @@ impl Model {
             pods: Shared::default(),
             unhealthy_volumes: Shared::default(),
             vms_by_node: Shared::default(),
+            immovable_vms: Shared::default(),
             restore_list: BTreeMap::new(),
             facts: Facts::default(),
             trouble: None,

@@ -75,8 +75,20 @@ fn r05_a_node_that_is_done_is_not_drained_once_more_while_another_is_in_flight()
     }
     let waits = &model.seen.plan.status.as_ref().unwrap().waiting_for;
     assert!(waits.iter().any(|wait| wait.what == "Turn"), "{waits:?}");
-    // The node that was in flight is gone: now it is its turn.
+    // The node that was in flight is gone: now it is its turn. What would be killed with it goes first.
     model.seen.nodes.remove("node-2");
+    model
+        .seen
+        .immovable_vms
+        .insert("node-1".into(), vec!["default/gpu".into()]);
+    for _ in 0..3 {
+        decide_and_apply(&mut model);
+        assert_eq!(model.seen.machine_plans[0].pre_hook, None);
+    }
+    let waits = &model.seen.plan.status.as_ref().unwrap().waiting_for;
+    let said = waits.iter().find(|wait| wait.what == "ImmovableVMs").unwrap();
+    assert!(said.message.as_ref().unwrap().contains("default/gpu"), "{said:?}");
+    model.seen.immovable_vms.remove("node-1");
     until(&mut model, |model| model.seen.machine_plans[0].pre_hook.is_some());
 }
 

@@ -118,6 +118,7 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
                 kubelets: seen.nodes.keys().map(|node| (node.clone(), kubelet)).collect(),
                 api_servers: vec!["10.0.0.1:6443".into()],
                 certificates: [("10.0.0.1:6443".into(), end)].into(),
+                v1_upgrades: Vec::new(),
             });
         }
         Need::Release => {

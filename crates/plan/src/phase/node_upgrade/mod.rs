@@ -6,7 +6,7 @@ mod nodes;
 mod prepare;
 
 use api::{annotations, labels::job_type, names};
-pub(crate) use evaluate::{restore_vms, restores_vms};
+pub(crate) use evaluate::{listed, restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
 pub(crate) use nodes::look_at_jobs;
 
