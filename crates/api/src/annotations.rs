@@ -40,6 +40,9 @@ pub const DESCHEDULER_WAS_ENABLED: &str = "management.harvesterhci.io/deschedule
 pub const SKIP_MANIFESTS_APPLIED: &str = "management.harvesterhci.io/skip-manifests-applied";
 /// Ours, on a plan: the Rancher cluster's upgradeStrategy before we replaced it, as JSON.
 pub const SAVED_UPGRADE_STRATEGY: &str = "management.harvesterhci.io/saved-upgrade-strategy";
+/// Ours, on the Rancher cluster: the operating system of the release that its nodes are being upgraded to, while our hooks are
+/// in place.
+pub const GATED_RELEASE: &str = "management.harvesterhci.io/gated-release";
 /// Ours, on a plan and on that chart: what ManagedChart `harvester` made of KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
 pub const SAVED_CHART_METHODS: &str = "management.harvesterhci.io/saved-chart-workload-update-methods";
 /// Ours, on a plan of an older version: KubeVirt's workloadUpdateMethods before we emptied them, as JSON. Only put back.

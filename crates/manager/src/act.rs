@@ -250,9 +250,11 @@ impl Actor {
                 from,
                 to,
                 saved_strategy,
+                os,
             } => {
                 let generations = (*from, *to);
-                self.provision(watched, kubernetes_version, generations, saved_strategy, written)
+                let notes = (saved_strategy.as_str(), os.as_str());
+                self.provision(watched, kubernetes_version, generations, notes, written)
                     .await
             }
             Action::RestoreUpgradeStrategy { strategy } => self.restore_strategy(watched, strategy, written).await,

@@ -9,9 +9,12 @@ mod repository;
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, labels, names,
+    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan,
+    foreign::harvester::Upgrade,
+    labels, names,
     quoted::{LONGEST_MESSAGE, plain},
 };
+use checks::admission::is_v1_upgrade_running;
 use clock::Clock;
 use futures::future::BoxFuture;
 use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
@@ -269,7 +272,20 @@ async fn disks_and_certificates(
         kubelets,
         api_servers,
         certificates,
+        v1_upgrades: v1_upgrades(client).await?,
     })
+}
+
+/// Upgrades of Harvester's own controller that run. A cluster that does not know them has none.
+async fn v1_upgrades(client: &Client) -> Result<Vec<String>, String> {
+    let upgrades: Api<Upgrade> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
+    let found = match upgrades.list(&ListParams::default()).await {
+        Ok(found) => found.items,
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(error) => return Err(format!("failed to list upgrades.harvesterhci.io: {error}")),
+    };
+    let running = found.iter().filter(|upgrade| is_v1_upgrade_running(upgrade));
+    Ok(running.map(ResourceExt::name_any).collect())
 }
 
 /// `host:port`, with brackets around IPv6 addresses.

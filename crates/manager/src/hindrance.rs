@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::{
     WaitingFor, annotations,
-    foreign::longhorn::Volume,
+    foreign::{condition_is, longhorn::Volume},
     labels,
     quoted::{LONGEST_MESSAGE, LONGEST_NAME, plain},
     reasons,
@@ -186,6 +186,26 @@ fn unhealthy(volume: &Volume) -> Option<String> {
     let claim = volume.status.kubernetes_status.as_ref();
     let claim = claim.and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.pvc_name.as_ref()?)));
     Some(format!("{} ({robustness})", claim.unwrap_or_else(|| volume.name_any())))
+}
+
+/// Whether KubeVirt can move a VM.
+pub(crate) const LIVE_MIGRATABLE: &str = "LiveMigratable";
+
+/// Running VMs that are killed where their node is drained, by node: KubeVirt cannot move them, or is told not to.
+pub(crate) fn immovable_vms(watched: &Watched) -> BTreeMap<String, Vec<String>> {
+    let mut by_node: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for instance in watched.instances.list() {
+        let conditions = instance.status.conditions.as_deref().unwrap_or_default();
+        let can_move = condition_is(conditions, LIVE_MIGRATABLE) == Some(true);
+        let stays = instance.spec.eviction_strategy.as_deref() == Some("None");
+        let has_ended = matches!(instance.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let is_killed = !has_ended && (stays || !can_move);
+        if let Some(node) = instance.status.node_name.as_ref().filter(|_| is_killed) {
+            let name = format!("{}/{}", instance.namespace().unwrap_or_default(), instance.name_any());
+            by_node.entry(node.clone()).or_default().push(name);
+        }
+    }
+    by_node
 }
 
 /// Running VMs, by node.

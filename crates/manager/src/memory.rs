@@ -26,6 +26,7 @@ pub struct Memory {
     pub(crate) pods: RememberedEach<Pod, PodSeen>,
     pub(crate) unhealthy_volumes: Remembered<Vec<String>>,
     pub(crate) vms_by_node: Remembered<BTreeMap<String, Vec<String>>>,
+    pub(crate) immovable_vms: Remembered<BTreeMap<String, Vec<String>>>,
 }
 
 /// A value, and the plan and the state of the caches it was made for.

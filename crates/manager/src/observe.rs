@@ -13,7 +13,10 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
-    observed::{Facts, ImageSeen, JobOutcome, JobSeen, NodeSeen, Observed, OtherPlan, PodSeen, Settings, SucPlanSeen},
+    observed::{
+        Begun, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, PodSeen,
+        Settings, SucPlanSeen,
+    },
     shared::Shared,
 };
 
@@ -52,6 +55,13 @@ pub fn observe(
             .jobs
             .get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
     };
+    let machine_plans: Shared<Vec<MachinePlanSeen>> = {
+        let news = watched.secrets.news() + watched.machines.news();
+        memory
+            .machine_plans
+            .get(&name, news, || rancher::machine_plans(watched))
+    };
+    let drains = machine_plans.iter().any(MachinePlanSeen::is_in_drain);
     let owners = PodOwners::of(watched, plan, &jobs);
     let pods = {
         let look = |pod: &Pod| match owners.tie(pod) {
@@ -86,12 +96,7 @@ pub fn observe(
         repo: repository::look(watched, plan),
         suc_plans: suc_plans(watched, plan),
         jobs,
-        machine_plans: {
-            let news = watched.secrets.news() + watched.machines.news();
-            memory
-                .machine_plans
-                .get(&name, news, || rancher::machine_plans(watched))
-        },
+        machine_plans,
         cluster: rancher::cluster(watched),
         replenishment_interval: watched
             .longhorn_settings
@@ -131,6 +136,13 @@ pub fn observe(
         } else {
             Shared::default()
         },
+        // Only read while Rancher drains.
+        immovable_vms: if drains {
+            let vms = || hindrance::immovable_vms(watched);
+            memory.immovable_vms.get(&name, watched.instances.news(), vms)
+        } else {
+            Shared::default()
+        },
         facts,
         trouble,
     }
@@ -149,6 +161,7 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
             created: other.creation_timestamp().map(|time| time.0),
             active: plan::decide::is_active(&other),
             saved_upgrade_strategy: other.note(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
+            begun: Begun::of(&other),
         })
         .collect()
 }

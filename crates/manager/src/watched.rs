@@ -312,10 +312,19 @@ fn prune_volume(volume: &mut longhorn::Volume) {
 
 /// Of a running VM, decisions read where it is.
 fn prune_instance(instance: &mut kubevirt::VirtualMachineInstance) {
-    instance.spec = kubevirt::VirtualMachineInstanceSpec::default();
+    instance.spec = kubevirt::VirtualMachineInstanceSpec {
+        eviction_strategy: instance.spec.eviction_strategy.take(),
+        ..kubevirt::VirtualMachineInstanceSpec::default()
+    };
     instance.other.clear();
     instance.status.other.clear();
-    instance.status.conditions = None;
+    let conditions = instance.status.conditions.get_or_insert_default();
+    conditions.retain(|condition| condition.type_ == hindrance::LIVE_MIGRATABLE);
+    for condition in conditions {
+        condition.message = None;
+        condition.reason = None;
+        condition.other.clear();
+    }
     instance.status.migration_state = None;
     instance.status.evacuation_node_name = None;
     instance.metadata.annotations = None;

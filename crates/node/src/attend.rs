@@ -58,13 +58,15 @@ pub async fn attend<'a>(
                     message: failure.clone(),
                 });
             }
-            let in_all = Waiting {
-                what: VMS_LEFT,
-                object: whole(),
-                message: left(decision.left, node),
-            };
-            decision.waiting.insert(0, in_all);
-            progress.sees(pace, decision.left);
+            if let Some(vms) = decision.left {
+                let in_all = Waiting {
+                    what: VMS_LEFT,
+                    object: whole(),
+                    message: left(vms, node),
+                };
+                decision.waiting.insert(0, in_all);
+                progress.sees(pace, vms);
+            }
             pace.report.waiting(&decision.waiting, Some(pace.ends()));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
@@ -94,4 +96,66 @@ struct Done {
     act: Act,
     again: Timestamp,
     failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use clock::Clock;
+    use futures::FutureExt;
+    use jiff::SignedDuration;
+
+    use super::*;
+    use program::{board::NoBoard, report::Reporter};
+
+    fn waiting(left: Option<usize>) -> Decision {
+        let still = Waiting {
+            what: "VMEvacuation",
+            object: "somebody".to_owned(),
+            message: "waits".to_owned(),
+        };
+        Decision {
+            waiting: if left == Some(0) { Vec::new() } else { vec![still] },
+            left,
+            ..Decision::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r33_a_moment_in_which_nobody_can_tell_who_is_left_does_not_end_the_progress() {
+        let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
+        let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
+        let limit = Duration::from_mins(10);
+        let deadline = clock.now() + SignedDuration::from_mins(10);
+        let pace = Pace {
+            report: &report,
+            deadline,
+            limit,
+        };
+        // A kind is not served when the step begins; then a VM leaves every six minutes.
+        let left = Mutex::new(vec![None, Some(3), Some(2), Some(1), Some(0)].into_iter());
+        let ends = Mutex::new(Vec::new());
+        let bell = Notify::new();
+        let look = || {
+            ends.lock().unwrap().push(pace.ends());
+            left.lock().unwrap().next().map(waiting)
+        };
+        let rings = async {
+            loop {
+                clock.sleep(Duration::from_mins(6)).await;
+                bell.notify_one();
+            }
+        };
+        tokio::select! {
+            ended = attend("node-1", pace, &bell, look, |_| async { Ok(()) }.boxed()) => ended.unwrap(),
+            () = rings => {}
+        }
+        let ends = ends.into_inner().unwrap();
+        assert!(ends.is_sorted_by(|one, next| one <= next), "{ends:?}");
+        assert!(
+            ends[4] >= deadline + SignedDuration::from_mins(18),
+            "the last VM leaves, and the time does not begin anew: {ends:?}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use crate::{
     decision::Decision,
     draft::{Draft, Outcome, UNBOUNDED},
     observed::Observed,
-    phase::{finalize, release_digests, repo_create},
+    phase::{finalize, node_upgrade, release_digests, repo_create},
     pipeline::{self, Entry},
     retry,
     undo::{self, Ending},
@@ -232,6 +232,10 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
 /// Puts back what was changed, then lets the plan go.
 fn delete(mut draft: Draft<'_>) -> Decision {
     let ended = has_ended(draft.seen.plan.status.as_ref(), draft.seen.plan.phase());
+    // A Job that was created just before has begun with its node, and nobody has noted it yet.
+    if draft.seen.plan.phase() == Some(Phase::NodeUpgrading) {
+        node_upgrade::look_at_jobs(&mut draft);
+    }
     if ended || draft.seen.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
         draft.set_finalizer(false);
         return draft.unchanged();

@@ -165,6 +165,8 @@ pub enum Action {
         to: i64,
         /// The upgradeStrategy that is replaced, noted on the cluster too: it outlives the plan.
         saved_strategy: String,
+        /// The operating system of the release, noted on the cluster too: who comes later knows what has begun.
+        os: String,
     },
     /// Put the cluster's upgradeStrategy back.
     RestoreUpgradeStrategy {

@@ -8,8 +8,8 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use api::{
-    ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec, image::Image,
-    names,
+    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
+    image::Image, names,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,9 @@ pub struct Observed {
     pub unhealthy_volumes: Shared<Vec<String>>,
     /// Running VMs, by node.
     pub vms_by_node: Shared<BTreeMap<String, Vec<String>>>,
+    /// Running VMs that a drain would kill, since they cannot move, by node.
+    #[serde(default)]
+    pub immovable_vms: Shared<BTreeMap<String, Vec<String>>>,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
     /// What has to be asked for outside the watched kinds.
@@ -161,6 +164,37 @@ pub struct OtherPlan {
     pub active: bool,
     /// The upgradeStrategy that it found, if it replaced it.
     pub saved_upgrade_strategy: Option<String>,
+    /// What it has begun to make of the cluster; nothing before its first step that changes components.
+    #[serde(default)]
+    pub begun: Option<Begun>,
+}
+
+/// What a plan has begun to make of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Begun {
+    /// When it last began to upgrade components.
+    pub at: Timestamp,
+    /// The version of Harvester that it upgrades to.
+    pub harvester: String,
+    /// The operating system that it upgrades nodes to.
+    pub os: String,
+}
+
+impl Begun {
+    /// Of a plan, from its record.
+    #[must_use]
+    pub fn of(plan: &UpgradePlan) -> Option<Self> {
+        let status = plan.status.as_ref()?;
+        let mut history = status.phase_transition_timestamps.iter().rev();
+        let entered = history.find(|change| change.phase == Phase::ClusterUpgrading.as_str())?;
+        let release = status.release_metadata.clone().unwrap_or_default();
+        Some(Self {
+            at: entered.phase_transition_timestamp.0,
+            harvester: release.harvester.unwrap_or_default(),
+            os: release.os.unwrap_or_default(),
+        })
+    }
 }
 
 /// A node.
@@ -257,6 +291,9 @@ pub struct ClusterSeen {
     pub upgrade_strategy: Option<Value>,
     /// How they were drained before an upgrade of ours, while it is not put back.
     pub saved_upgrade_strategy: Option<String>,
+    /// The operating system of the release that its nodes are being upgraded to, while our hooks are in place.
+    #[serde(default)]
+    pub gated_release: Option<String>,
     /// All is as wanted.
     pub ready: bool,
     /// What Rancher says about what it is doing.
@@ -323,6 +360,8 @@ pub struct PreflightFacts {
     pub api_servers: Vec<String>,
     /// When the certificate of an address ends, for those that answered.
     pub certificates: BTreeMap<String, Timestamp>,
+    /// Upgrades of Harvester's own controller (V1) that run.
+    pub v1_upgrades: Vec<String>,
 }
 
 /// What loading the new images means for the disks.

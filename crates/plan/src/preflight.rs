@@ -19,9 +19,10 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<(), String>;
 
 /// All checks, in order; the first that fails ends the plan.
-pub const CHECKS: [(&str, Check); 4] = [
+pub const CHECKS: [(&str, Check); 5] = [
     ("toolkit image", |plan, _, _| image::check(plan)),
     ("repository server", repo_server_is_known),
+    ("V1 upgrades", no_v1_upgrade_runs),
     ("disk space", disk_space),
     ("certificates", certificates),
 ];
@@ -53,6 +54,22 @@ pub fn repo_server(plan: &UpgradePlan) -> Result<Option<RepoServer>, String> {
 
 fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) -> Result<(), String> {
     repo_server(plan).map(drop)
+}
+
+/// Admission has looked too, but that may be long ago: a plan may have waited for another one, or for a manager.
+fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+    let skips = |key: &str| plan.annotation(key) == Some("true");
+    if skips(annotations::SKIP_WEBHOOK) && skips(annotations::SKIP_DATA_CHECKS) {
+        return Ok(());
+    }
+    match facts.v1_upgrades.first() {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then ask for another try \
+             (annotation {})",
+            annotations::RETRY
+        )),
+    }
 }
 
 /// Whether the plan skips the disk-space check.
@@ -180,7 +197,27 @@ mod tests {
             kubelets: [("node-1".into(), kubelet), ("node-2".into(), kubelet)].into(),
             api_servers: vec!["10.0.0.1:6443".into()],
             certificates: [("10.0.0.1:6443".into(), end)].into(),
+            v1_upgrades: Vec::new(),
         }
+    }
+
+    #[test]
+    fn r12_a_v1_upgrade_that_runs_is_named_unless_data_checks_are_skipped() {
+        let found = PreflightFacts {
+            v1_upgrades: vec!["hvst-upgrade-v1".into()],
+            ..facts(50, 85.0, 365)
+        };
+        let error = check(&plan(None), &found, now()).unwrap_err();
+        assert!(
+            error.contains("hvst-upgrade-v1") && error.contains(annotations::RETRY),
+            "{error}"
+        );
+        let mut skips = plan(None);
+        let known = skips.metadata.annotations.get_or_insert_default();
+        for key in [annotations::SKIP_WEBHOOK, annotations::SKIP_DATA_CHECKS] {
+            known.insert(key.to_owned(), "true".to_owned());
+        }
+        assert_eq!(check(&skips, &found, now()), Ok(()));
     }
 
     #[test]

@@ -8,13 +8,17 @@ use api::{
     reasons,
 };
 
+use jiff::Timestamp;
+
 use crate::{
     decision::{Action, ChildKind, Decision},
     draft::Draft,
     node,
     observed::{JobOutcome, JobSeen, name_of},
+    phase::node_upgrade,
     pipeline::{self, PIPELINE},
 };
+use rules::version;
 
 /// What the message of a node that is tried again begins with.
 const BEFORE: &str = "tried again after: ";
@@ -35,6 +39,9 @@ pub fn is_asked_for(plan: &UpgradePlan) -> bool {
 /// Starts another try, once what failed is out of the way.
 #[must_use]
 pub fn resume(mut draft: Draft<'_>) -> Decision {
+    if let Some(why) = overtaken(&draft).or_else(|| node_upgrade::is_gated_for_another(&draft)) {
+        return refused(draft, &why);
+    }
     let jobs = draft.seen.jobs.iter();
     let in_the_way: Vec<(&String, &JobSeen)> = jobs
         .filter(|(_, job)| job.deleting || is_in_the_way(&draft, job))
@@ -53,7 +60,11 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         return draft.unchanged();
     }
     draft.set_finalizer(true);
-    let phase = resumed_phase(draft.status());
+    // From another version than the plan began with, everything is looked at again.
+    let phase = match has_moved(&draft) {
+        true => Phase::Initializing,
+        false => resumed_phase(draft.status()),
+    };
     // Nodes load their images anew, so they can as well load those of another manager.
     if phase < Phase::ImagePreloading {
         draft.note(annotations::TOOLKIT_IMAGE, None);
@@ -61,8 +72,64 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         *draft.record().repository = None;
     }
     try_again(&mut draft);
+    node_upgrade::take_over_again(&mut draft);
     draft.enter(phase);
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
+}
+
+/// The cluster runs neither the version that the plan began with nor its release: somebody else has upgraded it since.
+fn has_moved(draft: &Draft<'_>) -> bool {
+    let status = draft.status();
+    let release = status.release_metadata.as_ref();
+    let target = release.and_then(|release| release.harvester.as_deref());
+    let running = draft.seen.server_version.as_deref().filter(|text| !text.is_empty());
+    let began = status.previous_version.as_deref();
+    running.is_some() && began.is_some() && running != began && running != target
+}
+
+/// Why another try would take the cluster back: somebody else has taken it further since, or has begun to. What a plan was
+/// forced to do when it began it is not forced to do with another cluster.
+fn overtaken(draft: &Draft<'_>) -> Option<String> {
+    let status = draft.status();
+    let target = status.release_metadata.as_ref()?.harvester.as_deref()?;
+    let running = draft.seen.server_version.as_deref().unwrap_or_default();
+    if has_moved(draft) && version::is_beyond(running, target) {
+        return Some(format!(
+            "the cluster runs {running} by now (Setting server-version), and another try would take it back to {target}: \
+             create an UpgradePlan for a release that {running} can be upgraded to, or delete this one"
+        ));
+    }
+    let failed_at = failed_at(status)?;
+    let mut others = draft.seen.other_plans.iter().rev();
+    others.find_map(|other| {
+        let begun = other.begun.as_ref().filter(|begun| begun.at > failed_at)?;
+        version::is_beyond(&begun.harvester, target).then(|| {
+            format!(
+                "UpgradePlan {} has begun to upgrade the cluster to {} since this plan failed, and another try would take \
+                 components back to {target}: try that plan again (annotation {}), or create another one for {}",
+                other.name,
+                begun.harvester,
+                annotations::RETRY,
+                begun.harvester
+            )
+        })
+    })
+}
+
+/// When the plan failed last.
+fn failed_at(status: &UpgradePlanStatus) -> Option<Timestamp> {
+    let mut history = status.phase_transition_timestamps.iter().rev();
+    let failed = history.find(|change| change.phase == Phase::Failed.as_str())?;
+    Some(failed.phase_transition_timestamp.0)
+}
+
+/// A try that ends before it begins: nothing is changed, and the plan says why.
+fn refused(mut draft: Draft<'_>, why: &str) -> Decision {
+    draft.set_finalizer(false);
+    note(&mut draft);
+    draft.fail(why);
+    let ended = (false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE);
+    draft.finish(ended, false, Some(why.to_owned()))
 }
 
 /// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.

@@ -111,8 +111,8 @@ pub struct Decision {
     /// What is still on the node; nothing when all VMs have left. Those that need somebody come first, those that have not
     /// begun to move last, and of these all but a few are counted.
     pub waiting: Vec<Waiting>,
-    /// How many VMs are still on the node.
-    pub left: usize,
+    /// How many VMs are still on the node; nothing while nobody can tell.
+    pub left: Option<usize>,
     /// What to do.
     pub acts: Vec<Act>,
     /// When to look again although nothing has changed.
@@ -137,8 +137,8 @@ pub fn decide(seen: &Evacuation<'_>) -> Decision {
         decision.acts.extend(found.act);
         decision.look_again = [decision.look_again, found.look_again].into_iter().flatten().min();
     }
-    decision.left = waiting.len();
-    if decision.left > 0 && !seen.tainted {
+    decision.left = Some(waiting.len());
+    if !waiting.is_empty() && !seen.tainted {
         decision.acts.push(Act::Taint);
         decision.waiting.push(Waiting {
             what: "DrainTaint",

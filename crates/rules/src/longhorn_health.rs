@@ -89,9 +89,16 @@ pub fn claims_in_use<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeSet<St
             continue;
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let named = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-        claims.extend(named.map(|claim| format!("{namespace}/{}", claim.claim_name)));
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            if let Some(claim) = &volume.persistent_volume_claim {
+                claims.insert(format!("{namespace}/{}", claim.claim_name));
+            }
+            // Kubernetes makes the claim of an ephemeral volume, by this name.
+            if volume.ephemeral.is_some() {
+                claims.insert(format!("{namespace}/{name}-{}", volume.name));
+            }
+        }
     }
     claims
 }

@@ -69,6 +69,16 @@ pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result
     Ok(())
 }
 
+/// What runs is beyond a release, as far as anybody can tell: newer, or a build that has no order, where it is not the
+/// release itself.
+#[must_use]
+pub fn is_beyond(running: &str, release: &str) -> bool {
+    match (parse(running), parse(release)) {
+        (Ok(Parsed::Release(running)), Ok(Parsed::Release(release))) => running.cmp_precedence(&release).is_gt(),
+        _ => running != release,
+    }
+}
+
 /// The line `(major, minor)` that a version belongs to: its releases, its candidates and builds of its branch
 /// (`v1.8-head`, `v1.8-0a1b2c3-head`). Branches of no line (`master-head`) and hashes are of none.
 #[must_use]
@@ -254,6 +264,19 @@ mod tests {
     fn neither_is_older(#[case] one: &str, #[case] other: &str) {
         assert_eq!(check(one, other, "", false), Ok(()));
         assert_eq!(check(other, one, "", false), Ok(()));
+    }
+
+    #[rstest]
+    #[case("v1.8.1", "v1.8.0", true)]
+    #[case("v1.8.0", "v1.8.0-rc2", true)]
+    #[case("v1.8.0", "v1.8.0", false)]
+    #[case("v1.7.1", "v1.8.0", false)]
+    #[case("v1.8.0-rc1", "v1.8.0", false)]
+    #[case("master-head", "v1.8.0", true)]
+    #[case("v1.8.0", "master-head", true)]
+    #[case("master-head", "master-head", false)]
+    fn what_has_no_order_counts_as_beyond(#[case] running: &str, #[case] release: &str, #[case] expected: bool) {
+        assert_eq!(is_beyond(running, release), expected);
     }
 
     #[rstest]

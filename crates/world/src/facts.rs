@@ -131,6 +131,7 @@ impl Facts {
         if available < 1 || world.troubles().repository == Some(RepositoryTrouble::Unreachable) {
             return refuse("connection refused");
         }
+        let release = self.release_of(name);
         let is_impostor = world.troubles().repository == Some(RepositoryTrouble::Impostor);
         if scheme == "https" {
             let shown = self.identity(&deployment).filter(|_| !is_impostor);
@@ -143,12 +144,12 @@ impl Facts {
             return refuse("somebody who trusts a certificate asks without TLS");
         }
         if is_impostor && path == manifest::file_name() {
-            let mut manifest = self.manifest()?;
+            let mut manifest = self.manifest(&release)?;
             manifest.files.remove(manifest::ROOTFS);
             return Ok(Bytes::from(manifest.text()));
         }
         if path == manifest::file_name() {
-            let mut manifest = self.manifest()?;
+            let mut manifest = self.manifest(&release)?;
             if world.troubles().repository == Some(RepositoryTrouble::ReplayedManifest) {
                 manifest.files.remove(manifest::ROOTFS);
             }
@@ -161,7 +162,23 @@ impl Facts {
             let another = Release::of("v1.9.9").yaml();
             return Ok(Bytes::from(another));
         }
-        self.file(path).map(Bytes::from).ok_or(RepositoryError::Status(404))
+        self.file(path, &release)
+            .map(Bytes::from)
+            .ok_or(RepositoryError::Status(404))
+    }
+
+    /// The release that a repository serves: that of the Version which its plan names.
+    fn release_of(&self, repository: &str) -> Release {
+        let plans = self.0.upgrade_plans.list();
+        let mut plans = plans.iter();
+        let plan = plans.find(|plan| {
+            plan.metadata
+                .name
+                .as_deref()
+                .is_some_and(|name| names::repo(name) == repository)
+        });
+        let version = plan.and_then(|plan| plan.spec.version.clone());
+        version.map_or_else(|| self.0.shape.release(), |version| Release::of(&version))
     }
 
     /// The size of a file of the ISO that is too large to be simulated: an archive of images.
@@ -171,7 +188,7 @@ impl Facts {
     }
 
     /// The manifest of the ISO. Nobody reads the content of its large files.
-    fn manifest(&self) -> Result<Manifest, RepositoryError> {
+    fn manifest(&self, release: &Release) -> Result<Manifest, RepositoryError> {
         let trouble = self.0.troubles().repository;
         let sha512 = match trouble {
             Some(RepositoryTrouble::AnotherIso) => "0".repeat(128),
@@ -184,7 +201,7 @@ impl Facts {
             .chain(LISTS);
         let versions = ["current", &self.0.shape.from].map(::release::image_list::path_of);
         for path in texts.chain(versions.iter().map(String::as_str)) {
-            if let Some(text) = self.file(path) {
+            if let Some(text) = self.file(path, release) {
                 let sum = FileSum {
                     size: text.len() as u64,
                     sha256: manifest::sha256(text.as_bytes()),
@@ -194,7 +211,7 @@ impl Facts {
         }
         let archives = LISTS.map(|list| list.replace("images-lists", "images").replace(".txt", ".tar.zst"));
         for path in archives.into_iter().chain([manifest::ROOTFS.to_owned()]) {
-            let sha256 = manifest::sha256(format!("{path} of {}", self.0.shape.to).as_bytes());
+            let sha256 = manifest::sha256(format!("{path} of {}", release.harvester).as_bytes());
             let size = ARCHIVE_BYTES;
             files.insert(path, FileSum { size, sha256 });
         }
@@ -206,9 +223,8 @@ impl Facts {
     }
 
     /// A file of the ISO.
-    fn file(&self, path: &str) -> Option<String> {
+    fn file(&self, path: &str, release: &Release) -> Option<String> {
         let shape = &self.0.shape;
-        let release = shape.release();
         if path == "harvester-release.yaml" {
             return Some(release.yaml());
         }
@@ -221,7 +237,7 @@ impl Facts {
             return Some(if empty {
                 String::new()
             } else {
-                image_list(&shape.to, &release.kubernetes)
+                image_list(&release.harvester, &release.kubernetes)
             });
         }
         if trouble == Some(RepositoryTrouble::NoImageLists) {
@@ -231,7 +247,7 @@ impl Facts {
             .strip_prefix("bundle/harvester/images-lists-archive/")?
             .strip_suffix("/image_list_all.txt")?;
         match version {
-            "current" => Some(image_list(&shape.to, &release.kubernetes)),
+            "current" => Some(image_list(&release.harvester, &release.kubernetes)),
             version if version == shape.from => Some(image_list(version, &shape.installed().kubernetes)),
             _ => None,
         }

@@ -88,6 +88,17 @@ impl Installed {
     }
 }
 
+/// The RKE2 of a release: each patch release brings the next one, and a candidate that of its release.
+fn rke2_of(version: &str) -> String {
+    let numbers = version.trim_start_matches('v').split('-').next().unwrap_or_default();
+    let patch: u32 = numbers
+        .split('.')
+        .nth(2)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    format!("v1.35.{}+rke2r1", 2 + patch)
+}
+
 impl Release {
     /// The release of that version.
     #[must_use]
@@ -96,7 +107,7 @@ impl Release {
             harvester: version.to_owned(),
             harvester_chart: version.trim_start_matches('v').to_owned(),
             os: format!("Harvester {version}"),
-            kubernetes: "v1.35.2+rke2r1".to_owned(),
+            kubernetes: rke2_of(version),
             rancher: "v2.14.0-alpha9".to_owned(),
             monitoring_chart: "108.0.2+up77.9.1-rancher.11".to_owned(),
             logging_chart: "108.0.1+up4.10.0-rancher.13".to_owned(),

@@ -131,6 +131,12 @@ pub fn update(old: &UpgradePlan, new: &UpgradePlan, cluster: &Cluster) -> Vec<Fi
     faults
 }
 
+/// An upgrade of Harvester's own controller is under way.
+#[must_use]
+pub fn is_v1_upgrade_running(upgrade: &api::foreign::harvester::Upgrade) -> bool {
+    !plans::has_ended(upgrade)
+}
+
 /// What is wrong with deleting the plan.
 #[must_use]
 pub fn delete(plan: &UpgradePlan) -> Vec<FieldError> {

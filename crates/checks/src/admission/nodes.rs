@@ -12,9 +12,10 @@ const PAUSE_NODES: &str = "spec.nodeUpgradeOption.pauseNodes";
 
 pub(super) fn are_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let mut errors = Vec::new();
-    // Upgrades go node by node: of those that are cordoned one may be that of the plan that was broken off.
+    // Rancher keeps what it drains cordoned until another plan goes on, whoever uncordons it. Mostly that is one node, but it
+    // lets machines past its limit that were never well.
     let cordoned = |node: &&Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    let may_be_cordoned = takes_over(cluster) && all(&cluster.nodes, "nodes")?.iter().filter(cordoned).count() == 1;
+    let may_be_cordoned = takes_over(cluster);
     for node in all(&cluster.nodes, "nodes")? {
         let name = node.name_any();
         if !is_ready(node) {

@@ -60,7 +60,8 @@ pub(super) fn no_v1_upgrade_runs(_: &UpgradePlan, cluster: &Cluster) -> Result<V
     Ok(errors.collect())
 }
 
-fn has_ended(upgrade: &harvester::Upgrade) -> bool {
+/// A V1 Upgrade has come to its end.
+pub(super) fn has_ended(upgrade: &harvester::Upgrade) -> bool {
     let state = upgrade.labels().get(V1_STATE);
     let conditions = upgrade.status.conditions.as_deref().unwrap_or_default();
     // Completed is Unknown while the upgrade runs, then True or False.

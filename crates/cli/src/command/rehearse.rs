@@ -188,7 +188,7 @@ async fn rehearse(
     speed: Option<f64>,
     view: Arc<Mutex<View>>,
 ) -> anyhow::Result<ExitCode> {
-    let nodes = shape.nodes;
+    let (nodes, vms) = (shape.nodes, shape.vms);
     let rehearsal = Rehearsal::start(
         Scenario {
             shape,
@@ -223,9 +223,7 @@ async fn rehearse(
     let plan = rehearsal.create(&rehearsal.plan(args.restore_vm, &args.pause)).await?;
     let name = plan.name_any();
     let ticker = speed.map(|_| tokio::spawn(tick(clock.clone(), view.clone())));
-    // Far longer than any upgrade that goes on.
-    let limit =
-        Duration::from_secs(24 * 3600) + Duration::from_secs(2 * 3600) * u32::try_from(nodes).unwrap_or(u32::MAX);
+    let limit = longest(nodes, vms);
     let look = |plan: &UpgradePlan| {
         view.lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -242,10 +240,16 @@ async fn rehearse(
     if let Some(ticker) = ticker {
         ticker.abort();
     }
-    let plan = match ended {
-        Some(plan) => (*plan).clone(),
+    let plan = match &ended {
+        Some(plan) => (**plan).clone(),
         None => rehearsal.read(&name).await?,
     };
+    if ended.is_none() {
+        eprintln!(
+            "the upgrade did not end within {} hours of cluster time: the rehearsal gives up",
+            limit.as_secs() / 3600
+        );
+    }
     settle(&rehearsal, &clock).await;
     print(&rehearsal, &plan, args.output)?;
     if args.serve.is_some() {
@@ -261,6 +265,12 @@ async fn rehearse(
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Far longer than any upgrade that goes on: two VMs leave a node at a time, and many leave more than one.
+fn longest(nodes: usize, vms: usize) -> Duration {
+    let times = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
+    Duration::from_hours(24) + Duration::from_hours(2) * times(nodes) + Duration::from_secs(90) * times(vms)
 }
 
 /// A step that begins, in one line.
@@ -367,5 +377,25 @@ fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::R
         // A reader that has seen enough (`| head`) is no failure of the upgrade.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to print the result"),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(3, 6)]
+    #[case(3, 3_200)]
+    #[case(3, 65_535)]
+    fn r33_a_rehearsal_waits_longer_than_all_its_vms_take_to_leave_their_nodes(
+        #[case] nodes: usize,
+        #[case] vms: usize,
+    ) {
+        // Two at a time, 25 s each, and a third of them twice.
+        let leaving = Duration::from_secs(25) * u32::try_from(vms).unwrap() / 2 * 4 / 3;
+        assert!(longest(nodes, vms) > leaving * 2);
     }
 }

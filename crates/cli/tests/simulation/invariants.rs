@@ -17,10 +17,15 @@ use crate::trust::Trust;
 
 /// Looks at every change as it is committed.
 pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<String>>> {
+    watch_past(rehearsal, retried, BTreeSet::new())
+}
+
+/// The same where Rancher lets the machines of some nodes past its limit.
+pub(crate) fn watch_past(rehearsal: &Rehearsal, retried: bool, past: BTreeSet<String>) -> Arc<Mutex<Vec<String>>> {
     let violations = Arc::new(Mutex::new(Vec::new()));
     let found = violations.clone();
     let user = manager_user();
-    let disrupted: Mutex<BTreeMap<String, bool>> = Mutex::default();
+    let disrupted = Mutex::new(Disrupted::new(rehearsal, past));
     let created: Mutex<BTreeSet<String>> = Mutex::default();
     let plans = AtomicI64::new(0);
     // What the observer needs of nodes it keeps itself: the store keeps the observer, so the observer must not keep the
@@ -38,7 +43,7 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
             // Another try begins in the phase that failed; what nodes have reached stays.
             "upgradeplans" => problems.extend(went_back(change, retried && failed_before(change))),
             "nodes" => {
-                problems.extend(too_many_disrupted(change, &disrupted));
+                problems.extend(disrupted.lock().unwrap().see_node(change));
                 let (name, version) = kubelet(&change.object);
                 let mut kubelets = kubelets.lock().unwrap();
                 if change.kind == ChangeKind::Deleted {
@@ -51,6 +56,7 @@ pub(crate) fn watch(rehearsal: &Rehearsal, retried: bool) -> Arc<Mutex<Vec<Strin
                 problems.extend(opened_the_gate(change, &kubelets.lock().unwrap()));
                 problems.extend(told_rancher_too_often(change, plans.load(Ordering::SeqCst)));
             }
+            "secrets" => problems.extend(disrupted.lock().unwrap().see_secret(change)),
             "jobs" => problems.extend(of_no_kind(change)),
             _ => {}
         }
@@ -121,19 +127,82 @@ fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
     problems
 }
 
-/// Never more than one node is cordoned or down.
-fn too_many_disrupted(change: &Change, disrupted: &Mutex<BTreeMap<String, bool>>) -> Option<String> {
-    let object = &change.object;
-    let ready = object["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = ready.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-    let down = object["spec"]["unschedulable"] == true || !ready;
-    let mut disrupted = disrupted.lock().unwrap();
-    disrupted.insert(
-        object["metadata"]["name"].to_string(),
-        down && object["status"]["conditions"].is_array(),
-    );
-    let count = disrupted.values().filter(|down| **down).count();
-    (count > 1).then(|| format!("{count} nodes are disrupted at once: {disrupted:?}"))
+/// Never more than one node is cordoned or down. A machine that Rancher lets past its limit it cordons before it asks us, and
+/// nobody can keep it from doing so: until that question is answered, and while we have not begun to empty the node, its cordon
+/// alone is Rancher's.
+struct Disrupted {
+    nodes: BTreeMap<String, NodeSeen>,
+    /// Nodes whose machines Rancher lets past its limit.
+    past: BTreeSet<String>,
+    /// The nodes of machine-plan Secrets.
+    machines: BTreeMap<String, String>,
+    /// Nodes whose first question is answered.
+    answered: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeSeen {
+    is_down: bool,
+    is_cordoned: bool,
+    is_emptied: bool,
+}
+
+impl Disrupted {
+    fn new(rehearsal: &Rehearsal, past: BTreeSet<String>) -> Self {
+        let machines = rehearsal.server.store().list("cluster.x-k8s.io", "machines", None);
+        let machines = machines.iter().map(|machine| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let node = text(&machine["status"]["nodeRef"]["name"]);
+            (text(&machine["metadata"]["name"]), node)
+        });
+        Self {
+            nodes: BTreeMap::new(),
+            past,
+            machines: machines.collect(),
+            answered: BTreeSet::new(),
+        }
+    }
+
+    fn see_node(&mut self, change: &Change) -> Option<String> {
+        let object = &change.object;
+        let conditions = &object["status"]["conditions"];
+        let mut all = conditions.as_array().into_iter().flatten();
+        let is_ready = all.any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let mut taints = object["spec"]["taints"].as_array().into_iter().flatten();
+        let seen = NodeSeen {
+            is_down: conditions.is_array() && !is_ready,
+            is_cordoned: conditions.is_array() && object["spec"]["unschedulable"] == true,
+            is_emptied: taints.any(|taint| taint["key"] == "kubevirt.io/drain"),
+        };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.nodes.insert(name.to_owned(), seen);
+        self.too_many()
+    }
+
+    fn see_secret(&mut self, change: &Change) -> Option<String> {
+        let metadata = &change.object["metadata"];
+        let machine = metadata["labels"][labels::MACHINE_NAME].as_str()?;
+        let node = self.machines.get(machine)?.clone();
+        let (question, answer) = (
+            &metadata["annotations"][annotations::RKE_PRE_DRAIN],
+            &metadata["annotations"][annotations::PRE_HOOK],
+        );
+        if question.is_string() && question == answer {
+            self.answered.insert(node);
+        } else {
+            self.answered.remove(&node);
+        }
+        self.too_many()
+    }
+
+    fn too_many(&self) -> Option<String> {
+        let is_disrupted = |(name, seen): &(&String, &NodeSeen)| {
+            let is_ranchers = self.past.contains(*name) && !self.answered.contains(*name) && !seen.is_emptied;
+            seen.is_down || (seen.is_cordoned && !is_ranchers)
+        };
+        let names: Vec<&String> = self.nodes.iter().filter(is_disrupted).map(|(name, _)| name).collect();
+        (names.len() > 1).then(|| format!("{} nodes are disrupted at once: {names:?}", names.len()))
+    }
 }
 
 /// The name of a node, and the version of its kubelet.

@@ -19,7 +19,7 @@ impl Actor {
         watched: &Watched,
         kubernetes_version: &str,
         (from, to): (i64, i64),
-        saved_strategy: &str,
+        notes: (&str, &str),
         written: &mut Versions,
     ) -> Result<(), ActError> {
         let Some(cluster) = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER) else {
@@ -35,7 +35,7 @@ impl Actor {
             return Ok(());
         }
         let version = cluster.resource_version().unwrap_or_default();
-        let patch = objects::rancher::provision(kubernetes_version, to, saved_strategy, &version);
+        let patch = objects::rancher::provision(kubernetes_version, to, notes, &version);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
         self.patch(
             &clusters,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{
     ReleaseDigests, ReleaseMetadata, UpgradePlan,
     names::{self, RepoScheme},
+    release_digests::NEEDED_FILES,
 };
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
@@ -56,7 +57,8 @@ impl Repository {
         let (manifest, root) = Manifest::read(&text).map_err(|error| format!("failed to read {url}: {error}"))?;
         let Manifest { iso, files } = manifest;
         let shown = files.len() <= MOST_SHOWN;
-        let files = files.into_iter().filter(|_| shown);
+        let is_needed = |path: &str| NEEDED_FILES.contains(&path);
+        let files = files.into_iter().filter(|(path, _)| shown || is_needed(path));
         Ok(ReleaseDigests {
             manifest: root.into(),
             iso_sha512: iso.sha512.into(),
@@ -154,5 +156,15 @@ impl Repository {
             total = total.saturating_add(size?);
         }
         Ok(Some(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_nodes_need_are_those_that_they_ask_for() {
+        assert_eq!(NEEDED_FILES, [release_file::PATH, bundle::PATH, manifest::ROOTFS]);
     }
 }

@@ -11,7 +11,12 @@ use serde_json::{Value, json};
 /// Makes Rancher upgrade all nodes one by one, each gated by our hooks, starting only from the version we know. What is
 /// replaced stays on the cluster's record, since the plan may be deleted while the gate is closed.
 #[must_use]
-pub fn provision(kubernetes_version: &str, to: i64, saved_strategy: &str, resource_version: &str) -> Value {
+pub fn provision(
+    kubernetes_version: &str,
+    to: i64,
+    (saved_strategy, os): (&str, &str),
+    resource_version: &str,
+) -> Value {
     let drain = json!({
         "enabled": true,
         "force": true,
@@ -28,7 +33,7 @@ pub fn provision(kubernetes_version: &str, to: i64, saved_strategy: &str, resour
     json!({
         "metadata": {
             "resourceVersion": resource_version,
-            "annotations": {annotations::SAVED_UPGRADE_STRATEGY: saved_strategy},
+            "annotations": {annotations::SAVED_UPGRADE_STRATEGY: saved_strategy, annotations::GATED_RELEASE: os},
         },
         "spec": {
             "kubernetesVersion": kubernetes_version,
@@ -58,8 +63,12 @@ pub fn restore_strategy(strategy: &Value, cluster: &Cluster) -> Value {
         (strategy, _) => vec![json!({"op": "add", "path": STRATEGY, "value": strategy})],
     };
     let known = cluster.metadata.annotations.as_ref();
-    if known.is_some_and(|known| known.contains_key(annotations::SAVED_UPGRADE_STRATEGY)) {
-        let key = annotations::SAVED_UPGRADE_STRATEGY.replace('/', "~1");
+    let notes = [annotations::SAVED_UPGRADE_STRATEGY, annotations::GATED_RELEASE];
+    for key in notes
+        .into_iter()
+        .filter(|key| known.is_some_and(|known| known.contains_key(*key)))
+    {
+        let key = key.replace('/', "~1");
         patch.push(json!({"op": "remove", "path": format!("/metadata/annotations/{key}")}));
     }
     if let Some(version) = &cluster.metadata.resource_version {
@@ -112,7 +121,7 @@ mod tests {
 
     #[test]
     fn w06_rancher_gets_the_version_as_the_release_writes_it() {
-        let patch = provision("v1.35.2+rke2r1", 4, "null", "7");
+        let patch = provision("v1.35.2+rke2r1", 4, ("null", "Harvester v1.8.0"), "7");
         assert_eq!(patch["spec"]["kubernetesVersion"], "v1.35.2+rke2r1");
         assert_eq!(patch["spec"]["rkeConfig"]["provisionGeneration"], 4);
     }
@@ -142,5 +151,12 @@ mod tests {
         let both = restore_strategy(&Value::Null, &with);
         let path = "/metadata/annotations/management.harvesterhci.io~1saved-upgrade-strategy";
         assert_eq!(both[1], json!({"op": "remove", "path": path}));
+        let known = with.metadata.annotations.get_or_insert_default();
+        known.insert(annotations::GATED_RELEASE.to_owned(), "Harvester v1.8.0".to_owned());
+        let path = "/metadata/annotations/management.harvesterhci.io~1gated-release";
+        assert_eq!(
+            restore_strategy(&Value::Null, &with)[2],
+            json!({"op": "remove", "path": path})
+        );
     }
 }

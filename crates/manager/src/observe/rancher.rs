@@ -46,6 +46,7 @@ pub(super) fn cluster(watched: &Watched) -> Option<ClusterSeen> {
         provision_generation: rke.provision_generation.unwrap_or_default(),
         upgrade_strategy: rke.upgrade_strategy,
         saved_upgrade_strategy: cluster.annotations().get(annotations::SAVED_UPGRADE_STRATEGY).cloned(),
+        gated_release: cluster.annotations().get(annotations::GATED_RELEASE).cloned(),
         // `status.ready` never goes back to false.
         ready: condition_is(cluster.status.conditions.as_deref().unwrap_or_default(), "Updated") == Some(true),
         message: rancher_says(cluster.status.conditions.as_deref().unwrap_or_default()),

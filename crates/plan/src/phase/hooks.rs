@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use api::{NodeState, annotations, labels::job_type, names};
 
-use super::standing::{self, standing};
+use super::{
+    node_upgrade::listed,
+    standing::{self, standing},
+};
 use crate::{
     decision::{Action, Child},
     draft::Draft,
@@ -56,6 +59,10 @@ fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, 
         _ if state.is_some_and(node::is_upgraded) && turns.iter().any(|name| name != node) => {
             standing::wait_for_turn(draft, node, turns);
         }
+        // It has been emptied once, and nobody empties it again: what a drain would kill must go first.
+        _ if state.is_some_and(node::is_upgraded) && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) => {
+            wait_for_vms(draft, node);
+        }
         // A question that is asked again is answered again.
         4.. if state.is_none_or(|state| !node::is_upgrade_failure(state)) => {
             draft.act(Action::AnswerHook {
@@ -67,6 +74,25 @@ fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, 
         0..=3 => in_turn(draft, job_type::PRE_DRAIN, node, turns),
         _ => {}
     }
+}
+
+/// Notes that Rancher drains a node once more, and which VMs keep it from being let do so.
+fn wait_for_vms(draft: &mut Draft<'_>, node: &str) {
+    let vms = draft
+        .seen
+        .immovable_vms
+        .get(node)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let message = format!(
+        "Rancher drains node {node} once more, though it is done, and that would kill {} that cannot move: {}; stop or move \
+         {}, then the node is drained",
+        if vms.len() == 1 { "a VM" } else { "VMs" },
+        listed(vms),
+        if vms.len() == 1 { "it" } else { "them" },
+    );
+    let limit = draft.seen.settings.deadlines.pre_drain;
+    draft.wait("ImmovableVMs", Some(format!("Node {node}")), message, limit);
 }
 
 fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {

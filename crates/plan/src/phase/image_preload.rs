@@ -6,7 +6,7 @@
 use api::{NodeState, labels::component, names};
 
 use super::{
-    release_digests, repo_create,
+    node_upgrade, release_digests, repo_create,
     suc_plan::{self, Wanted},
 };
 use crate::{
@@ -22,6 +22,9 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     match eligible(draft) {
         Outcome::Done => {}
         other => return other,
+    }
+    if let Some(why) = node_upgrade::is_gated_for_another(draft) {
+        return Outcome::Fail(why);
     }
     // Another try begins here, and the failure before it has removed the repository: it must be the same one again.
     repo_create::keep(draft);

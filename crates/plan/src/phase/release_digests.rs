@@ -1,10 +1,13 @@
 //! Which release it is: the ISO must have the SHA-512 that was given, and its digests are recorded before any node reads
 //! from it. What nodes get later must be what is on record, whoever serves it then.
 
+use std::collections::BTreeMap;
+
 use api::{
-    annotations,
+    ReleaseDigests, annotations,
     names::{self, RepoScheme},
     reasons,
+    release_digests::NEEDED_FILES,
 };
 
 use crate::{
@@ -75,6 +78,12 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
     let Some(found) = draft.ask(Need::Manifest, &seen.facts.digests, waiting, limit) else {
         return Outcome::Wait;
     };
+    if let Some(path) = missing_file(found) {
+        return Outcome::Fail(format!(
+            "{url} has no {path}, which every node reads: it is not the manifest of a whole release; nothing has been changed: \
+             check the ISO and the repository, delete this UpgradePlan and create another one"
+        ));
+    }
     let mut digests = found.clone();
     digests.iso_verified = match given(draft) {
         Some((sum, _)) if sum == found.iso_sha512 => true,
@@ -103,7 +112,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         .as_ref()
         .and_then(|status| status.release_digests.as_ref());
     match recorded {
-        Some(recorded) if *recorded == digests => return Outcome::Done,
+        Some(recorded) if is_same(recorded, &digests) => return Outcome::Done,
         // What was read of the release is of the one on record. Also another try stays with it: whoever could replace the
         // repository between two tries would choose what nodes install.
         Some(recorded) => {
@@ -124,6 +133,21 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         limit,
     );
     Outcome::Wait
+}
+
+/// A file that nodes need and that a manifest does not have. Nodes would find out only when they are to read it.
+#[must_use]
+pub fn missing_file(digests: &ReleaseDigests) -> Option<&'static str> {
+    NEEDED_FILES.into_iter().find(|path| !digests.files.contains_key(*path))
+}
+
+/// The root digest stands for all files; which of them are shown is another matter.
+fn is_same(recorded: &ReleaseDigests, found: &ReleaseDigests) -> bool {
+    let without_files = |digests: &ReleaseDigests| ReleaseDigests {
+        files: BTreeMap::new(),
+        ..digests.clone()
+    };
+    without_files(recorded) == without_files(found)
 }
 
 /// Says, once per try, that nodes verify nothing in an upgrade that began under an older manager.

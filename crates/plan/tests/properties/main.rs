@@ -18,6 +18,7 @@ mod model;
 mod nodes;
 mod notes;
 mod outside;
+mod overtaken;
 mod preflight;
 mod preload;
 mod recovery;

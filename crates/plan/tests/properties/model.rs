@@ -92,6 +92,7 @@ impl Model {
             pods: Shared::default(),
             unhealthy_volumes: Shared::default(),
             vms_by_node: Shared::default(),
+            immovable_vms: Shared::default(),
             restore_list: BTreeMap::new(),
             facts: Facts::default(),
             trouble: None,
@@ -194,6 +195,7 @@ impl Model {
                 from,
                 to,
                 saved_strategy,
+                os,
             } => {
                 let Some(cluster) = &mut seen.cluster else { return };
                 assert_eq!(
@@ -204,11 +206,13 @@ impl Model {
                 cluster.kubernetes_version = Some(kubernetes_version);
                 cluster.upgrade_strategy = Some(json!({"ours": true}));
                 cluster.saved_upgrade_strategy = Some(saved_strategy);
+                cluster.gated_release = Some(os);
             }
             Action::RestoreUpgradeStrategy { strategy } => {
                 if let Some(cluster) = &mut seen.cluster {
                     cluster.upgrade_strategy = Some(strategy);
                     cluster.saved_upgrade_strategy = None;
+                    cluster.gated_release = None;
                 }
             }
             Action::SetReplenishmentInterval { value } => seen.replenishment_interval = Some(value),

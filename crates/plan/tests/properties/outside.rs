@@ -1,6 +1,6 @@
 //! What the outside of a [`Model`] can do next, and what happens when it does.
 
-use api::{ReleaseDigests, ReleaseMetadata, RepositoryAccess, labels::job_type, names};
+use api::{ReleaseDigests, ReleaseMetadata, RepositoryAccess, labels::job_type, names, release_digests::NEEDED_FILES};
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
@@ -118,6 +118,7 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
                 kubelets: seen.nodes.keys().map(|node| (node.clone(), kubelet)).collect(),
                 api_servers: vec!["10.0.0.1:6443".into()],
                 certificates: [("10.0.0.1:6443".into(), end)].into(),
+                v1_upgrades: Vec::new(),
             });
         }
         Need::Release => {
@@ -134,6 +135,7 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
                 manifest: "ab".repeat(32),
                 iso_sha512: "cd".repeat(64),
                 iso_size: 7 << 30,
+                files: NEEDED_FILES.map(|path| (path.to_owned(), "ef".repeat(32))).into(),
                 ..Default::default()
             });
         }

@@ -2,6 +2,7 @@
 
 use api::{Phase, annotations, reasons};
 use plan::{Need, observed::Fetched};
+use rstest::rstest;
 
 use crate::{model::Model, walk::until};
 
@@ -46,6 +47,28 @@ fn s07_an_iso_with_another_checksum_than_the_versions_ends_the_upgrade_before_an
         assert!(why.contains(word), "{why}");
     }
     assert_eq!(decision.status.release_digests, None);
+}
+
+#[rstest]
+#[case("harvester-release.yaml")]
+#[case("bundle/metadata.yaml")]
+#[case("rootfs.squashfs")]
+fn s07_a_manifest_without_a_file_that_nodes_read_ends_the_upgrade_before_anything_is_changed(#[case] path: &str) {
+    let mut model = with_checksum(&GIVEN.repeat(64));
+    found(&mut model, &GIVEN.repeat(64));
+    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+        unreachable!()
+    };
+    digests.files.remove(path);
+    let decision = model.decide();
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+    let last = decision.status.phase_transition_timestamps.last().unwrap();
+    let why = last.message.clone().unwrap();
+    for word in [path, ".manifest", "nothing has been changed", "create another one"] {
+        assert!(why.contains(word), "{word}: {why}");
+    }
+    assert_eq!(decision.status.release_digests, None);
+    assert_eq!(decision.actions, []);
 }
 
 #[test]

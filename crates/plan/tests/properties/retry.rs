@@ -136,6 +136,7 @@ fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
         created: Some(model.now),
         active: true,
         saved_upgrade_strategy: None,
+        begun: None,
     }];
     ask(&mut model, "1");
     for _ in 0..3 {

@@ -376,7 +376,7 @@ fn r33_of_many_vms_those_with_trouble_come_first_and_those_that_wait_are_counted
         ..Seen::default()
     };
     let decision = seen.decide();
-    assert_eq!(decision.left, 252);
+    assert_eq!(decision.left, Some(252));
     let said: Vec<&str> = decision
         .waiting
         .iter()

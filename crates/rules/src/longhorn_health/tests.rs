@@ -268,14 +268,15 @@ fn r40_claims_are_in_use_while_a_pod_that_names_them_has_not_ended() {
         serde_json::from_value(json!({
             "metadata": {"namespace": "default", "name": "p"}, "status": {"phase": phase},
             "spec": {"containers": [], "volumes": [
-                {"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "emptyDir": {}}]},
+                {"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "emptyDir": {}},
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
         }))
         .unwrap()
     };
     for phase in ["Running", "Pending"] {
         assert_eq!(
             claims_in_use([&pod(phase)]),
-            BTreeSet::from(["default/data".to_owned()])
+            BTreeSet::from(["default/data".to_owned(), "default/p-scratch".to_owned()])
         );
     }
     for phase in ["Succeeded", "Failed"] {

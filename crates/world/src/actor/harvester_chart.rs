@@ -16,7 +16,7 @@ use crate::{
     context::Context,
     error::{Error, Result},
     helm,
-    release::LONGHORN,
+    release::{LONGHORN, Release},
 };
 
 use super::longhorn;
@@ -29,10 +29,13 @@ pub(super) async fn upgrade(world: &Context, release: &Value) -> Result<Option<S
     if let Some(conflict) = apply_kubevirt(world, &release["values"]).await? {
         return Ok(Some(conflict));
     }
-    let to = world.shape.release();
-    if release["version"] != to.harvester_chart {
+    let version = release["version"].as_str().unwrap_or_default();
+    let shape = &world.shape;
+    let is_before = version == shape.from.trim_start_matches('v') && shape.from != shape.to;
+    if version.is_empty() || is_before {
         return Ok(None);
     }
+    let to = Release::of(&format!("v{version}"));
     helm::deploy(
         world,
         (names::HARVESTER_NAMESPACE, names::HARVESTER_CHART),

@@ -7,7 +7,7 @@ use super::failure::{Cluster, Failure, Stop};
 /// Whether a node of a plan that runs can be in a state. In a state of failure the plan fails with it: that is what Jobs
 /// are for that go wrong.
 pub(super) const fn is_reached(state: NodeState, on: Cluster) -> bool {
-    let is_single = matches!(on, Cluster::One);
+    let is_single = on.is_single();
     match state {
         NodeState::ImagePreloading
         | NodeState::ImagePreloaded

@@ -14,6 +14,14 @@ const WORLDS_OWN: &str = "world.upgrade-toolkit/";
 /// The setting of Longhorn that a release brings along.
 const OF_THE_RELEASE: &str = "default-instance-manager-image";
 
+/// How VMs are to be after an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vms {
+    AsBefore,
+    /// All of them were stopped for it, and nobody asked to have them started again.
+    Stopped,
+}
+
 /// What matters of a cluster.
 pub(super) struct Cluster {
     nodes: BTreeMap<String, Node>,
@@ -167,7 +175,7 @@ fn questions(rehearsal: &Rehearsal) -> BTreeSet<String> {
 }
 
 /// Everything that is not as it should be after an upgrade to a release.
-pub(super) fn shortcomings(before: &Cluster, after: &Cluster, to: &Release) -> Vec<String> {
+pub(super) fn shortcomings(before: &Cluster, after: &Cluster, to: &Release, vms: Vms) -> Vec<String> {
     let mut wrong = Vec::new();
     let gone = before.nodes.keys().filter(|name| !after.nodes.contains_key(*name));
     wrong.extend(gone.map(|name| format!("{name} is gone")));
@@ -199,7 +207,12 @@ pub(super) fn shortcomings(before: &Cluster, after: &Cluster, to: &Release) -> V
     }
     for (name, was) in &before.vms {
         let is = after.vms.get(name).unwrap_or(&Value::Null);
-        if is != was {
+        let stopped = Value::from("Stopped");
+        let wanted = match vms {
+            Vms::AsBefore => was,
+            Vms::Stopped => &stopped,
+        };
+        if is != wanted {
             wrong.push(format!("VM {name}: {was} became {is}"));
         }
     }

@@ -19,20 +19,22 @@ pub(super) enum Cluster {
     Mixed,
     /// Three nodes whose VMs can all move. Its plans stop none: `restoreVM` is false.
     Movable,
+    /// One node, and plans with `restoreVM: false`: what they stop stays stopped.
+    Unrestored,
 }
 
 impl Cluster {
     pub(super) fn shape(self) -> Shape {
         let (nodes, witness) = match self {
             Self::Three | Self::Movable => (3, false),
-            Self::One => (1, false),
+            Self::One | Self::Unrestored => (1, false),
             Self::Mixed => (4, true),
         };
         Shape {
             nodes,
             witness,
             // Of each kind at least one: those that can move, those that cannot, one that is stopped. The first two can move.
-            vms: if self.restores_vms() { 6 } else { 2 },
+            vms: if matches!(self, Self::Movable) { 2 } else { 6 },
             ..Shape::default()
         }
     }
@@ -41,7 +43,17 @@ impl Cluster {
 impl Cluster {
     /// Whether its plans stop VMs that cannot move, and start them again.
     pub(super) const fn restores_vms(self) -> bool {
-        !matches!(self, Self::Movable)
+        !matches!(self, Self::Movable | Self::Unrestored)
+    }
+
+    /// It has one node.
+    pub(super) const fn is_single(self) -> bool {
+        matches!(self, Self::One | Self::Unrestored)
+    }
+
+    /// Whether VMs that its plans stopped are to be stopped afterwards.
+    pub(super) const fn leaves_vms_stopped(self) -> bool {
+        matches!(self, Self::Unrestored)
     }
 
     pub(super) const fn name(self) -> &'static str {
@@ -50,6 +62,7 @@ impl Cluster {
             Self::One => "one node",
             Self::Mixed => "witness and worker",
             Self::Movable => "VMs that can move",
+            Self::Unrestored => "VMs that stay stopped",
         }
     }
 
@@ -57,7 +70,7 @@ impl Cluster {
     pub(super) const fn nodes(self) -> &'static [&'static str] {
         match self {
             Self::Three | Self::Movable => &["node-1", "node-2", "node-3"],
-            Self::One => &["node-1"],
+            Self::One | Self::Unrestored => &["node-1"],
             Self::Mixed => &["node-1", "node-2", "node-3", "node-4"],
         }
     }

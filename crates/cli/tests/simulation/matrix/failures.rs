@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use api::{JobKind, NodeState};
+use api::{JobKind, NodeState, Phase};
 use node::limits::Limits;
 use program::step::Step;
 use world::{
@@ -262,6 +262,44 @@ pub(super) fn of_movable_vms() -> Vec<Failure> {
     failures
 }
 
+/// One node whose VMs are stopped and stay so (`restoreVM: false`).
+pub(super) fn of_vms_that_stay_stopped() -> Vec<Failure> {
+    let on = Cluster::Unrestored;
+    let mut failures = vec![
+        jobs::case(on, JobKind::ClusterUpgrade, None, jobs::FAILS),
+        jobs::case(on, JobKind::SingleNodeUpgrade, Some("node-1"), jobs::FAILS),
+        deletions::at_node(on, "node-1", NodeState::WaitingReboot),
+        deletions::at_node(on, "node-1", NodeState::SingleNodeUpgraded),
+    ];
+    failures.extend(reboots(on, "node-1"));
+    failures
+}
+
+/// A plan that fails, another one beside it, and the first one again; or another one for another release.
+pub(super) fn of_two_plans() -> Vec<Failure> {
+    let mut failures = vec![
+        jobs::case(Cluster::Three, JobKind::ImagePreload, Some("node-2"), jobs::FAILS),
+        jobs::case(Cluster::Three, JobKind::ClusterUpgrade, None, jobs::FAILS),
+        jobs::case(Cluster::One, JobKind::ClusterUpgrade, None, jobs::FAILS),
+        jobs::case(Cluster::One, JobKind::SingleNodeUpgrade, Some("node-1"), jobs::FAILS),
+    ];
+    for node in Cluster::Three.nodes() {
+        for kind in [JobKind::PreDrain, JobKind::PostDrain] {
+            failures.push(jobs::case(Cluster::Three, kind, Some(node), jobs::FAILS));
+        }
+    }
+    failures.push(reboots(Cluster::Three, "node-2")[0].clone());
+    for failure in &mut failures {
+        failure.name.push_str(", then two plans");
+    }
+    let with = |failure: Failure| {
+        let begins_with_nodes = failure.phase() == Some(Phase::NodeUpgrading) && !failure.cluster.is_single();
+        let ways = if begins_with_nodes { Way::BEGUN } else { Way::NOT_BEGUN };
+        failure.with(ways)
+    };
+    failures.into_iter().map(with).collect()
+}
+
 /// All of them.
 pub(super) fn all() -> Vec<Failure> {
     [
@@ -272,6 +310,8 @@ pub(super) fn all() -> Vec<Failure> {
         of_a_single_node(),
         of_a_mixed_cluster(),
         of_movable_vms(),
+        of_vms_that_stay_stopped(),
+        of_two_plans(),
         deletions::all(),
     ]
     .concat()

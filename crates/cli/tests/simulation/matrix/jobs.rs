@@ -36,7 +36,7 @@ pub(super) fn kind_of(trouble: &JobTrouble) -> JobKind {
 
 /// Whether Jobs of a kind run on a cluster.
 pub(super) const fn runs_on(kind: JobKind, cluster: Cluster) -> bool {
-    let is_single = matches!(cluster, Cluster::One);
+    let is_single = cluster.is_single();
     match kind {
         JobKind::SkipManifestsApply | JobKind::SkipManifestsRemove | JobKind::PreDrain | JobKind::PostDrain => {
             !is_single

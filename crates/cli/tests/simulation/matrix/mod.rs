@@ -14,6 +14,7 @@ mod failures;
 mod jobs;
 mod play;
 mod sweep;
+mod two_plans;
 mod ways;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Plays one case: an upgrade that stops, a person who mends the cause and goes on, and the end.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use api::{
     Phase, UpgradePlan, annotations,
@@ -15,11 +15,12 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use world::{Troubles, troubles::JobFailure};
+use world::{Release, Troubles, troubles::JobFailure};
 
 use super::{
-    end::{self, Cluster},
+    end::{self, Cluster, Vms},
     failure::{Failure, Stop},
+    two_plans,
     ways::Way,
 };
 use crate::{
@@ -29,9 +30,9 @@ use crate::{
 };
 
 /// How long people take.
-const A_WHILE: Duration = Duration::from_secs(600);
+pub(super) const A_WHILE: Duration = Duration::from_secs(600);
 /// Longer than anything takes to stop or to end.
-const LIMIT: Duration = Duration::from_secs(14 * 3600);
+pub(super) const LIMIT: Duration = Duration::from_secs(14 * 3600);
 /// What follows a plan's end (garbage collection, VMs that start again) takes its time too.
 const AFTERWARDS: Duration = Duration::from_secs(900);
 
@@ -41,7 +42,7 @@ pub(super) fn play(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
 }
 
 /// What a plan says of itself.
-fn words(plan: &UpgradePlan) -> String {
+pub(super) fn words(plan: &UpgradePlan) -> String {
     let condition = plan.condition(reasons::PROGRESSING);
     let message = condition
         .map(|condition| condition.message.as_str())
@@ -60,7 +61,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     };
     let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
     let before = Cluster::of(&rehearsal);
-    let violations = invariants::watch(&rehearsal, way == Way::Retries);
+    let violations = invariants::watch_past(&rehearsal, way.tries_again(), past_the_limit(&failure.troubles()));
     let manager = rehearsal.start_only_manager();
     // What goes wrong later may be there already, and some of it admission would see.
     let name = insist(&rehearsal, failure, &failure.held()).await;
@@ -81,8 +82,16 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     if plan.phase() != Some(Phase::Succeeded) {
         wrong.push(words(&plan));
     }
-    let kubernetes = failure.cluster.shape().release();
-    wrong.extend(end::shortcomings(&before, &Cluster::of(&rehearsal), &kubernetes));
+    let release = match way {
+        Way::UpgradesToAnother => Release::of(two_plans::ANOTHER),
+        _ => failure.cluster.shape().release(),
+    };
+    let vms = if failure.cluster.leaves_vms_stopped() {
+        Vms::Stopped
+    } else {
+        Vms::AsBefore
+    };
+    wrong.extend(end::shortcomings(&before, &Cluster::of(&rehearsal), &release, vms));
     if wrong.is_empty() {
         Ok(format!("{}:{:02} h", took.as_hours(), took.as_mins() % 60))
     } else {
@@ -91,14 +100,14 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
 }
 
 /// The plan that a person creates.
-fn wanted(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> UpgradePlan {
+pub(super) fn wanted(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> UpgradePlan {
     let mut plan = rehearsal.plan(failure.cluster.restores_vms(), held);
     failure.ask(&mut plan.spec);
     plan
 }
 
 /// Creates a plan, as admission allows it; its name.
-async fn create(rehearsal: &Rehearsal, failure: &Failure) -> String {
+pub(super) async fn create(rehearsal: &Rehearsal, failure: &Failure) -> String {
     let created = rehearsal.create(&wanted(rehearsal, failure, &[])).await;
     created.unwrap().name_any()
 }
@@ -151,7 +160,7 @@ async fn start_vms(rehearsal: &Rehearsal, before: &Cluster) {
     }
 }
 
-async fn not_ended(rehearsal: &Rehearsal, name: &str) -> String {
+pub(super) async fn not_ended(rehearsal: &Rehearsal, name: &str) -> String {
     match rehearsal.read(name).await {
         Ok(plan) => format!("it does not end; {}", words(&plan)),
         Err(_) => format!("{name} is gone"),
@@ -167,7 +176,7 @@ async fn stop(rehearsal: &Rehearsal, failure: &Failure, name: &str) -> Result<()
     let stopped = match &failure.stop {
         Stop::Troubles(_, [Way::Waits] | [Way::StartsVms]) => return Ok(()),
         // On its way to its end a plan that fails may wait beyond a deadline.
-        Stop::Troubles(_, ways) if *ways == Way::FAILED => rehearsal.follow(name, Some(LIMIT), has_ended).await,
+        Stop::Troubles(_, ways) if *ways != Way::STALLED => rehearsal.follow(name, Some(LIMIT), has_ended).await,
         Stop::Troubles(..) => rehearsal.follow(name, Some(LIMIT), has_stopped).await,
         Stop::DeletedAt(phase) => {
             let entered = |plan: &UpgradePlan| plan.phase() == Some(*phase) || has_ended(plan);
@@ -230,8 +239,30 @@ fn has_stopped(plan: &UpgradePlan) -> bool {
 }
 
 /// The plan has ended, and everything is put back.
-fn has_ended(plan: &UpgradePlan) -> bool {
+pub(super) fn has_ended(plan: &UpgradePlan) -> bool {
     plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
+}
+
+/// Machines that Rancher lets past its limit: it cordons them though another one is being upgraded, and nobody can keep it
+/// from doing so.
+fn past_the_limit(troubles: &Troubles) -> BTreeSet<String> {
+    let nodes = troubles.unhealthy_machines.iter().chain(&troubles.failed_machine_plans);
+    nodes.cloned().collect()
+}
+
+/// Asks for another try of a plan, and waits until it begins.
+pub(super) async fn try_again(rehearsal: &Rehearsal, name: &str) {
+    ask(rehearsal, name).await;
+    let resumed = |plan: &UpgradePlan| plan.phase() != Some(Phase::Failed);
+    rehearsal.follow(name, Some(LIMIT), resumed).await;
+}
+
+/// Asks for another try of a plan.
+pub(super) async fn ask(rehearsal: &Rehearsal, name: &str) {
+    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
+    let patch = json!({"metadata": {"annotations": {annotations::RETRY: "1"}}});
+    let patched = plans.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.unwrap();
 }
 
 /// A person mends the cause and goes on; the plan that is to end well.
@@ -249,11 +280,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
     match way {
         Way::Waits | Way::StartsVms => Ok(name),
         Way::Retries => {
-            let patch = json!({"metadata": {"annotations": {annotations::RETRY: "1"}}});
-            let patched = plans.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-            patched.unwrap();
-            let resumed = |plan: &UpgradePlan| plan.phase() != Some(Phase::Failed);
-            rehearsal.follow(&name, Some(LIMIT), resumed).await;
+            try_again(rehearsal, &name).await;
             Ok(name)
         }
         Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
@@ -291,5 +318,8 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             Ok(insist(rehearsal, failure, &[]).await)
         }
         Way::CreatesAnew | Way::CreatesBeside => Ok(create(rehearsal, failure).await),
+        Way::RetriesAfterAnother | Way::RetriesAfterAFailure | Way::IsRefusedThenRetries | Way::UpgradesToAnother => {
+            two_plans::go_on(rehearsal, failure, way, name).await
+        }
     }
 }

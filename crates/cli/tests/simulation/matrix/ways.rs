@@ -15,6 +15,14 @@ pub(super) enum Way {
     CreatesBeside,
     /// Starts the VMs that stand still.
     StartsVms,
+    /// Creates another plan beside the failed one, and asks for another try of the first when that has succeeded.
+    RetriesAfterAnother,
+    /// The same, but the other one fails too, at another node.
+    RetriesAfterAFailure,
+    /// Creates a plan for another release; it refuses, since nodes are being upgraded to the first. Then the first one again.
+    IsRefusedThenRetries,
+    /// Creates a plan for another release, which upgrades the cluster. The first one, asked for again, refuses.
+    UpgradesToAnother,
 }
 
 impl Way {
@@ -25,6 +33,14 @@ impl Way {
     pub(super) const STALLED: &[Self] = &[Self::Waits, Self::CreatesAnew, Self::CreatesBeside];
     /// The ways on from a plan that was deleted: there is no plan left to try again.
     pub(super) const DELETED: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
+    /// Two plans, the first of which had begun with nodes.
+    pub(super) const BEGUN: &[Self] = &[
+        Self::RetriesAfterAnother,
+        Self::RetriesAfterAFailure,
+        Self::IsRefusedThenRetries,
+    ];
+    /// Two plans, the first of which had not sent Rancher off.
+    pub(super) const NOT_BEGUN: &[Self] = &[Self::RetriesAfterAnother, Self::UpgradesToAnother];
     /// What does not stop a plan needs nobody.
     pub(super) const WARNED: &[Self] = &[Self::Waits];
     /// A Job that could not start VMs again does not stop a plan, and is not tried again: an event names the VMs.
@@ -39,7 +55,30 @@ impl fmt::Display for Way {
             Self::CreatesAnew => "delete and create anew",
             Self::CreatesBeside => "new plan beside it",
             Self::StartsVms => "start the VMs",
+            Self::RetriesAfterAnother => "new plan beside it, then retry of the first",
+            Self::RetriesAfterAFailure => "new plan beside it fails too, then retry of the first",
+            Self::IsRefusedThenRetries => "new plan for another release is refused, then retry of the first",
+            Self::UpgradesToAnother => "new plan for another release, then retry of the first is refused",
         })
+    }
+}
+
+impl Way {
+    /// Some plan is tried again.
+    pub(super) const fn tries_again(self) -> bool {
+        matches!(
+            self,
+            Self::Retries
+                | Self::RetriesAfterAnother
+                | Self::RetriesAfterAFailure
+                | Self::IsRefusedThenRetries
+                | Self::UpgradesToAnother
+        )
+    }
+
+    /// It has a second plan beside the first.
+    pub(super) const fn has_two_plans(self) -> bool {
+        self.tries_again() && !matches!(self, Self::Retries)
     }
 }
 

@@ -231,7 +231,8 @@ fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
     }
 }
 
-fn listed(names: &[String]) -> String {
+/// The first of many, by name.
+pub(crate) fn listed(names: &[String]) -> String {
     let mut text = names.iter().take(NAMED_VMS).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > NAMED_VMS {
         text.push_str(", …");

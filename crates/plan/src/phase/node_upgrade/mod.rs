@@ -1,11 +1,14 @@
 //! NodeUpgrade: nodes are upgraded one by one, by Rancher with our hooks, or by one Job where there is only one node.
 
 mod evaluate;
+mod gate;
 mod nodes;
 mod prepare;
 
 use api::{annotations, labels::job_type, names};
-pub(crate) use evaluate::{restore_vms, restores_vms};
+pub(crate) use evaluate::{listed, restore_vms, restores_vms};
+pub(crate) use gate::{is_gated_for_another, take_over_again};
+pub(crate) use nodes::look_at_jobs;
 
 use super::{hooks, standing::standing};
 use crate::{
@@ -94,6 +97,7 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
             from,
             to,
             saved_strategy,
+            os: release.os.unwrap_or_default(),
         });
     }
     None

@@ -17,7 +17,7 @@ use crate::{decision::Action, draft::Draft, node, observed::MachinePlanSeen};
 use rules::PlanEvent;
 
 /// What Jobs say about their nodes.
-pub(super) fn look_at_jobs(draft: &mut Draft<'_>) {
+pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     let seen = draft.seen;
     for job in seen
         .jobs
@@ -183,12 +183,15 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
         };
         let is_in_drain = plan.is_some_and(MachinePlanSeen::is_in_drain);
         let ordinal = draft.progress(name).ordinal();
-        if single && is_current && ordinal < 3 {
+        // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
+        let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
+        let is_let_go = plan.is_some() && !is_in_drain;
+        if single && is_current && (ordinal < 3 || is_tried_again) {
             draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
-        } else if taken_over && is_current && proves && !is_in_drain && ordinal < 3 {
+        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && ordinal < 3)) {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
-        if single || ordinal >= 4 {
+        if single || (ordinal >= 4 && !is_tried_again) {
             continue;
         }
         // Rancher keeps the answer until it lets the node go: whoever gave it, the node is past this hook.
@@ -203,6 +206,15 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
     }
+}
+
+/// A Job of this plan changes the node, or has.
+fn runs_a_job(draft: &Draft<'_>, name: &str) -> bool {
+    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    steps.into_iter().any(|step| {
+        let job = names::node_job(draft.plan_name(), step, name);
+        draft.seen.jobs.contains_key(&job)
+    })
 }
 
 /// Nodes that left no longer count; nodes that joined are named, and left to a later upgrade unless Rancher asks.

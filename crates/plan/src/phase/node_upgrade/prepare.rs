@@ -3,7 +3,10 @@
 use api::{NodeState, annotations, labels::component};
 use serde_json::Value;
 
-use super::super::suc_plan::{self, Wanted};
+use super::{
+    super::suc_plan::{self, Wanted},
+    gate,
+};
 use crate::{
     decision::Action,
     draft::{Draft, Outcome},
@@ -94,7 +97,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         .release_metadata
         .as_ref()
         .and_then(|release| release.kubernetes.clone());
-    if is_ours(&strategy) {
+    if gate::is_ours(&strategy) {
         // A failed plan has left its gate closed. What was there before it is on the cluster's record, and on that of the
         // plan if somebody has changed the cluster's.
         let plans = seen.other_plans.iter().rev();
@@ -111,16 +114,6 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         draft.note(annotations::SAVED_UPGRADE_STRATEGY, Some(strategy.to_string()));
     }
     Outcome::Done
-}
-
-/// The strategy that an upgrade of ours puts in place.
-fn is_ours(strategy: &Value) -> bool {
-    let hooks = &strategy["controlPlaneDrainOptions"]["preDrainHooks"];
-    hooks
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|hook| hook["annotation"] == annotations::PRE_HOOK)
 }
 
 /// RKE2 must not apply its bundled Multus manifest while nodes run different versions.

@@ -1,0 +1,121 @@
+//! A plan that failed and another one beside it: whatever the second did, the first one, asked for again, ends, and nothing
+//! is taken back.
+
+use std::sync::Arc;
+
+use api::{JobKind, Phase, UpgradePlan};
+use cli::rehearsal::Rehearsal;
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
+use world::Troubles;
+
+use super::{
+    failure::Failure,
+    jobs,
+    play::{self, LIMIT, has_ended, words},
+    ways::Way,
+};
+
+/// The other release. Its RKE2 is another one too.
+pub(super) const ANOTHER: &str = "v1.8.1";
+
+/// The second plan, then the first one again; the plan that is to end well. Causes are out of the way.
+pub(super) async fn go_on(
+    rehearsal: &Rehearsal,
+    failure: &Failure,
+    way: Way,
+    first: String,
+) -> Result<String, Vec<String>> {
+    match way {
+        Way::RetriesAfterAFailure => {
+            rehearsal.set_troubles(elsewhere(failure));
+            let second = play::create(rehearsal, failure).await;
+            fails(rehearsal, &second, &["node"]).await?;
+            rehearsal.set_troubles(Troubles::default());
+        }
+        Way::IsRefusedThenRetries => {
+            let second = create_for_another(rehearsal, failure).await;
+            let plan = fails(rehearsal, &second, &[&first, "node-", "Harvester v1.8.0"]).await?;
+            let status = plan.status.clone().unwrap_or_default();
+            let mut history = status.phase_transition_timestamps.iter();
+            if history.any(|change| change.phase == Phase::ImagePreloading.as_str()) {
+                return Err(vec![format!("{second} was refused too late")]);
+            }
+        }
+        Way::UpgradesToAnother => {
+            let second = create_for_another(rehearsal, failure).await;
+            succeeds(rehearsal, &second).await?;
+            play::ask(rehearsal, &first).await;
+            let is_refused = |plan: &UpgradePlan| has_ended(plan) && words(plan).contains(ANOTHER);
+            if rehearsal.follow(&first, Some(LIMIT), is_refused).await.is_none() {
+                return Err(vec![play::not_ended(rehearsal, &first).await]);
+            }
+            return Ok(second);
+        }
+        _ => {
+            let second = play::create(rehearsal, failure).await;
+            succeeds(rehearsal, &second).await?;
+        }
+    }
+    play::try_again(rehearsal, &first).await;
+    Ok(first)
+}
+
+/// What goes wrong for the second plan: the same kind of step, of the node after the one that failed, or of the last.
+fn elsewhere(failure: &Failure) -> Troubles {
+    let troubles = failure.troubles();
+    let failed = troubles.jobs.first().and_then(|job| job.node.clone());
+    let next = if failed.as_deref() == Some("node-1") {
+        "node-2"
+    } else {
+        "node-3"
+    };
+    jobs::trouble(JobKind::PostDrain, Some(next), jobs::FAILS)
+}
+
+async fn ends(rehearsal: &Rehearsal, name: &str) -> Result<Arc<UpgradePlan>, Vec<String>> {
+    match rehearsal.follow(name, Some(LIMIT), has_ended).await {
+        Some(plan) => Ok(plan),
+        None => Err(vec![play::not_ended(rehearsal, name).await]),
+    }
+}
+
+async fn succeeds(rehearsal: &Rehearsal, name: &str) -> Result<(), Vec<String>> {
+    let plan = ends(rehearsal, name).await?;
+    match plan.phase() {
+        Some(Phase::Succeeded) => Ok(()),
+        _ => Err(vec![words(&plan)]),
+    }
+}
+
+/// A plan fails, and says why.
+async fn fails(rehearsal: &Rehearsal, name: &str, why: &[&str]) -> Result<Arc<UpgradePlan>, Vec<String>> {
+    let plan = ends(rehearsal, name).await?;
+    let said = words(&plan);
+    let is_said = why.iter().all(|word| said.contains(word));
+    match plan.phase() {
+        Some(Phase::Failed) if is_said => Ok(plan),
+        _ => Err(vec![format!("it should have failed with {why:?}: {said}")]),
+    }
+}
+
+/// Creates the other release's Version, and a plan for it; the plan's name.
+async fn create_for_another(rehearsal: &Rehearsal, failure: &Failure) -> String {
+    let mut known = rehearsal.objects("harvesterhci.io", "versions").into_iter();
+    let mut version = known.find(|version| version.name_any() == "v1.8.0").unwrap();
+    let kind = GroupVersionKind::gvk("harvesterhci.io", "v1beta1", "Version");
+    let namespace = version.namespace().unwrap();
+    version.metadata = kube::core::ObjectMeta {
+        name: Some(ANOTHER.to_owned()),
+        namespace: Some(namespace.clone()),
+        ..Default::default()
+    };
+    let resource = ApiResource::from_gvk(&kind);
+    let versions: Api<DynamicObject> = Api::namespaced_with(rehearsal.server.client(), &namespace, &resource);
+    versions.create(&PostParams::default(), &version).await.unwrap();
+    let mut plan = play::wanted(rehearsal, failure, &[]);
+    plan.spec.version = Some(ANOTHER.to_owned());
+    rehearsal.create(&plan).await.unwrap().name_any()
+}

@@ -1,0 +1,79 @@
+//! Rancher's gate: our hooks, behind which it upgrades nodes to one release and no other.
+
+use api::annotations;
+use serde_json::Value;
+
+use crate::{draft::Draft, observed::MachinePlanSeen};
+
+/// The strategy that an upgrade of ours puts in place.
+pub(super) fn is_ours(strategy: &Value) -> bool {
+    let hooks = &strategy["controlPlaneDrainOptions"]["preDrainHooks"];
+    hooks
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|hook| hook["annotation"] == annotations::PRE_HOOK)
+}
+
+/// Why the nodes cannot be upgraded to the release of this plan: an earlier one was broken off while Rancher upgraded them to
+/// another release. Rancher upgrades the node that the cluster began with first, so a node between its hooks would wait for an
+/// RKE2 that it gets only afterwards, while that first node waits for its turn; and nodes that are through are asked for by
+/// nobody. The round that has begun must end first.
+pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
+    let seen = draft.seen;
+    let cluster = seen.cluster.as_ref()?;
+    // A cluster of one node does without Rancher.
+    if draft.status().single_node.is_some() || !is_ours(cluster.upgrade_strategy.as_ref()?) {
+        return None;
+    }
+    let release = draft.status().release_metadata.as_ref()?;
+    let begun_by = |os: &str| {
+        let mut others = seen.other_plans.iter().rev();
+        others.find(|other| other.begun.as_ref().is_some_and(|begun| begun.os == os))
+    };
+    let gated = cluster.gated_release.as_deref();
+    let is_same_system = gated.is_none_or(|gated| release.os.as_deref() == Some(gated));
+    if is_same_system && cluster.kubernetes_version == release.kubernetes {
+        return None;
+    }
+    let to = gated.unwrap_or("another release");
+    let by = gated.and_then(begun_by);
+    let by_whom = by.map_or_else(
+        || "an UpgradePlan that is gone".to_owned(),
+        |by| format!("UpgradePlan {}", by.name),
+    );
+    let between = |plan: &MachinePlanSeen| plan.is_in_drain().then(|| plan.node.clone()).flatten();
+    let between: Vec<String> = seen.machine_plans.iter().filter_map(between).collect();
+    let nodes = match between.as_slice() {
+        [] => "not all nodes run it".to_owned(),
+        [one] => format!("Node {one} is between both releases"),
+        more => format!("Nodes {} are between both releases", more.join(", ")),
+    };
+    let remedy = match by {
+        Some(by) => format!("try {} again (annotation {}), or create", by.name, annotations::RETRY),
+        None => "create".to_owned(),
+    };
+    Some(format!(
+        "{by_whom} has begun to upgrade nodes to {to} ({}) and was broken off: {nodes}. {remedy} an UpgradePlan for {to}; when \
+         all nodes run it, upgrade to {}",
+        cluster.kubernetes_version.as_deref().unwrap_or("unknown RKE2"),
+        release.os.as_deref().unwrap_or("this release")
+    ))
+}
+
+/// Another try of a plan that had sent Rancher off: meanwhile another plan may have gone on with its nodes, so what they run
+/// counts, not only what this plan remembers.
+pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
+    let Some(cluster) = &draft.seen.cluster else { return };
+    let status = draft.status();
+    let target = status
+        .release_metadata
+        .as_ref()
+        .and_then(|release| release.kubernetes.as_ref());
+    let is_sent_off = status
+        .provision_generation
+        .is_some_and(|ours| cluster.provision_generation >= ours);
+    if is_sent_off && cluster.kubernetes_version.as_ref() == target {
+        draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
+    }
+}

@@ -1,0 +1,255 @@
+//! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
+
+use api::{NodeState, Phase, annotations, labels::job_type, names, reasons};
+use jiff::SignedDuration;
+use plan::observed::{Begun, OtherPlan};
+use rstest::rstest;
+
+use crate::{
+    model::{Model, OS},
+    walk::{at, decide_and_apply, ended, fail, is_at, job, retry, state, until},
+};
+
+const KUBERNETES: &str = "v1.35.2+rke2r1";
+
+/// An upgrade to v1.8.0 whose Job of the cluster has failed.
+fn failed_with_components() -> Model {
+    let mut model = Model::new(3);
+    let job = names::cluster_job("up");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    fail(&mut model, &job);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    model
+}
+
+/// An upgrade to v1.8.0 that has failed at a step of node-2, with node-1 through and our hooks in place.
+fn failed_at(step: &str) -> Model {
+    let mut model = Model::new(3);
+    let job = job(step, "node-2");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    fail(&mut model, &job);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    through(&mut model, "node-1");
+    model
+}
+
+/// A node that somebody has brought to the release, and that Rancher has let go.
+fn through(model: &mut Model, name: &str) {
+    let node = model.seen.nodes.get_mut(name).unwrap();
+    (node.os_image, node.kubelet_version) = (OS.into(), KUBERNETES.into());
+    node.boot_id = format!("{name}-another");
+    let mut plans = model.seen.machine_plans.iter_mut();
+    let plan = plans.find(|plan| plan.node.as_deref() == Some(name)).unwrap();
+    (plan.pre_drain, plan.pre_hook, plan.post_drain) = (None, None, None);
+    plan.post_hook = Some("token".into());
+}
+
+/// A younger plan that has ended and had begun to upgrade components to a version.
+fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
+    OtherPlan {
+        name: "younger".into(),
+        uid: "z".into(),
+        created: Some(model.now),
+        active: false,
+        saved_upgrade_strategy: None,
+        begun: Some(Begun {
+            at: model.now + after,
+            harvester: harvester.into(),
+            os: format!("Harvester {harvester}"),
+        }),
+    }
+}
+
+fn last_words(model: &Model) -> String {
+    model.seen.plan.condition(reasons::PROGRESSING).unwrap().message.clone()
+}
+
+/// The try ends at once: nothing is done, the plan says why, and the wish is granted.
+fn is_refused(mut model: Model, words: &[&str]) {
+    retry(&mut model, "1");
+    let decision = decide_and_apply(&mut model);
+    assert_eq!(decision.actions, []);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    for word in words {
+        assert!(last_words(&model).contains(word), "{word}: {}", last_words(&model));
+    }
+    assert!(ended(&model));
+    assert!(plan::decide::is_settled(&model.seen.plan), "the wish is not granted");
+    let status = model.seen.plan.status.as_ref().unwrap();
+    let last = status.phase_transition_timestamps.last().unwrap();
+    assert_eq!(
+        last.message.as_deref(),
+        Some(last_words(&model).as_str()),
+        "it is on record"
+    );
+    // Also for who never looks at a condition twice.
+    assert_eq!(decide_and_apply(&mut model).actions, []);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+}
+
+#[rstest]
+#[case::a_newer_release("v1.8.1")]
+#[case::a_newer_line("v1.9.0-rc1")]
+#[case::a_build_whose_order_nobody_knows("master-head")]
+fn a_try_that_would_take_the_cluster_back_is_refused(#[case] runs: &str) {
+    let mut model = failed_with_components();
+    model.seen.server_version = Some(runs.into());
+    is_refused(model.clone(), &[runs, "v1.8.0", "create"]);
+    // Who skips the check of versions when the plan begins does not mean this.
+    model.seen.plan.spec.force = Some(true);
+    is_refused(model, &[runs]);
+}
+
+#[test]
+fn a_try_after_another_plan_has_begun_with_a_newer_release_is_refused() {
+    let mut model = failed_with_components();
+    model.seen.other_plans = vec![another(&model, "v1.8.1", SignedDuration::from_mins(1))];
+    is_refused(model, &["younger", "v1.8.1"]);
+}
+
+#[rstest]
+#[case::long_before("v1.8.1", SignedDuration::from_hours(-24))]
+#[case::with_the_same_release("v1.8.0", SignedDuration::from_mins(1))]
+#[case::with_an_older_one("v1.7.2", SignedDuration::from_mins(1))]
+fn a_plan_that_did_not_go_further_is_in_nobodys_way(#[case] harvester: &str, #[case] after: SignedDuration) {
+    let mut model = failed_with_components();
+    model.seen.other_plans = vec![another(&model, harvester, after)];
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_try_after_a_smaller_upgrade_begins_at_the_beginning_from_what_runs_now() {
+    let mut model = failed_with_components();
+    model.seen.server_version = Some("v1.7.2".into());
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() == Some(Phase::Initialized));
+    let status = model.seen.plan.status.as_ref().unwrap();
+    assert_eq!(status.previous_version.as_deref(), Some("v1.7.2"));
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
+    let mut model = failed_with_components();
+    model.seen.server_version = Some("v1.8.0".into());
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() != Some(Phase::Failed));
+    assert_eq!(model.phase(), Some(Phase::ImagePreloaded));
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[rstest]
+#[case(job_type::PRE_DRAIN)]
+#[case(job_type::POST_DRAIN)]
+fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: &str) {
+    let mut model = failed_at(step);
+    // The other plan failed at node-3.
+    through(&mut model, "node-2");
+    retry(&mut model, "1");
+    until(&mut model, at(Phase::NodeUpgrading));
+    until(&mut model, is_at("node-2", NodeState::PostDrained));
+    assert!(!model.seen.jobs.contains_key(&job(step, "node-2")), "it is done");
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
+    let mut model = failed_at(job_type::POST_DRAIN);
+    through(&mut model, "node-2");
+    through(&mut model, "node-3");
+    model.seen.cluster.as_mut().unwrap().ready = true;
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
+    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-3")));
+}
+
+#[test]
+fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
+    let mut model = failed_at(job_type::PRE_DRAIN);
+    let plan = &mut model.seen.machine_plans[1];
+    plan.pre_hook.clone_from(&plan.pre_drain);
+    assert!(plan.pre_drain.is_some());
+    retry(&mut model, "1");
+    until(&mut model, at(Phase::NodeUpgrading));
+    until(&mut model, is_at("node-2", NodeState::PreDrained));
+    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2")));
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
+    let mut model = Model::new(1);
+    let job = job(job_type::SINGLE_NODE_UPGRADE, "node-1");
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    fail(&mut model, &job);
+    until(&mut model, ended);
+    through(&mut model, "node-1");
+    retry(&mut model, "1");
+    until(&mut model, is_at("node-1", NodeState::SingleNodeUpgraded));
+    assert!(!model.seen.jobs.contains_key(&job), "its VMs are not stopped again");
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+/// A plan for v1.8.0 that begins where another plan has left Rancher's gate closed for a release.
+fn behind_a_gate(os: Option<&str>, kubernetes: &str) -> Model {
+    let mut model = Model::new(3);
+    let cluster = model.seen.cluster.as_mut().unwrap();
+    cluster.kubernetes_version = Some(kubernetes.into());
+    cluster.provision_generation = 1;
+    cluster.upgrade_strategy = Some(serde_json::json!({"controlPlaneDrainOptions": {"preDrainHooks": [
+        {"annotation": annotations::PRE_HOOK}]}}));
+    cluster.saved_upgrade_strategy = Some("null".into());
+    cluster.gated_release = os.map(str::to_owned);
+    let plan = &mut model.seen.machine_plans[1];
+    plan.pre_drain = Some("token".into());
+    model
+}
+
+#[rstest]
+#[case::another_rke2("Harvester v1.7.9", "v1.34.9+rke2r1")]
+#[case::another_system("Harvester v1.8.0-rc1", KUBERNETES)]
+fn r07_a_plan_for_another_release_than_the_one_that_has_begun_with_nodes_changes_nothing(
+    #[case] os: &str,
+    #[case] kubernetes: &str,
+) {
+    let mut model = behind_a_gate(Some(os), kubernetes);
+    let mut begun = another(&model, "v1.7.9", SignedDuration::ZERO);
+    begun.begun.as_mut().unwrap().os = os.into();
+    begun.name = "broken-off".into();
+    model.seen.other_plans = vec![begun];
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    let said = last_words(&model);
+    for word in ["broken-off", os, kubernetes, "node-2", annotations::RETRY, "create"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let history = &model.seen.plan.status.as_ref().unwrap().phase_transition_timestamps;
+    assert!(!history.iter().any(|change| change.phase == "ImagePreloading"));
+    // Another try is refused as well, until the release that has begun has come to its end.
+    is_refused(model.clone(), &["broken-off", "node-2"]);
+    let cluster = model.seen.cluster.as_mut().unwrap();
+    (
+        cluster.upgrade_strategy,
+        cluster.saved_upgrade_strategy,
+        cluster.gated_release,
+    ) = (None, None, None);
+    model.seen.machine_plans[1].pre_drain = None;
+    retry(&mut model, "2");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+}
+
+#[rstest]
+#[case::on_record(Some(OS))]
+#[case::of_an_older_manager(None)]
+fn r07_a_plan_for_the_release_that_has_begun_goes_on(#[case] os: Option<&str>) {
+    let mut model = behind_a_gate(os, KUBERNETES);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
