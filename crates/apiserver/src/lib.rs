@@ -48,7 +48,7 @@ pub use history::{Change, ChangeKind, Counters, Observer, Verb, Write};
 pub use identity::Identity;
 pub use kind::ResourceId;
 pub use response::Body;
-pub use server::{ApiServer, Config, NodeProxy, Now};
+pub use server::{ApiServer, Config, NodeProxy, Now, WeakApiServer};
 pub use store::Store;
 
 /// Bodies larger than this are refused with 413, as by a real server.

@@ -82,6 +82,26 @@ impl std::fmt::Debug for Config {
 #[derive(Clone)]
 pub struct ApiServer(pub(crate) Arc<Server>);
 
+/// An [`ApiServer`] that ends when all others let it go: for what the server itself holds on to.
+#[derive(Clone)]
+pub struct WeakApiServer(std::sync::Weak<Server>);
+
+impl ApiServer {
+    /// The same server, without keeping it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakApiServer {
+        WeakApiServer(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakApiServer {
+    /// The server, unless it has ended.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<ApiServer> {
+        self.0.upgrade().map(ApiServer)
+    }
+}
+
 impl std::fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ApiServer")

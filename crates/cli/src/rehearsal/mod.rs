@@ -196,12 +196,16 @@ impl Rehearsal {
             listeners.iter().for_each(|listener| listener(&told));
         };
         let (world_client, _) = for_product(world_client, validation);
-        let accounts = server.clone();
+        // The server asks the world about kubelets: if the world kept the server, neither would ever end.
+        let accounts = server.downgrade();
         let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles)
             .listened_to_by(tell)
             .with_programs_as(move |namespace, name| {
+                let Some(server) = accounts.upgrade() else {
+                    return std::future::pending().boxed();
+                };
                 let account = Identity::service_account(&namespace, &name);
-                let (client, _) = for_product(accounts.client_as(account), validation);
+                let (client, _) = for_product(server.client_as(account), validation);
                 std::future::ready(client).boxed()
             });
         let facts = simulation.facts();
