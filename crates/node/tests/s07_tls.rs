@@ -172,7 +172,8 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
     let truncated = |bench: &Bench| [(COMMON.to_owned(), bench.files[COMMON][..100_000].to_vec())].into();
     let replayed = |_: &Bench| older.clone();
     type Files = std::collections::BTreeMap<String, Vec<u8>>;
-    let attacks: [(&dyn Fn(&Bench) -> Files, &str); 3] = [
+    type Attack<'a> = &'a dyn Fn(&Bench) -> Files;
+    let attacks: [(Attack<'_>, &str); 3] = [
         (&swapped, COMMON),
         (&truncated, "cut off"),
         (&replayed, "another release"),

@@ -55,8 +55,8 @@ const STATIONS: [Station<'_>; 16] = [
     ("Preflight", "disks and certificates are being checked", "Node (all), EndpointSlice default/kubernetes", 10),
     ("ISOImport", "image hvst-upgrade-", "VirtualMachineImage harvester-system/<plan>-iso", 30),
     ("Repository", "upgrade-repo deployment not ready", "Deployment harvester-system/<plan>-repo", 10),
-    ("ReleaseManifest", "the digests of the release are being read", "http://<plan>-repo.harvester-system/harvester-iso.manifest", 10),
-    ("ReleaseMetadata", "release metadata is being read", "http://<plan>-repo.harvester-system/harvester-iso/harvester-release.yaml", 10),
+    ("ReleaseManifest", "the digests of the release are being read", "https://<plan>-repo.harvester-system/harvester-iso.manifest", 10),
+    ("ReleaseMetadata", "release metadata is being read", "https://<plan>-repo.harvester-system/harvester-iso/harvester-release.yaml", 10),
     ("ImagePreload", "images are being loaded onto the nodes", "Plan cattle-system/<plan>-image-preload", 60),
     ("ClusterUpgradeJob", "cluster components are being upgraded", "Job harvester-system/<plan>-cluster-upgrade", 45),
     ("SkipManifestsApply", "waiting for skip-manifest apply plan to complete", "Plan cattle-system/<plan>-apply-skip-rke2-manifests", 10),
@@ -103,8 +103,8 @@ fn a_repository_that_nobody_can_reach_is_told_with_the_address_and_the_error() {
     case.scenario.troubles.repository = Some(RepositoryTrouble::Unreachable);
     let told = follow(&case, HOUR);
     // Its manifest is what is read first.
-    let (_, wait) = told.first("ReleaseManifest", "failed to read http://");
-    let url = format!("http://{}-repo.harvester-system/harvester-iso.manifest", told.plan);
+    let (_, wait) = told.first("ReleaseManifest", "failed to read https://");
+    let url = format!("https://{}-repo.harvester-system/harvester-iso.manifest", told.plan);
     let message = wait.message.unwrap();
     assert!(
         message.starts_with(&format!("failed to read {url}: ")) && message.ends_with("connection refused"),

@@ -117,7 +117,7 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
 #[case::repo(Troubles { repository: Some(RepositoryTrouble::NeverReady), ..Troubles::default() },
     "Degraded Stalled: upgrade-repo deployment not ready")]
 #[case::metadata(Troubles { repository: Some(RepositoryTrouble::Unreachable), ..Troubles::default() },
-    "ReleaseManifest: failed to read http://")]
+    "ReleaseManifest: failed to read https://")]
 #[case::image(
     job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
     "ToolkitImage: node node-2 does not have the image rancher/harvester-upgrade-toolkit:"

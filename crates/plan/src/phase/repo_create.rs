@@ -45,6 +45,7 @@ fn hosts(draft: &Draft<'_>) -> usize {
 fn deploy(draft: &mut Draft<'_>, hosts: usize) {
     let seen = draft.seen;
     let key = repo_certificate::ensure(draft);
+    let is_deployed = seen.repo.deployment_ready.is_some() || key.is_some();
     if let (None, Some(key)) = (seen.repo.deployment_ready, key) {
         if let Key::InHand(name) = &key {
             // First: its failure keeps the Deployment from being created, so who sees that knows that the Secret is there.
@@ -66,7 +67,7 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
             secret: key.into_name(),
         });
     }
-    if seen.repo.service_ready.is_none() {
+    if seen.repo.service_ready.is_none() && is_deployed {
         draft.create(Child::RepoService);
     }
 }
