@@ -46,6 +46,8 @@ use admission::Admission;
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
 /// What the names of the manager's roles and webhooks begin with.
 pub const PREFIX: &str = "upgrade-toolkit-";
+/// Harvester's and Rancher's own accounts, which older managers gave to their Jobs: administrators of the cluster.
+const ADMINISTRATORS: [&str; 2] = ["harvester", "system-upgrade-controller"];
 /// When the rehearsed upgrade begins.
 const BEGINNING: &str = "2026-03-13T03:57:09Z";
 
@@ -204,7 +206,10 @@ impl Rehearsal {
                 let Some(server) = accounts.upgrade() else {
                     return std::future::pending().boxed();
                 };
-                let account = Identity::service_account(&namespace, &name);
+                let mut account = Identity::service_account(&namespace, &name);
+                if ADMINISTRATORS.contains(&name.as_str()) {
+                    account.groups.push("system:masters".to_owned());
+                }
                 let (client, _) = for_product(server.client_as(account), validation);
                 std::future::ready(client).boxed()
             });

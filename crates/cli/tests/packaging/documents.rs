@@ -54,7 +54,12 @@ impl Documents {
     /// Makes sure that objects are there as the code has them. Labels, and what only a packager adds, do not count.
     pub(crate) fn assert_has(&self, objects: &[Value]) {
         for object in objects {
-            assert_eq!(bare(self.one(&name(object))), bare(object));
+            // Roles of one name may be in several namespaces.
+            let is_it = |document: &&Value| {
+                name(document) == name(object) && document["metadata"]["namespace"] == object["metadata"]["namespace"]
+            };
+            let found: Vec<Value> = self.0.iter().filter(is_it).map(bare).collect();
+            assert_eq!(found, [bare(object)]);
         }
     }
 

@@ -147,7 +147,7 @@ async fn outcome(program: &str, cluster: &Cluster) -> (bool, Vec<String>, Vec<St
         _ => cluster.run(single_node::steps).await,
     };
     // A node that Fleet was not asked about goes on anyway, later.
-    let late = cluster.lab.clock.elapsed() > Duration::from_mins(5);
+    let late = cluster.lab.clock.elapsed() > Duration::from_mins(2);
     let mut asked = cluster.lab.asked();
     asked.push(format!("late: {late}"));
     (

@@ -321,7 +321,7 @@ async fn another_try_of_the_plan_tells_its_events_again() {
     tell().await;
     tell().await;
     assert_eq!(lab.events().await.len(), 1);
-    let plans: kube::Api<api::UpgradePlan> = kube::Api::all(lab.client());
+    let plans: kube::Api<api::UpgradePlan> = kube::Api::all(lab.strict());
     let at = "2026-03-13T03:57:09Z";
     let history = ["NodeUpgrading", "Failed", "ClusterUpgraded"];
     let history: Vec<_> = history
