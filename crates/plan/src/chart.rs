@@ -4,12 +4,7 @@
 //! with a field manager of its own and gives up on the whole chart where somebody else owns a field that it sets, so that
 //! nobody but the chart may change the KubeVirt object.
 
-use api::{
-    annotations,
-    foreign::rancher::ManagedChart,
-    names,
-    quoted::{LONGEST_MESSAGE, plain},
-};
+use api::{annotations, foreign::rancher::ManagedChart, names};
 use kube::ResourceExt;
 use rules::fleet::chart_lacks;
 use serde_json::{Value, json};

@@ -245,10 +245,7 @@ async fn rehearse(
         None => rehearsal.read(&name).await?,
     };
     if ended.is_none() {
-        eprintln!(
-            "the upgrade did not end within {} hours of cluster time: the rehearsal gives up",
-            limit.as_secs() / 3600
-        );
+        say_that_it_gives_up(limit);
     }
     settle(&rehearsal, &clock).await;
     print(&rehearsal, &plan, args.output)?;
@@ -378,6 +375,12 @@ fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::R
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to print the result"),
         _ => Ok(()),
     }
+}
+
+#[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
+fn say_that_it_gives_up(limit: Duration) {
+    let hours = limit.as_secs() / 3600;
+    eprintln!("the upgrade did not end within {hours} hours of cluster time: the rehearsal gives up");
 }
 
 #[cfg(test)]

@@ -105,10 +105,13 @@ fn rights_in(entry: &str) -> BTreeSet<Right> {
         .collect()
 }
 
-/// The rows of each account's table: steps and rights.
-fn tables() -> BTreeMap<String, Vec<(Vec<String>, BTreeSet<Right>)>> {
+/// A row of a table: steps and rights.
+type Row = (Vec<String>, BTreeSet<Right>);
+
+/// The rows of each account's table.
+fn tables() -> BTreeMap<String, Vec<Row>> {
     let page = std::fs::read_to_string(root().join("docs/security-jobs.md")).unwrap();
-    let mut tables: BTreeMap<String, Vec<(Vec<String>, BTreeSet<Right>)>> = BTreeMap::new();
+    let mut tables: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     let mut heading = String::new();
     for line in page.lines() {
         if let Some(found) = line.strip_prefix("## ") {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api::{UpgradePlan, names};
+use api::UpgradePlan;
 use futures::FutureExt;
 use kube::Api;
 use node::images::{

@@ -75,11 +75,6 @@ impl Way {
                 | Self::UpgradesToAnother
         )
     }
-
-    /// It has a second plan beside the first.
-    pub(super) const fn has_two_plans(self) -> bool {
-        self.tries_again() && !matches!(self, Self::Retries)
-    }
 }
 
 /// Cases that do not end well yet: parts of their names, the ways, and what blocks them. A case on this list that ends well
