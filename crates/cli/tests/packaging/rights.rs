@@ -24,6 +24,9 @@ const ALL_STEPS: &str = "all steps";
 /// Place (empty for the whole cluster), resource with its group, verb, name (`*` for all).
 type Right = (String, String, String, String);
 
+/// Steps, and the rights that they need.
+type Row = (Vec<String>, BTreeSet<Right>);
+
 fn names<C>(steps: &[Step<C>]) -> Vec<&'static str> {
     steps.iter().map(|step| step.name).collect()
 }
@@ -107,9 +110,9 @@ fn rights_in(entry: &str) -> BTreeSet<Right> {
 }
 
 /// The rows of each account's table: steps and rights.
-fn tables() -> BTreeMap<String, Vec<(Vec<String>, BTreeSet<Right>)>> {
+fn tables() -> BTreeMap<String, Vec<Row>> {
     let page = std::fs::read_to_string(root().join("docs/security-jobs.md")).unwrap();
-    let mut tables: BTreeMap<String, Vec<(Vec<String>, BTreeSet<Right>)>> = BTreeMap::new();
+    let mut tables: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     let mut heading = String::new();
     for line in page.lines() {
         if let Some(found) = line.strip_prefix("## ") {
