@@ -23,6 +23,9 @@ const ALL_STEPS: &str = "all steps";
 /// Place (empty for the whole cluster), resource with its group, verb, name (`*` for all).
 type Right = (String, String, String, String);
 
+/// Steps, and the rights that they need.
+type Row = (Vec<String>, BTreeSet<Right>);
+
 fn names<C>(steps: &[Step<C>]) -> Vec<&'static str> {
     steps.iter().map(|step| step.name).collect()
 }

@@ -69,8 +69,8 @@ impl Accounts {
     pub fn ships(&self, namespace: &str, name: &str) -> bool {
         let of_jobs = self.jobs.is_none() && namespace == names::HARVESTER_NAMESPACE;
         let of_plans = self.plans.is_none() && namespace == names::CATTLE_NAMESPACE;
-        let is_one = |known: &&str| name.strip_prefix(&self.prefix) == Some(*known);
-        (of_jobs && accounts::OF_JOBS.iter().any(is_one)) || (of_plans && is_one(&accounts::NODE_PLANS))
+        let is_one = |known: &str| name.strip_prefix(&self.prefix) == Some(known);
+        (of_jobs && accounts::OF_JOBS.iter().any(|known| is_one(known))) || (of_plans && is_one(accounts::NODE_PLANS))
     }
 }
 

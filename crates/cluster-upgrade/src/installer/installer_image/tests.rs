@@ -168,7 +168,7 @@ async fn kubeconfig_of_helm(with_rule: bool) -> Result<(Value, bool)> {
     );
     let server = ApiServer::new(Config {
         enforce_rbac: true,
-        ..Config::new(Arc::new(|| Timestamp::UNIX_EPOCH))
+        ..Config::new(Arc::new(|| Clock::system().now()))
     });
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let places = [
