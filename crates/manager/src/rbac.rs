@@ -88,7 +88,7 @@ pub const HARVESTER_RULES: &[Rule] = &[
 /// deleted so that it makes another.
 pub const CATTLE_RULES: &[Rule] = &[
     ("", &["pods"], &["watch"], ALL),
-    ("batch", &["jobs"], &["list", "watch", "delete"], ALL),
+    ("batch", &["jobs"], &["list", "watch"], ALL),
     ("upgrade.cattle.io", &["plans"], OWN, ALL),
 ];
 

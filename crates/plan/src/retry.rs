@@ -134,9 +134,23 @@ fn refused(mut draft: Draft<'_>, why: &str) -> Decision {
 
 /// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.
 fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
-    // What a Plan has left goes by itself. That it was ours is only what its name says, so it is nobody's to delete.
-    for (key, job) in jobs.iter().filter(|(_, job)| !job.deleting && !job.left_over) {
-        draft.delete_job(key, job);
+    for (key, job) in jobs.iter().filter(|(_, job)| !job.deleting) {
+        // What a Plan has made goes with it. Of what one has left, only its name says that it was ours: it is nobody's to
+        // delete, and goes by itself.
+        if job.owner.is_none() {
+            draft.delete_job(key, job);
+        } else if draft
+            .seen
+            .suc_plans
+            .get(&job.component)
+            .is_some_and(|plan| !plan.deleting)
+        {
+            draft.act(Action::Delete {
+                kind: ChildKind::SucPlan,
+                component: job.component.clone(),
+                job_type: None,
+            });
+        }
     }
     let names: Vec<String> = jobs
         .iter()

@@ -108,9 +108,6 @@ fn rights_in(entry: &str) -> BTreeSet<Right> {
         .collect()
 }
 
-/// A row of a table: steps and rights.
-type Row = (Vec<String>, BTreeSet<Right>);
-
 /// The rows of each account's table.
 fn tables() -> BTreeMap<String, Vec<Row>> {
     let page = std::fs::read_to_string(root().join("docs/security-jobs.md")).unwrap();
