@@ -14,9 +14,9 @@ use tokio_rustls::server::TlsStream;
 use super::channel::in_time;
 use crate::iso::{Extent, Iso, ReadAt};
 
-/// What is read at once, and sent before other connections have their turn. Measured: larger ones leave the processor's cache
-/// between being read and being encrypted, smaller ones cost more calls. A connection needs about three times as much memory
-/// while it serves a file.
+/// What is read at once, and sent before other connections have their turn. Chosen, not measured against other sizes: small
+/// enough for the processor's cache, large enough that calls cost little. A connection needs up to about three times as much
+/// memory while it serves a file.
 const TURN_BYTES: usize = 128 * 1024;
 
 /// Sends bytes from memory. A part of them may be held back, to be sent with more.
