@@ -259,11 +259,14 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// The SHA-256 that a name promises: `blobs/sha256/DIGITS`, and `DIGITS.json` for configurations.
+/// The SHA-256 that a name promises: `blobs/sha256/DIGITS` and `DIGITS.json` by `docker save`, `sha256:DIGITS` and
+/// `DIGITS.tar.gz` by tools that save images without a Docker engine.
 fn promised(name: &str) -> Option<&str> {
     let digits = name
         .strip_prefix("blobs/sha256/")
-        .or_else(|| name.strip_suffix(".json"))?;
+        .or_else(|| name.strip_prefix("sha256:"))
+        .or_else(|| name.strip_suffix(".json"))
+        .or_else(|| name.strip_suffix(".tar.gz"))?;
     let is_digest = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_digest.then_some(digits)
 }

@@ -111,3 +111,25 @@ fn a_layer_that_is_a_link_to_another_is_found_there() {
         .unwrap();
     assert!(read(&tar.into_inner().unwrap()).is_ok());
 }
+
+#[test]
+fn archives_of_tools_without_a_docker_engine_pass_and_are_verified_too() {
+    let layer: Vec<u8> = (0..9000_u32).flat_map(u32::to_be_bytes).collect();
+    // Compressed: its SHA-256 is another than the one in the configuration.
+    let config = json!({"rootfs": {"diff_ids": [format!("sha256:{}", hex(b"unpacked"))]}}).to_string();
+    let config_name = format!("sha256:{}", hex(config.as_bytes()));
+    let layer_name = format!("{}.tar.gz", hex(&layer));
+    let list = json!([{"Config": config_name, "RepoTags": ["a:b"], "Layers": [layer_name]}]).to_string();
+    let mut entries = [
+        (config_name.clone(), config.into_bytes()),
+        (layer_name.clone(), layer),
+        ("manifest.json".to_owned(), list.into()),
+    ];
+    let archive = tar(&entries);
+    assert!(read(&archive).unwrap() == archive);
+    entries[1].1[0] ^= 1;
+    assert!(refusal(&entries).contains(&format!("blob {layer_name} is refused")));
+    entries[1].1[0] ^= 1;
+    entries[0].1.push(b' ');
+    assert!(refusal(&entries).contains(&format!("blob {config_name} is refused")));
+}
