@@ -115,6 +115,9 @@ async fn prepare(client: &Client) {
         names::CATTLE_NAMESPACE,
         names::FLEET_NAMESPACE,
         names::LONGHORN_NAMESPACE,
+        // Rancher's, in every Harvester.
+        "cattle-fleet-system",
+        "cattle-fleet-local-system",
         "elsewhere",
     ] {
         let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

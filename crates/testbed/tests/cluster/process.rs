@@ -48,7 +48,7 @@ impl Recipe {
             &["--identity", account, "--leader-elect-lease-duration", &lease][..],
             &["--repo-host", &repository, "--api-server-address", &api_server],
             &["--kubelet-address", &kubelets, "--kubelet-service-account", &reader],
-            &["--health-probe-bind-address", "0"],
+            &["--webhook-name-prefix", &prefix, "--health-probe-bind-address", "0"],
         ];
         Self {
             user: format!("system:serviceaccount:{namespace}:{account}"),
