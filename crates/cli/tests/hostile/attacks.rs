@@ -30,6 +30,8 @@ pub(crate) struct Held {
     pub(crate) doomed: Vec<Box<dyn AsyncRead + Unpin + Send>>,
     /// What goes on in the background.
     tasks: JoinSet<()>,
+    /// Those that only keep a connection, until the attack is over.
+    keepers: JoinSet<()>,
 }
 
 /// How long a server may take to end those who send without end.
@@ -185,7 +187,7 @@ impl Attack {
                     let Some(stream) = door.enter(EVIL).await else { continue };
                     let (read, mut write) = tokio::io::split(stream);
                     let request = request.clone();
-                    held.tasks.spawn(async move {
+                    held.keepers.spawn(async move {
                         let _ = write.write_all(request.as_bytes()).await;
                         std::future::pending::<()>().await;
                     });
