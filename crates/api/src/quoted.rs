@@ -33,6 +33,18 @@ pub fn plain(text: &str, most: usize) -> String {
     shown
 }
 
+/// A sentence of ours with words of others in it: its spaces stay as they are, since some are part of the wire contract.
+#[must_use]
+pub fn printable(text: &str, most: usize) -> String {
+    let visible = text.chars().filter(|character| !is_invisible(*character));
+    let mut visible = visible.map(|character| if character.is_control() { ' ' } else { character });
+    let mut shown: String = visible.by_ref().take(most).collect();
+    if visible.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// A text in quotation marks, as somebody's words.
 #[must_use]
 pub fn quoted(text: &str) -> String {
@@ -55,6 +67,14 @@ mod tests {
         let text = " \u{1b}[2Jall is\r\nwell\u{202e}lufrednow\u{200b}\t\t now\0 ";
         assert_eq!(plain(text, 100), "[2Jall is welllufrednow now");
         assert_eq!(quoted("say \"yes\""), "\"say 'yes'\"");
+    }
+
+    #[test]
+    fn s01_a_sentence_of_ours_keeps_its_spaces_and_steers_no_terminal_either() {
+        assert_eq!(printable("success: 2, failed: 0 ", 100), "success: 2, failed: 0 ");
+        assert_eq!(printable("a  b\u{1b}[2J\nc\u{202e}d", 100), "a  b [2J cd");
+        assert_eq!(printable("abcdef", 3), "abc…");
+        assert_eq!(printable("abc", 3), "abc");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Its name is made from what it says, who says it and in which try, so telling it again, also after a restart, is telling it
 //! once.
 
-use api::{UpgradePlan, names, quoted::plain};
+use api::{UpgradePlan, names, quoted::printable};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -60,7 +60,7 @@ pub fn build(plan: &ObjectMeta, teller: Teller<'_>, at: Timestamp, event: &PlanE
         },
         type_: Some(severity.to_owned()),
         reason: Some(event.reason.clone()),
-        message: Some(plain(&event.message, LONGEST_TEXT)),
+        message: Some(printable(&event.message, LONGEST_TEXT)),
         source: Some(EventSource {
             component: Some(component.to_owned()),
             host: host.map(str::to_owned),
