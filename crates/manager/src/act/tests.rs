@@ -101,7 +101,7 @@ fn plan() -> UpgradePlan {
 }
 
 #[tokio::test]
-async fn s08_of_several_deletions_none_is_sent_after_the_lease_is_lost() {
+async fn of_several_deletions_none_is_sent_after_the_lease_is_lost() {
     let server = Server::new();
     let actor = server.actor();
     let result = actor.delete(&plan(), ChildKind::Job, "node-upgrade", None).await;
@@ -112,7 +112,7 @@ async fn s08_of_several_deletions_none_is_sent_after_the_lease_is_lost() {
 }
 
 #[tokio::test]
-async fn s08_a_job_is_deleted_by_the_uid_that_was_decided_on() {
+async fn a_job_is_deleted_by_the_uid_that_was_decided_on() {
     let server = Server::new();
     let actor = server.actor();
     let jobs = actor.in_namespace::<Job>("harvester-system");
@@ -132,7 +132,7 @@ async fn s08_a_job_is_deleted_by_the_uid_that_was_decided_on() {
 }
 
 #[tokio::test]
-async fn s08_of_several_events_that_are_caught_up_with_none_is_sent_after_the_lease_is_lost() {
+async fn of_several_events_that_are_caught_up_with_none_is_sent_after_the_lease_is_lost() {
     let server = Server::new();
     let actor = server.actor();
     *server.is_down.lock().unwrap() = true;

@@ -281,7 +281,7 @@ fn an_upgrade_that_runs_without_a_record_of_its_image_takes_the_managers_own() {
 }
 
 #[test]
-fn s08_a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all() {
+fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all() {
     let mut model = Model::new(3);
     let name = names::node_job("up", job_type::PRE_DRAIN, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
