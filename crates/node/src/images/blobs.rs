@@ -156,7 +156,8 @@ impl<R: Read> Blobs<R> {
             }
             kind if kind.is_file() => {
                 let name = self.name.take().unwrap_or_else(own_name);
-                let is_text = size <= LARGEST_TEXT && (name.ends_with(".json") || name.starts_with("blobs/"));
+                let may_be_text = ["blobs/", "sha256:"].iter().any(|start| name.starts_with(start));
+                let is_text = size <= LARGEST_TEXT && (may_be_text || name.ends_with(".json"));
                 Entry::Blob {
                     name,
                     hash: Sha256::new(),
