@@ -61,7 +61,8 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
             on,
             "empty lists of images",
             repository(RepositoryTrouble::EmptyImageLists),
-        ),
+        )
+        .with(Way::ANOTHER_ISO),
         Failure::new(
             on,
             "an ISO that is not the Version's",

@@ -41,6 +41,9 @@ impl Way {
     ];
     /// Two plans, the first of which had not sent Rancher off.
     pub(super) const NOT_BEGUN: &[Self] = &[Self::RetriesAfterAnother, Self::UpgradesToAnother];
+    /// The ways on from an ISO that is not whole. A plan stays with the ISO that is on record, so that another try refuses the
+    /// one that was mended and says to create another plan.
+    pub(super) const ANOTHER_ISO: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
     /// What does not stop a plan needs nobody.
     pub(super) const WARNED: &[Self] = &[Self::Waits];
     /// A Job that could not start VMs again does not stop a plan, and is not tried again: an event names the VMs.
