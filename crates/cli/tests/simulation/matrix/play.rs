@@ -321,5 +321,13 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
         Way::RetriesAfterAnother | Way::RetriesAfterAFailure | Way::IsRefusedThenRetries | Way::UpgradesToAnother => {
             two_plans::go_on(rehearsal, failure, way, name).await
         }
+        Way::IsRefusedThenCreatesAnew => {
+            ask(rehearsal, &name).await;
+            let is_refused = |plan: &UpgradePlan| has_ended(plan) && words(plan).contains("is not the one on record");
+            if rehearsal.follow(&name, Some(LIMIT), is_refused).await.is_none() {
+                return Err(vec![not_ended(rehearsal, &name).await]);
+            }
+            Box::pin(go_on(rehearsal, failure, Way::CreatesAnew, name)).await
+        }
     }
 }

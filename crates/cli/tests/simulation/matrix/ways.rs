@@ -23,6 +23,9 @@ pub(super) enum Way {
     IsRefusedThenRetries,
     /// Creates a plan for another release, which upgrades the cluster. The first one, asked for again, refuses.
     UpgradesToAnother,
+    /// Asks for another try, which refuses to go on with what is not the ISO on record. Then deletes the plan and creates
+    /// another one.
+    IsRefusedThenCreatesAnew,
 }
 
 impl Way {
@@ -43,7 +46,7 @@ impl Way {
     pub(super) const NOT_BEGUN: &[Self] = &[Self::RetriesAfterAnother, Self::UpgradesToAnother];
     /// The ways on from an ISO that is not whole. A plan stays with the ISO that is on record, so that another try refuses the
     /// one that was mended and says to create another plan.
-    pub(super) const ANOTHER_ISO: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
+    pub(super) const ANOTHER_ISO: &[Self] = &[Self::IsRefusedThenCreatesAnew, Self::CreatesAnew, Self::CreatesBeside];
     /// What does not stop a plan needs nobody.
     pub(super) const WARNED: &[Self] = &[Self::Waits];
     /// A Job that could not start VMs again does not stop a plan, and is not tried again: an event names the VMs.
@@ -62,6 +65,7 @@ impl fmt::Display for Way {
             Self::RetriesAfterAFailure => "new plan beside it fails too, then retry of the first",
             Self::IsRefusedThenRetries => "new plan for another release is refused, then retry of the first",
             Self::UpgradesToAnother => "new plan for another release, then retry of the first is refused",
+            Self::IsRefusedThenCreatesAnew => "retry is refused, then delete and create anew",
         })
     }
 }
@@ -76,6 +80,7 @@ impl Way {
                 | Self::RetriesAfterAFailure
                 | Self::IsRefusedThenRetries
                 | Self::UpgradesToAnother
+                | Self::IsRefusedThenCreatesAnew
         )
     }
 }
