@@ -7,7 +7,7 @@ use api::{
     WaitingFor, annotations,
     foreign::{condition_is, longhorn::Volume},
     labels,
-    quoted::{LONGEST_MESSAGE, LONGEST_NAME, plain},
+    quoted::{LONGEST_MESSAGE, LONGEST_NAME, plain, quoted},
     reasons,
 };
 use jiff::Timestamp;
@@ -162,7 +162,7 @@ pub(crate) fn stuck(container: &ContainerStatus) -> Option<String> {
 
 fn reason(word: &str, message: Option<&str>) -> String {
     match message.filter(|message| !message.is_empty()) {
-        Some(message) => format!("{word}: {}", plain(message, LONGEST_MESSAGE)),
+        Some(message) => format!("{word}: {}", quoted(message)),
         None => word.to_owned(),
     }
 }
@@ -278,7 +278,7 @@ mod tests {
         ]});
         assert_eq!(
             problem(&pod(&status)).as_deref(),
-            Some("ImagePullBackOff: no such image")
+            Some("ImagePullBackOff: \"no such image\"")
         );
     }
 
@@ -289,7 +289,7 @@ mod tests {
         ]});
         assert_eq!(
             problem(&pod(&status)).as_deref(),
-            Some("Unschedulable: 0/3 nodes are available")
+            Some("Unschedulable: \"0/3 nodes are available\"")
         );
     }
 

@@ -2,7 +2,7 @@
 
 use api::{
     foreign::{fleet::Bundle, rancher::ManagedChart},
-    quoted::{LONGEST_MESSAGE, plain},
+    quoted::quoted,
 };
 
 /// What keeps a chart from being ready, in Fleet's own words; nothing when it is.
@@ -16,21 +16,27 @@ pub fn chart_lacks(chart: &ManagedChart) -> Option<String> {
     let why = conditions
         .filter(|condition| condition.type_ == "Ready")
         .find_map(|condition| condition.message.as_deref().filter(|message| !message.is_empty()));
-    Some(plain(why.unwrap_or("it is not ready"), LONGEST_MESSAGE))
+    Some(why.map_or_else(
+        || "it is not ready".to_owned(),
+        |why| format!("Fleet says {}", quoted(why)),
+    ))
 }
 
 /// What keeps a bundle from being settled: Fleet has not seen what it is now, or says that it is unready. A bundle of which
 /// nothing more is known is settled.
 #[must_use]
-pub fn bundle_lacks(bundle: &Bundle) -> Option<&str> {
+pub fn bundle_lacks(bundle: &Bundle) -> Option<String> {
     // Right after a change Fleet still speaks of before.
     if bundle.status.observed_generation.unwrap_or(0) < bundle.metadata.generation.unwrap_or(0) {
-        return Some("Fleet has not seen its last change");
+        return Some("Fleet has not seen its last change".to_owned());
     }
     let conditions = bundle.status.conditions.iter().flatten();
     let mut unready = conditions.filter(|condition| condition.type_ == "Ready");
     let condition = unready.find(|condition| condition.status.as_deref() == Some("False"))?;
-    Some(condition.message.as_deref().unwrap_or("no reason given"))
+    Some(match condition.message.as_deref() {
+        Some(why) => format!("Fleet says {}", quoted(why)),
+        None => "Fleet gives no reason".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -48,11 +54,14 @@ mod tests {
             }))
             .unwrap()
         };
-        let unseen = Some("Fleet has not seen its last change");
+        let unseen = Some("Fleet has not seen its last change".to_owned());
         assert_eq!(bundle_lacks(&bundle(3, Some(2), "True")), unseen);
         assert_eq!(bundle_lacks(&bundle(1, None, "True")), unseen);
         assert_eq!(bundle_lacks(&bundle(3, Some(3), "True")), None);
-        assert_eq!(bundle_lacks(&bundle(3, Some(3), "False")), Some("no reason given"));
+        assert_eq!(
+            bundle_lacks(&bundle(3, Some(3), "False")),
+            Some("Fleet gives no reason".to_owned())
+        );
     }
 
     #[test]
@@ -65,6 +74,6 @@ mod tests {
         chart.status.unavailable = Some(1);
         let condition = json!([{"type": "Ready", "status": "False", "message": "ErrApplied(1)"}]);
         chart.status.conditions = serde_json::from_value(condition).unwrap();
-        assert_eq!(chart_lacks(&chart).unwrap(), "ErrApplied(1)");
+        assert_eq!(chart_lacks(&chart).unwrap(), "Fleet says \"ErrApplied(1)\"");
     }
 }

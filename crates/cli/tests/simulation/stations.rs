@@ -242,9 +242,9 @@ fn crashing_repository(rehearsal: &Rehearsal) {
     look_stuck(rehearsal, component::REPO, crashing);
 }
 
-const CRASHES: &str = "CrashLoopBackOff: back-off 5m0s restarting failed container";
-const CONFIG: &str = "CreateContainerConfigError: secret \"harvester\" not found";
-const NO_ROOM: &str = "Unschedulable: 0/3 nodes are available: 3 Insufficient memory.";
+const CRASHES: &str = "CrashLoopBackOff: \"back-off 5m0s restarting failed container\"";
+const CONFIG: &str = "CreateContainerConfigError: \"secret 'harvester' not found\"";
+const NO_ROOM: &str = "Unschedulable: \"0/3 nodes are available: 3 Insufficient memory.\"";
 
 #[rstest]
 #[case::crashing_repository(crashing_repository, names::HARVESTER_NAMESPACE, CRASHES)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{
     ReleaseDigests, ReleaseMetadata, UpgradePlan,
     names::{self, RepoScheme},
+    quoted::quoted,
     release_digests::NEEDED_FILES,
 };
 use futures::{StreamExt, stream};
@@ -111,7 +112,8 @@ impl Repository {
         let body = self.file(release_file::PATH).await;
         let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
         let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
-        serde_saphyr::from_str(&text).map_err(|error| format!("{url} is not release metadata: {error}"))
+        serde_saphyr::from_str(&text)
+            .map_err(|error| format!("{url} is not release metadata: {}", quoted(&error.to_string())))
     }
 
     pub(super) async fn image_lists(&self, previous: &str) -> Result<ImageLists, String> {
@@ -121,7 +123,7 @@ impl Repository {
             match self.file(&path).await {
                 Ok(body) => match image_list::parse(&String::from_utf8_lossy(&body)) {
                     Ok(images) => Ok(Some(images.into_iter().collect())),
-                    Err(error) => Err(format!("{url} is not a list of images: {error}")),
+                    Err(error) => Err(format!("{url} is not a list of images: {}", quoted(&error.to_string()))),
                 },
                 Err(FetchError::NotFound) => Ok(None),
                 Err(FetchError::Other(error)) => Err(format!("failed to read {url}: {error}")),
@@ -141,7 +143,8 @@ impl Repository {
             Err(FetchError::NotFound) => return Ok(None),
             Err(error) => return Err(format!("failed to read {url}: {error}")),
         };
-        let found = bundle::parse(&String::from_utf8_lossy(&body)).map_err(|error| format!("{url}: {error}"))?;
+        let found = bundle::parse(&String::from_utf8_lossy(&body))
+            .map_err(|error| format!("{url} cannot be used: {}", quoted(&error.to_string())))?;
         let urls = found
             .archives()
             .map(|(_, archive)| format!("{}/{}", self.base, archive.archive.as_str()));

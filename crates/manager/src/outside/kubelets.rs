@@ -6,7 +6,7 @@
 
 use std::{error::Error, path::PathBuf, time::Duration};
 
-use api::quoted::{LONGEST_NAME, plain};
+use api::quoted::{LONGEST_NAME, plain, quoted};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::{
@@ -198,7 +198,7 @@ async fn whole(body: Body) -> Result<Vec<u8>, String> {
 
 /// What an answer says, as it may be shown.
 fn words(body: &[u8]) -> String {
-    plain(&String::from_utf8_lossy(body), LONGEST_NAME)
+    quoted(&plain(&String::from_utf8_lossy(body), LONGEST_NAME))
 }
 
 /// `host:port`, with brackets around IPv6 addresses.

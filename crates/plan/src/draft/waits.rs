@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{WaitingFor, reasons};
+use api::{WaitingFor, quoted::quoted, reasons};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -141,10 +141,11 @@ impl<'a> Draft<'a> {
     /// Notes what a program says that it waits for, with its own beginning and end. Past that end the program gives up
     /// by itself; if it has not, a person should look.
     fn repeat(&mut self, node: Option<&str>, entry: &WaitingFor) {
-        let message = entry.message.as_deref().unwrap_or(&entry.what);
+        // Whoever is in a pod says what it says, so people see that these are not the manager's words.
+        let message = quoted(entry.message.as_deref().unwrap_or(&entry.what));
         let message = match node {
             Some(node) => format!("node {node}: {message}"),
-            None => message.to_owned(),
+            None => message,
         };
         let wait = WaitingFor {
             message: Some(message),

@@ -56,7 +56,11 @@ fn what_a_program_waits_for_stands_beside_the_wait_for_its_job() {
     let waits = &decision.status.waiting_for;
     let words: Vec<&str> = waits.iter().map(|wait| wait.what.as_str()).collect();
     assert_eq!(words, ["PreDrainJob", "VMEvacuation"]);
-    assert_eq!(waits[1], said);
+    let shown = WaitingFor {
+        message: Some("\"it moves to node-2\"".to_owned()),
+        ..said
+    };
+    assert_eq!(waits[1], shown, "the words of a pod are shown as a quotation");
     model.apply(&decision);
     model.now += SignedDuration::from_mins(1);
     assert_eq!(model.decide().status, decision.status, "nothing new is no news");
@@ -81,7 +85,7 @@ fn a_program_that_waits_beyond_its_own_deadline_makes_the_plan_degraded() {
         ("True", reasons::STALLED)
     );
     assert!(
-        degraded.message.starts_with("it does not move (stalled"),
+        degraded.message.starts_with("\"it does not move\" (stalled"),
         "{}",
         degraded.message
     );

@@ -5,7 +5,9 @@ use std::time::Duration;
 use api::{
     NodeState,
     labels::{component, job_type},
-    names, reasons,
+    names,
+    quoted::quoted,
+    reasons,
     upgrade_plan::{VMS_LEFT, VOLUMES_LEFT},
 };
 use jiff::Timestamp;
@@ -248,7 +250,7 @@ fn with_rancher(draft: &Draft<'_>, message: String) -> String {
         .as_ref()
         .and_then(|cluster| cluster.message.as_deref());
     match words.filter(|words| !words.is_empty()) {
-        Some(words) => format!("{message}; Rancher says: {words}"),
+        Some(words) => format!("{message}; Rancher says: {}", quoted(words)),
         None => message,
     }
 }
