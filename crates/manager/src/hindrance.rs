@@ -315,7 +315,13 @@ mod tests {
         let said = node_says(boot);
         assert_eq!(ended(0, &said).as_deref(), Some(boot));
         assert_eq!(ended(1, &said), None, "it failed");
-        for nonsense in ["RebootArmed", "RebootArmed:", "RebootArmed: a b", "RebootArmed: \u{1b}[2J", "done"] {
+        for nonsense in [
+            "RebootArmed",
+            "RebootArmed:",
+            "RebootArmed: a b",
+            "RebootArmed: \u{1b}[2J",
+            "done",
+        ] {
             assert_eq!(ended(0, nonsense), None, "{nonsense:?}");
         }
         assert_eq!(ended(0, &node_says(&"a".repeat(1000))), None);

@@ -12,8 +12,8 @@ use api::{
 use apiserver::Verb;
 use cli::rehearsal::manager_user;
 use rstest::rstest;
-use testbed::Writes;
 use serde_json::Value;
+use testbed::Writes;
 use world::{Troubles, troubles::RepositoryTrouble};
 
 use crate::{

@@ -1,6 +1,10 @@
 //! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
 
-use api::{NodeState, Phase, annotations, labels::{component, job_type}, names, reasons};
+use api::{
+    NodeState, Phase, annotations,
+    labels::{component, job_type},
+    names, reasons,
+};
 use jiff::SignedDuration;
 use plan::observed::{Begun, OtherPlan};
 use rstest::rstest;
@@ -228,7 +232,11 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
     assert_eq!(model.phase(), Some(Phase::Succeeded));
     let cluster = model.seen.cluster.as_ref().unwrap();
     assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
-    assert_eq!(cluster.upgrade_strategy, Some(serde_json::Value::Null), "as before both");
+    assert_eq!(
+        cluster.upgrade_strategy,
+        Some(serde_json::Value::Null),
+        "as before both"
+    );
 }
 
 #[test]
@@ -237,9 +245,19 @@ fn what_a_user_changes_between_two_tries_is_put_back_by_the_second() {
     let changed = serde_json::json!({"workerConcurrency": "2"});
     model.seen.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
     retry(&mut model, "1");
-    until(&mut model, |model| model.phase() == Some(Phase::Succeeded) && ended(model));
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::Succeeded) && ended(model)
+    });
     let cluster = model.seen.cluster.as_ref().unwrap();
     assert_eq!(cluster.upgrade_strategy, Some(changed));
+}
+
+/// One that counts what runs now as what it began with, and another plan that has begun since it failed.
+fn failed_first_of_two() -> Model {
+    let mut model = failed_with_components();
+    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    model.seen.other_plans = vec![another(&model, "v1.8.0", SignedDuration::from_mins(1))];
+    model
 }
 
 /// All nodes run the release, Rancher has let them go, and nothing of a gate is left: another plan has succeeded.
@@ -256,6 +274,7 @@ fn another_has_succeeded(model: &mut Model) {
 #[rstest]
 #[case::before_rancher(failed_before_rancher())]
 #[case::components(failed_with_components())]
+#[case::begun_again_from_what_runs_now(failed_first_of_two())]
 fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut model: Model) {
     another_has_succeeded(&mut model);
     retry(&mut model, "1");

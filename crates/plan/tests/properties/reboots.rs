@@ -71,7 +71,10 @@ fn a_node_that_lost_its_power_while_its_system_was_installed_has_not_come_back_o
     // It goes down and comes back as it was; the Job's next pod installs and arms the reboot. The Job's end may be seen before
     // that of its pod.
     model.seen.nodes.get_mut("node-1").unwrap().boot_id = "by-accident".into();
-    let works = PodSeen { works: true, ..pod(false) };
+    let works = PodSeen {
+        works: true,
+        ..pod(false)
+    };
     model.seen.pods.insert("p".into(), works);
     model.seen.jobs.get_mut(&job).unwrap().outcome = JobOutcome::Complete;
     decide_and_apply(&mut model);

@@ -304,13 +304,20 @@ pub(super) fn of_two_plans() -> Vec<Failure> {
         }
     }
     failures.push(reboots(Cluster::Three, "node-2")[0].clone());
+    let full_disk = Troubles {
+        full_disks: ["node-2".to_owned()].into(),
+        ..Troubles::default()
+    };
+    failures.push(Failure::new(Cluster::Three, "a full disk", full_disk));
     for failure in &mut failures {
         failure.name.push_str(", then two plans");
     }
     let with = |failure: Failure| {
         let begins_with_nodes = failure.phase() == Some(Phase::NodeUpgrading) && !failure.cluster.is_single();
         let is_early = |job: &world::troubles::JobTrouble| jobs::kind_of(job) == JobKind::SkipManifestsApply;
-        let ways = if failure.troubles().jobs.iter().any(is_early) {
+        let ways = if failure.phase() == Some(Phase::Initializing) {
+            Way::UNBEGUN
+        } else if failure.troubles().jobs.iter().any(is_early) {
             Way::ABOUT_TO_BEGIN
         } else if begins_with_nodes {
             Way::BEGUN

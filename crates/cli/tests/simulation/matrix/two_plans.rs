@@ -63,7 +63,10 @@ pub(super) async fn go_on(
             succeeds(rehearsal, &first).await?;
             return match touched(rehearsal, so_far) {
                 touched if touched.is_empty() => Ok(first),
-                touched => Err(vec![format!("nodes that are done are touched again: {}", touched.join(", "))]),
+                touched => Err(vec![format!(
+                    "nodes that are done are touched again: {}",
+                    touched.join(", ")
+                )]),
             };
         }
     }
@@ -71,14 +74,10 @@ pub(super) async fn go_on(
     Ok(first)
 }
 
-/// What has been done to nodes since so many writes: they were cordoned, or a Job that empties or upgrades one was made.
+/// What has been done to nodes since so many writes: they were cordoned, or a Job that empties or upgrades one was made. Jobs
+/// that start what the first plan had stopped do nothing to nodes.
 fn touched(rehearsal: &Rehearsal, so_far: usize) -> Vec<String> {
-    let upgrades = [
-        JobKind::PreDrain,
-        JobKind::PostDrain,
-        JobKind::SingleNodeUpgrade,
-        JobKind::RestoreVm,
-    ];
+    let upgrades = [JobKind::PreDrain, JobKind::PostDrain, JobKind::SingleNodeUpgrade];
     let history = rehearsal.server.store().history().into_iter().skip(so_far);
     let made = history.filter_map(|write| {
         let object = write.object.filter(|_| write.changed)?;
@@ -107,7 +106,11 @@ fn elsewhere(failure: &Failure) -> Troubles {
     } else {
         "node-3"
     };
-    let step = if is_early { JobKind::PreDrain } else { JobKind::PostDrain };
+    let step = if is_early {
+        JobKind::PreDrain
+    } else {
+        JobKind::PostDrain
+    };
     jobs::trouble(step, Some(next), jobs::FAILS)
 }
 

@@ -36,6 +36,8 @@ impl Way {
     pub(super) const STALLED: &[Self] = &[Self::Waits, Self::CreatesAnew, Self::CreatesBeside];
     /// The ways on from a plan that was deleted: there is no plan left to try again.
     pub(super) const DELETED: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
+    /// Two plans, the first of which had not found out what its release is.
+    pub(super) const UNBEGUN: &[Self] = &[Self::Retries, Self::RetriesAfterAnother];
     /// Two plans, the first of which had begun with nodes.
     pub(super) const BEGUN: &[Self] = &[
         Self::RetriesAfterAnother,

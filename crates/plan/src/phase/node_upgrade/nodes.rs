@@ -13,7 +13,9 @@ use super::super::{
     standing::{self, standing},
     suc_plan,
 };
-use crate::{decision::Action, draft::Draft,
+use crate::{
+    decision::Action,
+    draft::Draft,
     node,
     observed::{MachinePlanSeen, PodSeen},
 };
