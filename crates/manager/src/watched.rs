@@ -293,7 +293,10 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
 /// Containers that cannot start, and those whose last word matters.
 fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     let tells = |one: &ContainerStatus| {
-        hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some() || hindrance::ended_without_reboot(one)
+        hindrance::stuck(one).is_some()
+            || hindrance::last_word(one).is_some()
+            || hindrance::ended_without_reboot(one)
+            || hindrance::armed_in(one).is_some()
     };
     statuses.into_iter().filter(tells).collect()
 }
