@@ -12,7 +12,7 @@ use std::{
 
 use futures::{AsyncReadExt, pin_mut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
-use kube::{Api, Client, api::ListParams, core::Request};
+use kube::{Api, Client, Resource, api::ListParams, core::Request};
 use serde::{
     Deserializer,
     de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -47,8 +47,17 @@ pub enum Keep {
 /// The name and the namespace of an object.
 pub const NAMED: Keep = Keep::Fields(&[("name", Keep::All), ("namespace", Keep::All)]);
 
+/// One object, of which only that is taken in.
+///
+/// # Errors
+/// It is not one of these, or larger than anything may be.
+pub fn kept<'de, K: DeserializeOwned, D: Deserializer<'de>>(text: D, keep: Keep) -> Result<K, D::Error> {
+    let left = Cell::new(MOST_KEPT);
+    let object = Kept { keep, left: &left }.deserialize(text)?;
+    serde_json::from_value(object).map_err(D::Error::custom)
+}
+
 /// Lists objects. All that one reader has read counts together.
-#[derive(Debug)]
 pub struct Reader {
     client: Client,
     kept: AtomicUsize,
@@ -72,7 +81,7 @@ impl Reader {
     ///
     /// # Errors
     /// The API server refused or could not be reached, or there is more than may be kept.
-    pub async fn list<K: DeserializeOwned>(
+    pub async fn list<K: Resource + DeserializeOwned>(
         &self,
         api: &Api<K>,
         which: &ListParams,
@@ -110,7 +119,7 @@ impl Reader {
     }
 
     /// The text of a page, or nothing when it is too large.
-    async fn page<K>(&self, api: &Api<K>, which: &ListParams) -> kube::Result<Option<Vec<u8>>> {
+    async fn page<K: Resource>(&self, api: &Api<K>, which: &ListParams) -> kube::Result<Option<Vec<u8>>> {
         let request = Request::new(api.resource_url()).list(which);
         let body = self
             .client
