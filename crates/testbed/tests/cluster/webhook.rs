@@ -256,9 +256,7 @@ fn s05_the_managers_own_writes_go_through_while_its_webhook_is_down() {
         };
         let refused = refusal(harvester.plans().replace_status("up", &dry, &known).await);
         assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
-        own.replace_status("up", &dry, &known)
-            .await
-            .expect("and reports");
+        own.replace_status("up", &dry, &known).await.expect("and reports");
         // What others want waits for it, deletion too.
         let refused = refusal(harvester.plans().delete("up", &DeleteParams::default()).await);
         assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
