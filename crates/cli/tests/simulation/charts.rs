@@ -114,7 +114,7 @@ fn r02_a_field_that_somebody_else_owns_is_named_before_anything_is_paused() {
         set_methods(&rehearsal, "kubectl-edit", &["Evict"]).await;
         let _manager = rehearsal.start_only_manager();
         let name = begin(&rehearsal).await;
-        let conflict = "Apply failed with 1 conflict: conflict with \"kubectl-edit\"";
+        let conflict = "Apply failed with 1 conflict: conflict with 'kubectl-edit'";
         let waits = |plan: &UpgradePlan| waits_for(plan, conflict);
         let plan = rehearsal.follow(&name, Some(LONG), waits).await.unwrap();
         assert_eq!(plan.phase(), Some(Phase::ImagePreloaded));

@@ -202,9 +202,9 @@ fn every_program_goes_through_the_steps_of_the_real_one_in_their_order() {
 fn while_images_are_preloaded_the_archive_and_how_far_it_is_are_shown() {
     let seen = waits(Case::three_nodes(), &[], HOUR);
     for wanted in [
-        "ImagePreload: node node-1: importing archive 1 of 1: 0.0 MiB of 1501.8 MiB",
-        "ImagePreload: node node-2: importing archive 1 of 1: 750.9 MiB of 1501.8 MiB",
-        "ImagePreload: node node-3: saving archive 1 of 1: 0.0 MiB of 1501.8 MiB",
+        "ImagePreload: node node-1: \"importing archive 1 of 1: 0.0 MiB of 1501.8 MiB",
+        "ImagePreload: node node-2: \"importing archive 1 of 1: 750.9 MiB of 1501.8 MiB",
+        "ImagePreload: node node-3: \"saving archive 1 of 1: 0.0 MiB of 1501.8 MiB",
     ] {
         assert_seen(&seen, wanted);
     }
@@ -288,17 +288,17 @@ fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
 fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
     let seen = waits(Case::three_nodes(), &[], 2 * HOUR);
     for wanted in [
-        "NodeAgent: rancher-system-agent of node node-2 has not been told to leave RKE2 alone: its Job is not done",
-        "CAPICluster: Cluster fleet-local/local has been provisioned for less than 30 seconds",
-        "HelmRelease: Helm release cattle-system/rancher is being upgraded to v2.14.0-alpha9",
-        "ClusterRepo: ClusterRepo rancher-charts does not exist yet",
-        "Rollout: Deployment cattle-fleet-local-system/fleet-agent is not rolled out: ",
-        "Rollout: Deployment cattle-system/harvester-cluster-repo is not rolled out: ",
-        "ManagedChart: ManagedChart fleet-local/harvester is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]",
-        "InstanceManager: Longhorn's v1 engine is not ready on node node-3: ",
-        "Addon: Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
-        "HelmChartConfig: RKE2 is given a moment to see that HelmChartConfig kube-system/rke2-multus has changed",
-        "FleetConfig: Fleet is given a moment to see that ConfigMap cattle-fleet-system/fleet-controller has its address back",
+        "NodeAgent: \"rancher-system-agent of node node-2 has not been told to leave RKE2 alone: its Job is not done",
+        "CAPICluster: \"Cluster fleet-local/local has been provisioned for less than 30 seconds",
+        "HelmRelease: \"Helm release cattle-system/rancher is being upgraded to v2.14.0-alpha9",
+        "ClusterRepo: \"ClusterRepo rancher-charts does not exist yet",
+        "Rollout: \"Deployment cattle-fleet-local-system/fleet-agent is not rolled out: ",
+        "Rollout: \"Deployment cattle-system/harvester-cluster-repo is not rolled out: ",
+        "ManagedChart: \"ManagedChart fleet-local/harvester is not at 1.8.0: Fleet says 'WaitApplied(1) [Cluster fleet-local/local]'",
+        "InstanceManager: \"Longhorn's v1 engine is not ready on node node-3: ",
+        "Addon: \"Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
+        "HelmChartConfig: \"RKE2 is given a moment to see that HelmChartConfig kube-system/rke2-multus has changed",
+        "FleetConfig: \"Fleet is given a moment to see that ConfigMap cattle-fleet-system/fleet-controller has its address back",
     ] {
         assert_seen(&seen, wanted);
     }
@@ -312,7 +312,7 @@ fn a_chart_that_does_not_get_ready_ends_the_cluster_upgrade_with_its_name() {
     }));
     assert_eq!(told.phase, Some(Phase::Failed));
     let word = "upgrade-harvester: step upgrade-harvester did not end within 2700s: ManagedChart fleet-local/harvester \
-                is not at 1.8.0: WaitApplied(1) [Cluster fleet-local/local]";
+                is not at 1.8.0: Fleet says \"WaitApplied(1) [Cluster fleet-local/local]\"";
     assert!(told.failed.contains(word), "{:#?}", told.failed);
 }
 
@@ -329,7 +329,7 @@ const RKE2: &str = "Rancher has not upgraded RKE2 on node-2 yet: its kubelet is 
 #[test]
 fn while_post_drain_waits_for_rke2_it_says_so() {
     let seen = waits(late_kubelet(HOUR / 2), &[], 12 * HOUR);
-    assert_seen(&seen, &format!("RKE2: {RKE2}"));
+    assert_seen(&seen, &format!("RKE2: \"{RKE2}"));
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn a_vm_that_does_not_start_again_is_shown_and_then_its_job_fails_with_its_name(
     case.scenario.troubles.vms_that_do_not_start = all_vms(&case);
     let seen = waits(case.clone(), &[], 12 * HOUR);
     let vm = seen.iter().find_map(|text| {
-        let text = text.strip_prefix("VMStart: VM ")?;
-        text.strip_suffix(" is starting: ErrorUnschedulable")
+        let text = text.strip_prefix("VMStart: \"VM ")?;
+        text.strip_suffix(" is starting: ErrorUnschedulable\"")
     });
     let vm = vm.unwrap_or_else(|| panic!("no VM is waited for: {seen:#?}"));
 
@@ -400,7 +400,10 @@ fn fleet_is_waited_for_a_while_by_the_name_of_its_bundle_and_then_gone_on_withou
         ..Case::single_node()
     };
     let told = follow(&case, 12 * HOUR);
-    let (_, wait) = told.first("FleetBundle", "bundle fleet-agent-local is not ready: Modified(1)");
+    let (_, wait) = told.first(
+        "FleetBundle",
+        "\"bundle fleet-agent-local is not ready: Fleet says 'Modified(1)'\"",
+    );
     assert_eq!(wait.object.unwrap(), "Bundle fleet-local/fleet-agent-local");
     let (_, last) = told.statuses.last().unwrap();
     assert_eq!(last["status"]["currentPhase"], "Succeeded");

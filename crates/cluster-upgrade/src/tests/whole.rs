@@ -307,7 +307,7 @@ async fn what_does_not_settle_in_time_and_need_not_is_only_named() {
         .unwrap();
     let notes = lab.attempt().await.unwrap();
     assert!(
-        notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Modified(1)".to_owned()),
+        notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Fleet says \"Modified(1)\"".to_owned()),
         "{notes:?}"
     );
 }

@@ -111,7 +111,7 @@ async fn a_fleet_that_does_not_settle_holds_nothing_up() {
         cluster
             .waits()
             .iter()
-            .any(|wait| wait.contains("bundle mcc-harvester is not ready: Modified(1)"))
+            .any(|wait| wait.contains("bundle mcc-harvester is not ready: Fleet says \"Modified(1)\""))
     );
 }
 
