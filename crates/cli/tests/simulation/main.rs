@@ -41,6 +41,7 @@ mod trust;
 mod two_plans;
 mod user;
 mod waiting;
+mod watched;
 mod weaknesses;
 mod workloads;
 mod writes;

@@ -8,7 +8,7 @@ use clock::Clock;
 use kube::ResourceExt;
 use manager::run::Config;
 
-use crate::{run::in_paused_time, timeline::versions};
+use crate::{run::in_paused_time, timeline::versions, watched::Watched};
 
 const LONG: Duration = Duration::from_secs(12 * 3600);
 
@@ -28,9 +28,7 @@ fn programs_of_an_upgrade_are_of_one_version_though_its_manager_is_replaced() {
             definitions: crate::run::definitions(),
             ..Scenario::default()
         };
-        let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
-            .await
-            .unwrap();
+        let rehearsal = Watched::start(scenario, Clock::simulated(beginning(), 1.0)).await;
         let first = rehearsal.start_manager_with(of_version("v1"));
         let name = rehearsal
             .create_unchecked(rehearsal.plan(true, &[]))

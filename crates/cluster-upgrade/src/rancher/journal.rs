@@ -72,18 +72,19 @@ impl Journal {
     /// The journal as the data of a ConfigMap.
     #[must_use]
     pub fn to_data(&self) -> BTreeMap<String, String> {
-        let mut data = BTreeMap::from([
+        let agent = self.agent.as_ref();
+        let generation = agent.map(|agent| agent.generation.to_string());
+        let created_before = agent.map(|agent| agent.created_before.clone());
+        // All of them, always: an apply leaves what it does not name as somebody else has put it there.
+        BTreeMap::from([
             (PLAN_UID.to_owned(), self.plan.clone()),
             ("target".to_owned(), self.target.clone()),
             ("apiServerURL".to_owned(), self.server_url.clone()),
             ("apiServerCA".to_owned(), self.server_ca.clone()),
             ("settled".to_owned(), self.settled.to_string()),
-        ]);
-        if let Some(agent) = &self.agent {
-            data.insert("agentGeneration".to_owned(), agent.generation.to_string());
-            data.insert("agentCreatedBefore".to_owned(), agent.created_before.clone());
-        }
-        data
+            ("agentGeneration".to_owned(), generation.unwrap_or_default()),
+            ("agentCreatedBefore".to_owned(), created_before.unwrap_or_default()),
+        ])
     }
 
     /// The ConfigMap that keeps it.

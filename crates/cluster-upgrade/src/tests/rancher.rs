@@ -154,9 +154,9 @@ async fn the_program_of_an_older_release_still_writes_its_journal_where_it_did()
     let (context, _) = lab.context();
     let maps = super::lab::address(&context.client, "v1", "ConfigMap", "harvester-system");
     for settled in ["false", "true"] {
-        let whole = journal("harvester-system", &json!({ "settled": settled }));
+        let whole = kube::api::Patch::Apply(journal("harvester-system", &json!({ "settled": settled })));
         let how = kube::api::PatchParams::apply("upgrade-toolkit").force();
-        let written = maps.patch("upgrade-toolkit-rancher", &how, &kube::api::Patch::Apply(whole));
+        let written = maps.patch("upgrade-toolkit-rancher", &how, &whole);
         assert_eq!(written.await.unwrap().data["data"]["settled"], settled);
     }
 }
