@@ -24,6 +24,7 @@ mod matrix;
 mod membership;
 mod moments;
 mod nodes;
+mod older;
 mod perturbation;
 mod rbac;
 mod remains;

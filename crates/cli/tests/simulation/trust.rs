@@ -10,7 +10,7 @@ use api::{
     annotations,
     labels::{self, component, job_type},
 };
-use apiserver::Change;
+use apiserver::{Change, ChangeKind};
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
 
@@ -25,13 +25,14 @@ pub(crate) struct Trust {
 
 #[derive(Default)]
 struct State {
-    plans: BTreeSet<String>,
-    /// UIDs of Plans of system-upgrade-controller that an UpgradePlan owns.
-    suc_plans: BTreeSet<String>,
-    /// Components whose own Job or Plan is through.
-    through: BTreeSet<String>,
-    /// Steps of nodes whose own Job is through.
-    steps: BTreeSet<(String, String)>,
+    /// Their phases, by UID.
+    plans: BTreeMap<String, String>,
+    /// What a plan has made, by its UID: components of Plans of system-upgrade-controller.
+    made: BTreeSet<(String, String)>,
+    /// Components whose own Job or Plan is through, by the UID of the plan that owns it: one vouches for no other.
+    through: BTreeSet<(String, String)>,
+    /// Steps of nodes whose own Job is through: UID of the plan, step, node.
+    steps: BTreeSet<(String, String, String)>,
     /// Nodes, by machine.
     nodes: BTreeMap<String, String>,
     /// All VMs that were ever on a restore list.
@@ -62,7 +63,8 @@ impl Trust {
         let by_manager = change.user == self.manager;
         match (change.resource.group.as_str(), change.resource.plural.as_str()) {
             ("management.harvesterhci.io", "upgradeplans") => {
-                state.plans.insert(text(&object["metadata"]["uid"]));
+                let phase = text(&object["status"]["currentPhase"]);
+                state.plans.insert(text(&object["metadata"]["uid"]), phase);
                 return state.advanced(change);
             }
             ("upgrade.cattle.io", "plans") => {
@@ -77,8 +79,11 @@ impl Trust {
                 state.deployment(object);
                 return if by_manager { self.images(object) } else { Vec::new() };
             }
+            ("cluster.x-k8s.io", "machines") if change.kind == ChangeKind::Deleted => {
+                state.nodes.remove(&text(&object["metadata"]["name"]));
+            }
             ("cluster.x-k8s.io", "machines") => state.nodes.extend(machine_node(object)),
-            ("", "configmaps") if is_owned(object, &state.plans) => {
+            ("", "configmaps") if state.owner(object).is_some() => {
                 let lists = object["data"].as_object().into_iter().flatten();
                 for (_, list) in lists {
                     let vms = list.as_str().unwrap_or_default().split(',');
@@ -87,6 +92,7 @@ impl Trust {
             }
             ("", "secrets") if by_manager => return state.answered(change),
             ("kubevirt.io", "virtualmachines") => return state.stopped(change),
+            ("kubevirt.io", "virtualmachineinstances") => return state.ended(change),
             _ => {}
         }
         Vec::new()
@@ -108,30 +114,84 @@ impl Trust {
 }
 
 impl State {
+    /// The UID of the plan that an object belongs to.
+    fn owner(&self, object: &Value) -> Option<String> {
+        let owners = object["metadata"]["ownerReferences"].as_array()?;
+        let mut uids = owners.iter().map(|owner| text(&owner["uid"]));
+        uids.find(|uid| self.plans.contains_key(uid))
+    }
+
     fn suc_plan(&mut self, plan: &Value) {
-        if !is_owned(plan, &self.plans) {
-            return;
-        }
-        self.suc_plans.insert(text(&plan["metadata"]["uid"]));
+        let Some(owner) = self.owner(plan) else { return };
+        let part = (owner, label(plan, labels::UPGRADE_COMPONENT));
+        self.made.insert(part.clone());
         if has_condition(plan, "Complete") {
-            self.through.insert(label(plan, labels::UPGRADE_COMPONENT));
+            self.through.insert(part);
         }
     }
 
     fn deployment(&mut self, deployment: &Value) {
         let is_there = deployment["status"]["availableReplicas"].as_i64() > Some(0);
-        if is_there && is_owned(deployment, &self.plans) {
-            self.through.insert(label(deployment, labels::UPGRADE_COMPONENT));
+        if let Some(owner) = self.owner(deployment).filter(|_| is_there) {
+            self.through
+                .insert((owner, label(deployment, labels::UPGRADE_COMPONENT)));
         }
     }
 
     fn job(&mut self, job: &Value) {
-        if !is_owned(job, &self.plans) || !has_condition(job, "Complete") {
+        let Some(owner) = self.owner(job).filter(|_| has_condition(job, "Complete")) else {
             return;
-        }
-        self.through.insert(label(job, labels::UPGRADE_COMPONENT));
-        let step = (label(job, labels::JOB_TYPE), label(job, labels::NODE));
+        };
+        self.through
+            .insert((owner.clone(), label(job, labels::UPGRADE_COMPONENT)));
+        let step = (owner, label(job, labels::JOB_TYPE), label(job, labels::NODE));
         self.steps.insert(step);
+    }
+
+    /// A node is through by a Job of this plan, or by one of an earlier plan that came so far with it.
+    fn is_through(&self, node: &str) -> bool {
+        let last = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+        self.steps
+            .iter()
+            .any(|(_, step, of)| of == node && last.contains(&step.as_str()))
+    }
+
+    /// What must have been done for a phase to be entered, and was not.
+    fn lacking(&self, plan: &Value, phase: &str) -> Vec<String> {
+        let uid = text(&plan["metadata"]["uid"]);
+        let is_done = |part: &&str| self.through.contains(&(uid.clone(), (*part).to_owned()));
+        let any_of = |parts: &[&str]| {
+            let none = !parts.iter().any(|part| is_done(&part));
+            none.then(|| parts.join(" or ")).into_iter().collect()
+        };
+        match phase {
+            "RepoCreated" => any_of(&[component::REPO]),
+            "ImagePreloaded" => any_of(&[component::IMAGE_PRELOAD, component::IMAGE_CHECK]),
+            "ClusterUpgraded" => any_of(&[component::CLUSTER_UPGRADE]),
+            "NodeUpgraded" => {
+                let here: BTreeSet<&String> = self.nodes.values().collect();
+                let single = plan["status"]["singleNode"].as_str();
+                if let Some(node) = single {
+                    let step = (uid, job_type::SINGLE_NODE_UPGRADE.to_owned(), node.to_owned());
+                    return if self.steps.contains(&step) {
+                        Vec::new()
+                    } else {
+                        vec![node.to_owned()]
+                    };
+                }
+                let nodes = plan["status"]["nodeUpgradeStatuses"].as_object().into_iter().flatten();
+                // Nodes that were removed meanwhile are through with everything.
+                let nodes = nodes.map(|(name, _)| name).filter(|name| here.contains(name));
+                nodes.filter(|node| !self.is_through(node)).cloned().collect()
+            }
+            // Where no image is stale, there is nothing to clean up.
+            "CleanedUp" => {
+                let cleanup = component::IMAGE_CLEANUP;
+                let is_begun = self.made.contains(&(uid.clone(), cleanup.to_owned()));
+                if is_begun { any_of(&[cleanup]) } else { Vec::new() }
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// A phase ends only by an object of the plan.
@@ -140,15 +200,12 @@ impl State {
         let phase = |plan: &Value| text(&plan["status"]["currentPhase"]);
         let before = change.previous.as_ref().map(|plan| phase(plan)).unwrap_or_default();
         let now = phase(&change.object);
-        let needed: &[&str] = match now.as_str() {
-            "RepoCreated" => &[component::REPO],
-            "ImagePreloaded" => &[component::IMAGE_PRELOAD, component::IMAGE_CHECK],
-            "ClusterUpgraded" => &[component::CLUSTER_UPGRADE],
-            // Where no image is stale, there is nothing to clean up.
-            _ => &[],
-        };
-        if before != now && !needed.is_empty() && !needed.iter().any(|part| self.through.contains(*part)) {
-            problems.push(format!("{now} although nothing of the plan did it"));
+        if before != now {
+            let lacking = self.lacking(&change.object, &now);
+            let lacking = lacking
+                .iter()
+                .map(|what| format!("{now} although nothing of the plan did it: {what}"));
+            problems.extend(lacking);
         }
         let status = change.object["status"].to_string();
         if status.contains("evil.test") || status.contains("not-stopped") {
@@ -169,22 +226,50 @@ impl State {
         let wrong = hooks.into_iter().filter(|(hook, step)| {
             let before = change.previous.as_ref().map(|secret| answer(secret, hook));
             let now = answer(&change.object, hook);
-            now.is_string()
-                && before.as_ref() != Some(&now)
-                && !self.steps.contains(&((*step).to_owned(), node.clone()))
+            now.is_string() && before.as_ref() != Some(&now) && !self.is_done_by_one_at_work(step, &node)
         });
         wrong
             .map(|(hook, _)| format!("{hook} of node {node} is answered without its Job"))
             .collect()
     }
 
-    /// No VM is stopped that is not on the list of those to start again.
+    /// A Job of a plan that is at work with nodes has done a step of a node.
+    fn is_done_by_one_at_work(&self, step: &str, node: &str) -> bool {
+        let at_work = self.plans.iter().filter(|(_, phase)| *phase == "NodeUpgrading");
+        let mut uids = at_work.map(|(uid, _)| uid.clone());
+        uids.any(|uid| self.steps.contains(&(uid, step.to_owned(), node.to_owned())))
+    }
+
+    /// An instance that goes while its VM stays is a VM that was stopped, however that was asked for.
+    fn ended(&self, change: &Change) -> Vec<String> {
+        let meta = &change.object["metadata"];
+        let was = change
+            .previous
+            .as_ref()
+            .map(|vmi| vmi["metadata"]["deletionTimestamp"].clone());
+        let goes = change.kind == ChangeKind::Deleted || meta["deletionTimestamp"].is_string();
+        let is_news = was.is_none_or(|was| was.is_null());
+        let name = format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]));
+        if goes && is_news && !self.listed.contains(&name) {
+            return vec![format!("the instance of VM {name} ends, and it is on no list")];
+        }
+        Vec::new()
+    }
+
+    /// No VM is stopped that is not on the list of those to start again. KubeVirt halts those that always run; others it
+    /// only notes the request on.
     fn stopped(&self, change: &Change) -> Vec<String> {
+        let is_asked_to_stop = |vm: &Value| {
+            let mut requests = vm["status"]["stateChangeRequests"].as_array().into_iter().flatten();
+            requests.any(|request| request["action"] == "Stop")
+        };
+        let was_asked = change.previous.as_ref().is_some_and(|vm| is_asked_to_stop(vm));
         let strategy = |vm: &Value| text(&vm["spec"]["runStrategy"]);
         let was = change.previous.as_ref().map(|vm| strategy(vm)).unwrap_or_default();
         let meta = &change.object["metadata"];
         let name = format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]));
-        let stops = strategy(&change.object) == "Halted" && !was.is_empty() && was != "Halted";
+        let is_halted = strategy(&change.object) == "Halted" && !was.is_empty() && was != "Halted";
+        let stops = is_halted || (is_asked_to_stop(&change.object) && !was_asked);
         if stops && !self.listed.contains(&name) {
             return vec![format!("VM {name} is stopped and on no list")];
         }
@@ -212,16 +297,64 @@ fn has_condition(object: &Value, type_: &str) -> bool {
         .any(|condition| condition["type"] == type_ && condition["status"] == "True")
 }
 
-fn is_owned(object: &Value, uids: &BTreeSet<String>) -> bool {
-    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.into_iter().any(|owner| uids.contains(&text(&owner["uid"])))
-}
-
 /// An image without its tag and digest.
 fn repository(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or(image);
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => image,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cli::rehearsal::beginning;
+    use clock::Clock;
+    use kube::{
+        Api,
+        api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    };
+    use rstest::rstest;
+    use serde_json::json;
+
+    use crate::{
+        run::{Case, in_paused_time},
+        watched::Watched,
+    };
+
+    /// However KubeVirt is asked to.
+    #[rstest]
+    #[case::that_always_runs("spec")]
+    #[case::that_is_only_asked("status")]
+    #[case::whose_instance_is_deleted("instance")]
+    fn s01_a_vm_that_is_stopped_and_on_no_list_is_seen(#[case] how: &str) {
+        in_paused_time(async {
+            let case = Case::three_nodes();
+            let rehearsal = Watched::start(case.scenario, Clock::simulated(beginning(), 1.0)).await;
+            let vms = rehearsal.objects("kubevirt.io", "virtualmachineinstances");
+            let name = vms[0].metadata.name.clone().unwrap();
+            let namespace = vms[0].metadata.namespace.clone().unwrap();
+            let api = |kind: &str| -> Api<DynamicObject> {
+                let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
+                Api::namespaced_with(rehearsal.server.client(), &namespace, &kind)
+            };
+            let asked = PatchParams::default();
+            match how {
+                "spec" => {
+                    let patch = Patch::Merge(json!({"spec": {"runStrategy": "Halted"}}));
+                    api("VirtualMachine").patch(&name, &asked, &patch).await.unwrap();
+                }
+                "status" => {
+                    let patch = Patch::Merge(json!({"status": {"stateChangeRequests": [{"action": "Stop"}]}}));
+                    api("VirtualMachine").patch_status(&name, &asked, &patch).await.unwrap();
+                }
+                _ => {
+                    let instances = api("VirtualMachineInstance");
+                    instances.delete(&name, &DeleteParams::default()).await.unwrap();
+                }
+            }
+            let seen = rehearsal.take_violations();
+            assert!(seen[0].contains(&format!("{namespace}/{name}")), "{seen:?}");
+        });
     }
 }

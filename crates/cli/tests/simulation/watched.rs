@@ -40,6 +40,11 @@ impl Watched {
     pub(crate) fn violations(&self) -> Vec<String> {
         self.violations.lock().unwrap().clone()
     }
+
+    /// The same, for a test that is about what must never be.
+    pub(crate) fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.violations.lock().unwrap())
+    }
 }
 
 impl Deref for Watched {
