@@ -35,13 +35,32 @@ fn notes_of(plan: &UpgradePlan) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// A repository that serves over plain HTTP only, and no manifest.
+fn without_certificate(deployment: &Deployment) -> Value {
+    let mut plain = serde_json::to_value(deployment).unwrap();
+    for key in [annotations::SERVES_MANIFEST, annotations::REPO_SECRET] {
+        plain["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
+    }
+    let pod = &mut plain["spec"]["template"]["spec"];
+    let is_other = |one: &Value| one["name"] != "tls" && one["name"] != "https";
+    pod["volumes"].as_array_mut().unwrap().retain(is_other);
+    let container = &mut pod["containers"][0];
+    container["volumeMounts"].as_array_mut().unwrap().retain(is_other);
+    container["ports"].as_array_mut().unwrap().retain(is_other);
+    container["args"] = json!(["repo", "--iso", "/iso/disk.img", "--listen", ":8080"]);
+    plain
+}
+
 /// Leaves a plan and what belongs to it as an older manager would have. Returns its notes.
 async fn make_older(rehearsal: &Rehearsal, name: &str) -> BTreeMap<String, String> {
     let client = rehearsal.server.client();
     let how = PatchParams::default();
     let plans: Api<UpgradePlan> = Api::all(client.clone());
     let plan = plans.get(name).await.unwrap();
-    let notes = notes_of(&plan);
+    let mut notes = notes_of(&plan);
+    // It is noted with the first pod; older managers did so before.
+    let image = plan::observed::Settings::default().own_image.to_string();
+    notes.entry(annotations::TOOLKIT_IMAGE.to_owned()).or_insert(image);
     // Today the webhook refuses such annotations.
     rehearsal.take_admission_away().await.unwrap();
     let noted = Patch::Merge(json!({"metadata": {"annotations": notes}}));
@@ -53,11 +72,10 @@ async fn make_older(rehearsal: &Rehearsal, name: &str) -> BTreeMap<String, Strin
         let secrets: Api<Secret> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
         let secret = &found.annotations()[annotations::REPO_SECRET];
         secrets.delete(secret, &DeleteParams::default()).await.unwrap();
-        let plain = json!({"metadata": {"annotations": {
-            annotations::SERVES_MANIFEST: null, annotations::REPO_SECRET: null,
-        }}});
+        let plain = serde_json::from_value(without_certificate(&found)).unwrap();
+        let name = found.name_any();
         deployments
-            .patch(&found.name_any(), &how, &Patch::Merge(plain))
+            .replace(&name, &PostParams::default(), &plain)
             .await
             .unwrap();
     }
@@ -77,6 +95,17 @@ fn made_since(rehearsal: &Rehearsal, since: Timestamp) -> Vec<String> {
         .filter(|write| write.user == user && write.verb.name() == "create" && write.code < 300 && write.at >= since);
     let made = made.filter(|write| ["jobs", "plans", "deployments"].contains(&write.resource.plural.as_str()));
     made.filter_map(|write| Some(write.object?.to_string())).collect()
+}
+
+/// What pods said that failed.
+fn last_words(rehearsal: &Rehearsal) -> Vec<String> {
+    let pods = versions(rehearsal.server.store(), "pods");
+    let failed = pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Failed");
+    let words = failed.map(|(_, pod)| {
+        let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"];
+        format!("{}: {ended}", pod["metadata"]["name"])
+    });
+    words.collect()
 }
 
 /// How often something became true from one version to the next.
@@ -109,7 +138,7 @@ fn an_upgrade_that_an_older_manager_began_goes_on_to_its_end(#[case] phase: Phas
         let _second = rehearsal.start_manager("manager-2");
         let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
         let plan = rehearsal.follow(&name, Some(LONG), ended).await.unwrap();
-        assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", plan.status);
+        assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", last_words(&rehearsal));
 
         // The notes moved once, all of them, and stayed where they are now.
         let all = versions(rehearsal.server.store(), "upgradeplans");

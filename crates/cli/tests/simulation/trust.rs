@@ -233,9 +233,10 @@ impl State {
             .collect()
     }
 
-    /// A Job of a plan that is at work with nodes has done a step of a node.
+    /// A Job of a plan that is at work has done a step of a node. The last answer follows the phase after it.
     fn is_done_by_one_at_work(&self, step: &str, node: &str) -> bool {
-        let at_work = self.plans.iter().filter(|(_, phase)| *phase == "NodeUpgrading");
+        let at_work = |phase: &str| !["", "Succeeded", "Failed"].contains(&phase);
+        let at_work = self.plans.iter().filter(|(_, phase)| at_work(phase));
         let mut uids = at_work.map(|(uid, _)| uid.clone());
         uids.any(|uid| self.steps.contains(&(uid, step.to_owned(), node.to_owned())))
     }
