@@ -14,6 +14,9 @@ use apiserver::{Change, ChangeKind};
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
 
+/// Instead of the phase of a plan that is not there any more.
+const GONE: &str = "gone";
+
 /// What was seen so far.
 #[derive(Default)]
 pub(crate) struct Trust {
@@ -35,6 +38,8 @@ struct State {
     steps: BTreeSet<(String, String, String)>,
     /// Nodes, by machine.
     nodes: BTreeMap<String, String>,
+    /// Which system and which Kubernetes nodes had when they were seen first.
+    had: BTreeMap<String, (String, String)>,
     /// All VMs that were ever on a restore list.
     listed: BTreeSet<String>,
 }
@@ -47,12 +52,13 @@ impl Trust {
             ..Self::default()
         };
         let machines = rehearsal.server.store().list("cluster.x-k8s.io", "machines", None);
-        trust
-            .state
-            .lock()
-            .unwrap()
+        let nodes = rehearsal.server.store().list("", "nodes", None);
+        let mut state = trust.state.lock().unwrap();
+        state
             .nodes
             .extend(machines.iter().filter_map(|machine| machine_node(machine)));
+        nodes.iter().for_each(|node| state.see_node(node));
+        drop(state);
         trust
     }
 
@@ -63,7 +69,10 @@ impl Trust {
         let by_manager = change.user == self.manager;
         match (change.resource.group.as_str(), change.resource.plural.as_str()) {
             ("management.harvesterhci.io", "upgradeplans") => {
-                let phase = text(&object["status"]["currentPhase"]);
+                let phase = match change.kind {
+                    ChangeKind::Deleted => GONE.to_owned(),
+                    _ => text(&object["status"]["currentPhase"]),
+                };
                 state.plans.insert(text(&object["metadata"]["uid"]), phase);
                 return state.advanced(change);
             }
@@ -90,6 +99,7 @@ impl Trust {
                     state.listed.extend(vms.map(|vm| vm.trim().to_owned()));
                 }
             }
+            ("", "nodes") => state.see_node(object),
             ("", "secrets") if by_manager => return state.answered(change),
             ("kubevirt.io", "virtualmachines") => return state.stopped(change),
             ("kubevirt.io", "virtualmachineinstances") => return state.ended(change),
@@ -148,12 +158,29 @@ impl State {
         self.steps.insert(step);
     }
 
-    /// A node is through by a Job of this plan, or by one of an earlier plan that came so far with it.
-    fn is_through(&self, node: &str) -> bool {
+    fn see_node(&mut self, node: &Value) {
+        let info = &node["status"]["nodeInfo"];
+        let runs = (text(&info["osImage"]), text(&info["kubeletVersion"]));
+        let name = text(&node["metadata"]["name"]);
+        // Nodes are created before their kubelets say anything.
+        if !runs.0.is_empty() {
+            self.had.entry(name).or_insert(runs);
+        }
+    }
+
+    /// A node had the system and the Kubernetes of the release all along: nothing is to be done with it.
+    fn had_release(&self, plan: &Value, node: &str) -> bool {
+        let release = &plan["status"]["releaseMetadata"];
+        let wanted = (text(&release["os"]), text(&release["kubernetes"]));
+        self.had.get(node) == Some(&wanted)
+    }
+
+    /// A node is through by a Job of this plan, or by one of a plan that came so far with it and has ended.
+    fn is_through(&self, plan: &str, node: &str) -> bool {
         let last = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
-        self.steps
-            .iter()
-            .any(|(_, step, of)| of == node && last.contains(&step.as_str()))
+        let counts = |uid: &str| uid == plan || self.plans.get(uid).is_some_and(|phase| !is_at_work(phase));
+        let mut steps = self.steps.iter();
+        steps.any(|(uid, step, of)| of == node && last.contains(&step.as_str()) && counts(uid))
     }
 
     /// What must have been done for a phase to be entered, and was not.
@@ -170,19 +197,13 @@ impl State {
             "ClusterUpgraded" => any_of(&[component::CLUSTER_UPGRADE]),
             "NodeUpgraded" => {
                 let here: BTreeSet<&String> = self.nodes.values().collect();
-                let single = plan["status"]["singleNode"].as_str();
-                if let Some(node) = single {
-                    let step = (uid, job_type::SINGLE_NODE_UPGRADE.to_owned(), node.to_owned());
-                    return if self.steps.contains(&step) {
-                        Vec::new()
-                    } else {
-                        vec![node.to_owned()]
-                    };
-                }
                 let nodes = plan["status"]["nodeUpgradeStatuses"].as_object().into_iter().flatten();
                 // Nodes that were removed meanwhile are through with everything.
                 let nodes = nodes.map(|(name, _)| name).filter(|name| here.contains(name));
-                nodes.filter(|node| !self.is_through(node)).cloned().collect()
+                let lacks = |node: &&String| !self.is_through(&uid, node) && !self.had_release(plan, node);
+                let single = plan["status"]["singleNode"].as_str().map(str::to_owned);
+                let single = single.filter(|node| lacks(&node));
+                nodes.filter(lacks).cloned().chain(single).collect()
             }
             // Where no image is stale, there is nothing to clean up.
             "CleanedUp" => {
@@ -235,8 +256,7 @@ impl State {
 
     /// A Job of a plan that is at work has done a step of a node. The last answer follows the phase after it.
     fn is_done_by_one_at_work(&self, step: &str, node: &str) -> bool {
-        let at_work = |phase: &str| !["", "Succeeded", "Failed"].contains(&phase);
-        let at_work = self.plans.iter().filter(|(_, phase)| at_work(phase));
+        let at_work = self.plans.iter().filter(|(_, phase)| is_at_work(phase));
         let mut uids = at_work.map(|(uid, _)| uid.clone());
         uids.any(|uid| self.steps.contains(&(uid, step.to_owned(), node.to_owned())))
     }
@@ -276,6 +296,11 @@ impl State {
         }
         Vec::new()
     }
+}
+
+/// A plan in that phase has begun and not ended.
+fn is_at_work(phase: &str) -> bool {
+    !["", "Succeeded", "Failed", GONE].contains(&phase)
 }
 
 fn machine_node(machine: &Value) -> Option<(String, String)> {
