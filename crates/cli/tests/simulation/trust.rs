@@ -1,6 +1,9 @@
 //! Who steers an upgrade, looked at with every change of a simulated cluster: only what the plan owns, and only images that
 //! are allowed.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Mutex,
@@ -8,10 +11,12 @@ use std::{
 
 use api::{
     annotations,
+    foreign::kubevirt::VirtualMachineInstance,
     labels::{self, component, job_type},
 };
 use apiserver::{Change, ChangeKind};
 use cli::rehearsal::{Rehearsal, manager_user};
+use rules::migration::unlisted;
 use serde_json::Value;
 
 /// Instead of the phase of a plan that is not there any more.
@@ -42,6 +47,8 @@ struct State {
     had: BTreeMap<String, (String, String)>,
     /// All VMs that were ever on a restore list.
     listed: BTreeSet<String>,
+    /// VMs that are on no list when they are stopped: as they are now, nobody wants them started again.
+    unlisted: BTreeSet<String>,
 }
 
 impl Trust {
@@ -58,6 +65,9 @@ impl Trust {
             .nodes
             .extend(machines.iter().filter_map(|machine| machine_node(machine)));
         nodes.iter().for_each(|node| state.see_node(node));
+        let store = rehearsal.server.store();
+        let instances = store.list("kubevirt.io", "virtualmachineinstances", None);
+        instances.iter().for_each(|instance| state.see_instance(instance));
         drop(state);
         trust
     }
@@ -102,7 +112,11 @@ impl Trust {
             ("", "nodes") => state.see_node(object),
             ("", "secrets") if by_manager => return state.answered(change),
             ("kubevirt.io", "virtualmachines") => return state.stopped(change),
-            ("kubevirt.io", "virtualmachineinstances") => return state.ended(change),
+            ("kubevirt.io", "virtualmachineinstances") => {
+                let problems = state.ended(change);
+                state.see_instance(object);
+                return problems;
+            }
             _ => {}
         }
         Vec::new()
@@ -166,6 +180,23 @@ impl State {
         if !runs.0.is_empty() {
             self.had.entry(name).or_insert(runs);
         }
+    }
+
+    fn see_instance(&mut self, instance: &Value) {
+        let Ok(typed) = serde_json::from_value::<VirtualMachineInstance>(instance.clone()) else {
+            return;
+        };
+        let name = name_of(instance);
+        if unlisted(&typed).is_some() {
+            self.unlisted.insert(name);
+        } else {
+            self.unlisted.remove(&name);
+        }
+    }
+
+    /// Whether a VM may be stopped.
+    fn may_stop(&self, name: &str) -> bool {
+        self.listed.contains(name) || self.unlisted.contains(name)
     }
 
     /// A node had the system and the Kubernetes of the release all along: nothing is to be done with it.
@@ -270,8 +301,8 @@ impl State {
             .map(|vmi| vmi["metadata"]["deletionTimestamp"].clone());
         let goes = change.kind == ChangeKind::Deleted || meta["deletionTimestamp"].is_string();
         let is_news = was.is_none_or(|was| was.is_null());
-        let name = format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]));
-        if goes && is_news && !self.listed.contains(&name) {
+        let name = name_of(&change.object);
+        if goes && is_news && !self.may_stop(&name) {
             return vec![format!("the instance of VM {name} ends, and it is on no list")];
         }
         Vec::new()
@@ -287,11 +318,10 @@ impl State {
         let was_asked = change.previous.as_ref().is_some_and(|vm| is_asked_to_stop(vm));
         let strategy = |vm: &Value| text(&vm["spec"]["runStrategy"]);
         let was = change.previous.as_ref().map(|vm| strategy(vm)).unwrap_or_default();
-        let meta = &change.object["metadata"];
-        let name = format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]));
+        let name = name_of(&change.object);
         let is_halted = strategy(&change.object) == "Halted" && !was.is_empty() && was != "Halted";
         let stops = is_halted || (is_asked_to_stop(&change.object) && !was_asked);
-        if stops && !self.listed.contains(&name) {
+        if stops && !self.may_stop(&name) {
             return vec![format!("VM {name} is stopped and on no list")];
         }
         Vec::new()
@@ -301,6 +331,11 @@ impl State {
 /// A plan in that phase has begun and not ended.
 fn is_at_work(phase: &str) -> bool {
     !["", "Succeeded", "Failed", GONE].contains(&phase)
+}
+
+fn name_of(object: &Value) -> String {
+    let meta = &object["metadata"];
+    format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]))
 }
 
 fn machine_node(machine: &Value) -> Option<(String, String)> {
@@ -329,58 +364,5 @@ fn repository(image: &str) -> &str {
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => image,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use cli::rehearsal::beginning;
-    use clock::Clock;
-    use kube::{
-        Api,
-        api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams},
-    };
-    use rstest::rstest;
-    use serde_json::json;
-
-    use crate::{
-        run::{Case, in_paused_time},
-        watched::Watched,
-    };
-
-    /// However KubeVirt is asked to.
-    #[rstest]
-    #[case::that_always_runs("spec")]
-    #[case::that_is_only_asked("status")]
-    #[case::whose_instance_is_deleted("instance")]
-    fn s01_a_vm_that_is_stopped_and_on_no_list_is_seen(#[case] how: &str) {
-        in_paused_time(async {
-            let case = Case::three_nodes();
-            let rehearsal = Watched::start(case.scenario, Clock::simulated(beginning(), 1.0)).await;
-            let vms = rehearsal.objects("kubevirt.io", "virtualmachineinstances");
-            let name = vms[0].metadata.name.clone().unwrap();
-            let namespace = vms[0].metadata.namespace.clone().unwrap();
-            let api = |kind: &str| -> Api<DynamicObject> {
-                let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
-                Api::namespaced_with(rehearsal.server.client(), &namespace, &kind)
-            };
-            let asked = PatchParams::default();
-            match how {
-                "spec" => {
-                    let patch = Patch::Merge(json!({"spec": {"runStrategy": "Halted"}}));
-                    api("VirtualMachine").patch(&name, &asked, &patch).await.unwrap();
-                }
-                "status" => {
-                    let patch = Patch::Merge(json!({"status": {"stateChangeRequests": [{"action": "Stop"}]}}));
-                    api("VirtualMachine").patch_status(&name, &asked, &patch).await.unwrap();
-                }
-                _ => {
-                    let instances = api("VirtualMachineInstance");
-                    instances.delete(&name, &DeleteParams::default()).await.unwrap();
-                }
-            }
-            let seen = rehearsal.take_violations();
-            assert!(seen[0].contains(&format!("{namespace}/{name}")), "{seen:?}");
-        });
     }
 }
