@@ -27,6 +27,7 @@ use serde_json::Value;
 use crate::{
     run::{Case, in_paused_time, run},
     timeline::{holds, versions},
+    watched::Watched,
 };
 
 /// Holds watches of a kind back for a while, as a slow API server does.
@@ -84,9 +85,7 @@ where
 {
     in_paused_time(async move {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock.clone())
-            .await
-            .unwrap();
+        let rehearsal = Watched::start(Case::three_nodes().scenario, clock.clone()).await;
         let _manager = rehearsal.start_manager("manager-1");
         let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
         let name = plan.name_any();

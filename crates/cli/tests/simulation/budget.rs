@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use cli::rehearsal::{Rehearsal, beginning, manager_user};
+use cli::rehearsal::{beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
 
 use crate::{
     run::{Case, in_paused_time, run},
     user::is_held,
+    watched::Watched,
 };
 
 /// The existing toolkit needs about 110 for the same upgrade, 13 of them conflicts.
@@ -41,7 +42,7 @@ fn an_upgrade_of_three_nodes_needs_at_most_80_writes_to_the_plan_and_none_confli
 fn at_rest_nothing_is_written_but_the_lease() {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(Case::three_nodes().scenario, clock).await;
         let _manager = rehearsal.start_manager("manager-1");
         let plan = rehearsal
             .create_unchecked(rehearsal.plan(false, &["node-1".to_owned()]))

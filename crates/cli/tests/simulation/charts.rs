@@ -15,12 +15,13 @@ use world::Shape;
 use crate::{
     run::{Case, in_paused_time, run},
     user,
+    watched::Watched,
 };
 
 const LONG: Duration = Duration::from_secs(12 * 3600);
 
 /// A cluster that was installed with v1.8, so that Fleet has its charts applied by the server.
-async fn newer() -> Rehearsal {
+async fn newer() -> Watched {
     let shape = Shape {
         vms: 3,
         from: "v1.8.0".to_owned(),
@@ -35,7 +36,7 @@ async fn newer() -> Rehearsal {
         ..Scenario::default()
     };
     let clock = Clock::simulated(beginning(), 1.0);
-    Rehearsal::start(scenario, clock).await.unwrap()
+    Watched::start(scenario, clock).await
 }
 
 fn get(rehearsal: &Rehearsal, group: &str, plural: &str, namespace: &str, name: &str) -> Value {

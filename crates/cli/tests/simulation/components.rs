@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     run::{Case, in_paused_time},
     told::HOUR,
+    watched::Watched,
 };
 
 /// The revisions of a Helm release: version of the chart and status.
@@ -36,7 +37,7 @@ fn two(old: &str, new: &str) -> Vec<(String, String)> {
 fn rancher_fleet_longhorn_and_addons_are_those_of_the_release() {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(Case::three_nodes().scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(Case::three_nodes().scenario, clock).await;
         let _manager = rehearsal.start_manager("manager-1");
         let plan = rehearsal.create_unchecked(rehearsal.plan(false, &[])).await.unwrap();
         let ended = |plan: &api::UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);

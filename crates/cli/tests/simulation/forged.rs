@@ -71,6 +71,11 @@ fn s12_what_others_labelled_as_ours_is_still_there_when_a_plan_has_succeeded_fai
             ("upgrade.cattle.io", "plans", "cattle-system"),
             ("apps", "deployments", "harvester-system"),
             ("", "services", "harvester-system"),
+            ("", "secrets", "harvester-system"),
+            ("", "configmaps", "harvester-system"),
+            ("", "configmaps", "cattle-fleet-system"),
+            ("apps", "replicasets", "harvester-system"),
+            ("harvesterhci.io", "virtualmachineimages", "harvester-system"),
         ] {
             let left = forged(&sabotaged, group, plural);
             let made = sabotaged.store.list("", "nodes", None).len();

@@ -10,6 +10,7 @@ mod sweep {
     use kube::ResourceExt;
 
     use crate::run::{Case, in_paused_time};
+    use crate::watched::Watched;
 
     const VMS: usize = 800;
 
@@ -23,9 +24,7 @@ mod sweep {
         let (took, plan, requests) = in_paused_time(async {
             let mut scenario = Case::three_nodes().scenario;
             scenario.shape.vms = VMS;
-            let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
-                .await
-                .unwrap();
+            let rehearsal = Watched::start(scenario, Clock::simulated(beginning(), 1.0)).await;
             let _manager = rehearsal.start_only_manager();
             let name = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
             let mut shown = String::new();

@@ -8,7 +8,7 @@ use api::{
     reasons,
 };
 use apiserver::ChangeKind;
-use cli::rehearsal::{Rehearsal, beginning};
+use cli::rehearsal::beginning;
 use clock::Clock;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use crate::{
     failure::failing_job,
     run::{Case, in_paused_time, run},
     user::{User, has_failed, is_at, until_gone},
+    watched::Watched,
 };
 
 /// The hook Jobs that have not ended, by node.
@@ -41,7 +42,7 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
         let mut scenario = Case::three_nodes().scenario;
         scenario.troubles.failed_machine_plans = ["node-2".to_owned(), "node-3".to_owned()].into();
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(scenario, clock).await;
         let asked_together = Arc::new(Mutex::new(false));
         let waited = Arc::new(Mutex::new(String::new()));
         let (asked, words) = (asked_together.clone(), waited.clone());
@@ -74,6 +75,10 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
         let limit = std::time::Duration::from_secs(12 * 3600);
         let plan = rehearsal.follow(&name, Some(limit), ended).await;
         assert!(*asked_together.lock().unwrap(), "Rancher asked for one after the other");
+        // Open: the second machine past the limit is begun with when the first is back and answered for, before Rancher has
+        // uncordoned it. For that moment two nodes are cordoned, one of them up and with the new system.
+        let known = ["2 nodes are disrupted at once: [\"node-2\", \"node-3\"]"];
+        assert_eq!(rehearsal.take_violations(), known);
         let crowded = crowded.lock().unwrap().clone();
         let waited = waited.lock().unwrap().clone();
         (crowded, waited, plan)
@@ -128,7 +133,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
         let mut scenario = Case::three_nodes().scenario;
         scenario.troubles = troubles;
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(scenario, clock).await;
         let before = crate::remains::of(&rehearsal);
         let _manager = rehearsal.start_only_manager();
         let limit = Some(std::time::Duration::from_secs(12 * 3600));

@@ -40,6 +40,7 @@ use crate::{
     failure::failing_job,
     run::{Case, Ended, in_paused_time, run, try_run},
     user::User,
+    watched,
 };
 
 /// Longer than any of these scenarios takes.
@@ -180,7 +181,7 @@ fn served(without: Option<&(String, usize)>, watch: impl Fn(&Rehearsal)) -> Resu
             definitions: crate::run::definitions(),
             ..Scenario::default()
         };
-        let rehearsal = Rehearsal::start(scenario, clock.clone()).await.unwrap();
+        let rehearsal = watched::Watched::start(scenario, clock.clone()).await;
         let namespace = names::HARVESTER_NAMESPACE;
         if let Some((role, rule)) = without {
             take_away(&rehearsal, role, *rule).await;
@@ -221,7 +222,7 @@ fn says(scenario: Scenario, without: Option<&(String, usize)>, test: impl Fn(&Up
             ..scenario
         };
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+        let rehearsal = watched::Watched::start(scenario, clock).await;
         if let Some((role, rule)) = without {
             take_away(&rehearsal, role, *rule).await;
         }

@@ -8,8 +8,10 @@ use clock::Clock;
 use kube::ResourceExt;
 use manager::run::Config;
 
-use crate::{run::in_paused_time, timeline::versions};
+use crate::{run::in_paused_time, timeline::versions, watched::Watched};
 
+/// Where images may come from.
+const REPOSITORY: &str = "rancher/harvester-upgrade-toolkit";
 const LONG: Duration = Duration::from_secs(12 * 3600);
 
 fn of_version(tag: &str) -> Config {
@@ -17,7 +19,7 @@ fn of_version(tag: &str) -> Config {
         lease_namespace: None,
         ..Config::default()
     };
-    config.settings.own_image = Image::parse(&format!("rancher/toolkit:{tag}")).unwrap();
+    config.settings.own_image = Image::parse(&format!("{REPOSITORY}:{tag}")).unwrap();
     config
 }
 
@@ -28,9 +30,7 @@ fn programs_of_an_upgrade_are_of_one_version_though_its_manager_is_replaced() {
             definitions: crate::run::definitions(),
             ..Scenario::default()
         };
-        let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
-            .await
-            .unwrap();
+        let rehearsal = Watched::start(scenario, Clock::simulated(beginning(), 1.0)).await;
         let first = rehearsal.start_manager_with(of_version("v1"));
         let name = rehearsal
             .create_unchecked(rehearsal.plan(true, &[]))
@@ -53,8 +53,8 @@ fn programs_of_an_upgrade_are_of_one_version_though_its_manager_is_replaced() {
         let images: BTreeSet<&str> = ours
             .flat_map(|(_, pod)| pod["spec"]["containers"].as_array().into_iter().flatten())
             .filter_map(|container| container["image"].as_str())
-            .filter(|image| image.starts_with("rancher/toolkit"))
+            .filter(|image| image.starts_with(REPOSITORY))
             .collect();
-        assert_eq!(images, ["rancher/toolkit:v1"].into());
+        assert_eq!(images, [format!("{REPOSITORY}:v1").as_str()].into());
     });
 }

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use crate::{
     run::{Case, in_paused_time, run},
     timeline::{holds, versions},
+    watched::Watched,
 };
 
 /// Nobody lets the manager create events: a quota, a policy, a role.
@@ -83,7 +84,7 @@ fn r28_a_plan_that_cannot_be_written_holds_no_other_up() {
             ..Scenario::default()
         };
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(scenario, clock).await;
         let broken = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();
         rehearsal.clock.sleep(Duration::from_secs(5)).await;
         let other = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();
@@ -139,9 +140,7 @@ fn what_cannot_be_put_back_keeps_nothing_else_from_it() {
             definitions: crate::run::definitions(),
             ..Scenario::default()
         };
-        let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
-            .await
-            .unwrap();
+        let rehearsal = Watched::start(scenario, Clock::simulated(beginning(), 1.0)).await;
         rehearsal.take_admission_away().await.unwrap();
         let _manager = rehearsal.start_only_manager();
         let plan = rehearsal.create_unchecked(rehearsal.plan(true, &[])).await.unwrap();

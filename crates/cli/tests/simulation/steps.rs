@@ -33,6 +33,7 @@ use crate::{
     run::{Case, in_paused_time},
     told::follow,
     waiting::{HOUR, assert_seen, waits, with},
+    watched::Watched,
 };
 
 fn steps_of<C>(steps: &[Step<C>]) -> Vec<&'static str> {
@@ -99,7 +100,7 @@ fn rehearse(case: Case) -> Told {
 fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> Told {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(case.scenario, clock).await;
         let steps: Arc<Mutex<BTreeMap<_, Vec<_>>>> = Arc::default();
         let seen = steps.clone();
         rehearsal.observe_steps(move |told: &StepTold| {

@@ -9,12 +9,12 @@ use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
 use world::{Durations, Shape, Troubles};
 
-use crate::{run::in_paused_time, user};
+use crate::{run::in_paused_time, user, watched::Watched};
 
 const LONG: Duration = Duration::from_secs(12 * 3600);
 
 /// A cluster whose garbage collector takes its time, and whose pods end by the last signal only.
-async fn slow(troubles: Troubles) -> Rehearsal {
+async fn slow(troubles: Troubles) -> Watched {
     let scenario = Scenario {
         shape: Shape {
             vms: 3,
@@ -29,9 +29,7 @@ async fn slow(troubles: Troubles) -> Rehearsal {
         definitions: crate::run::definitions(),
         ..Scenario::default()
     };
-    let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
-        .await
-        .unwrap();
+    let rehearsal = Watched::start(scenario, Clock::simulated(beginning(), 1.0)).await;
     rehearsal.take_admission_away().await.unwrap();
     rehearsal
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{Phase, UpgradePlan, WaitingFor};
-use cli::rehearsal::{Rehearsal, beginning};
+use cli::rehearsal::beginning;
 use clock::Clock;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -14,6 +14,7 @@ use crate::{
     run::{Case, in_paused_time},
     timeline::versions,
     user::{self, User},
+    watched::Watched,
 };
 
 /// Long enough for anything that is waited for.
@@ -64,7 +65,7 @@ impl Told {
 pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(case.scenario.clone(), clock).await.unwrap();
+        let rehearsal = Watched::start(case.scenario.clone(), clock).await;
         if let Some(arrange) = case.arranged {
             arrange(&rehearsal);
         }

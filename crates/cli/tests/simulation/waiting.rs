@@ -10,7 +10,7 @@ use api::{
     Phase, UpgradePlan,
     labels::{component, job_type},
 };
-use cli::rehearsal::{Rehearsal, beginning};
+use cli::rehearsal::beginning;
 use clock::Clock;
 use kube::ResourceExt;
 use rstest::rstest;
@@ -20,12 +20,13 @@ use world::{
 };
 
 use crate::run::{Case, in_paused_time};
+use crate::watched::Watched;
 
 /// Every message of `waitingFor` that shows within a time, with its word.
 pub(crate) fn waits(case: Case, pause: &[&str], limit: Duration) -> BTreeSet<String> {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Rehearsal::start(case.scenario, clock).await.unwrap();
+        let rehearsal = Watched::start(case.scenario, clock).await;
         let _manager = rehearsal.start_manager("manager-1");
         let pause: Vec<String> = pause.iter().map(|name| (*name).to_owned()).collect();
         let plan = rehearsal

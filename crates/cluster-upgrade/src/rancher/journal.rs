@@ -1,5 +1,8 @@
 //! What an upgrade of Rancher must remember beyond the life of a pod: a ConfigMap that is written before Rancher is
 //! changed.
+//!
+//! It says which server Fleet's agent will call, and that agent is an administrator. So it lies where Fleet's own
+//! configuration lies, where whoever can change one can change the other, and it counts for the plan that it names only.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +10,25 @@ use api::{
     labels::{self, component},
     names,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use program::error::Result;
+use program::error::{Error, Result};
+
+use super::FLEET_SYSTEM;
 
 const NAME: &str = "upgrade-toolkit-rancher";
+const PLAN_UID: &str = "planUID";
+/// Where older releases kept it: more accounts than ours may write there.
+const OLD_PLACE: &str = names::HARVESTER_NAMESPACE;
 
 /// The journal of an upgrade of Rancher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
+    /// The UID of the plan whose upgrade it is. Journals of older releases have none.
+    pub plan: String,
     /// The version that Rancher is upgraded to.
     pub target: String,
     /// The address that Fleet's agents call, before the upgrade.
@@ -46,6 +57,7 @@ impl Journal {
         let text = |key: &str| data.get(key).cloned().unwrap_or_default();
         let generation = text("agentGeneration").parse().ok();
         Self {
+            plan: text(PLAN_UID),
             target: text("target"),
             server_url: text("apiServerURL"),
             server_ca: text("apiServerCA"),
@@ -60,17 +72,19 @@ impl Journal {
     /// The journal as the data of a ConfigMap.
     #[must_use]
     pub fn to_data(&self) -> BTreeMap<String, String> {
-        let mut data = BTreeMap::from([
+        let agent = self.agent.as_ref();
+        let generation = agent.map(|agent| agent.generation.to_string());
+        let created_before = agent.map(|agent| agent.created_before.clone());
+        // All of them, always: an apply leaves what it does not name as somebody else has put it there.
+        BTreeMap::from([
+            (PLAN_UID.to_owned(), self.plan.clone()),
             ("target".to_owned(), self.target.clone()),
             ("apiServerURL".to_owned(), self.server_url.clone()),
             ("apiServerCA".to_owned(), self.server_ca.clone()),
             ("settled".to_owned(), self.settled.to_string()),
-        ]);
-        if let Some(agent) = &self.agent {
-            data.insert("agentGeneration".to_owned(), agent.generation.to_string());
-            data.insert("agentCreatedBefore".to_owned(), agent.created_before.clone());
-        }
-        data
+            ("agentGeneration".to_owned(), generation.unwrap_or_default()),
+            ("agentCreatedBefore".to_owned(), created_before.unwrap_or_default()),
+        ])
     }
 
     /// The ConfigMap that keeps it.
@@ -79,7 +93,7 @@ impl Journal {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {
-                "name": NAME, "namespace": names::HARVESTER_NAMESPACE,
+                "name": NAME, "namespace": FLEET_SYSTEM,
                 "labels": {labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
             },
             "data": self.to_data(),
@@ -87,24 +101,59 @@ impl Journal {
     }
 }
 
-/// The journal of the upgrade to that version, if one was begun.
-pub(super) async fn read(context: &Context, target: &str) -> Result<Option<Journal>> {
-    let maps = context.namespaced::<ConfigMap>(names::HARVESTER_NAMESPACE);
+/// The UID of the plan, by which its journal is known.
+pub(super) fn plan_uid(context: &Context) -> Result<String> {
+    let uid = context.upgrade_plan()?.metadata.uid.clone();
+    uid.ok_or_else(|| Error::Lasting(format!("UpgradePlan {} has no metadata.uid", context.plan)))
+}
+
+async fn read(context: &Context, namespace: &str, target: &str) -> Result<Option<Journal>> {
+    let maps = context.namespaced::<ConfigMap>(namespace);
     let found = maps.get(NAME).await?.and_then(|map| map.data);
     Ok(found
         .map(|data| Journal::from_data(&data))
         .filter(|journal| journal.target == target))
 }
 
+/// The journal of the plan's own upgrade to that version, if one was begun.
+pub(super) async fn own(context: &Context, target: &str) -> Result<Option<Journal>> {
+    let uid = plan_uid(context)?;
+    let found = read(context, FLEET_SYSTEM, target).await?;
+    Ok(found.filter(|journal| journal.plan == uid))
+}
+
 /// The journal of an upgrade that was begun and has not settled. Others have nothing left to do.
 pub(super) async fn unsettled(context: &Context) -> Result<Option<Journal>> {
-    let journal = read(context, &context.release()?.rancher).await?;
+    let journal = own(context, &context.release()?.rancher).await?;
     Ok(journal.filter(|journal| !journal.settled))
+}
+
+/// Takes over the journal of an upgrade of Rancher that somebody else finished and did not settle: a plan that is gone,
+/// or this one under an older release, which kept it in another place.
+///
+/// Only for a Rancher that is at its version, and `deployed` is when it got there. What lies in the old place is believed
+/// only if that was in the time of this plan: another Rancher has not changed since, and has nothing to settle.
+pub(super) async fn take_over(context: &Context, target: &str, deployed: Option<Timestamp>) -> Result<()> {
+    if own(context, target).await?.is_some() {
+        return Ok(());
+    }
+    let of_another = read(context, FLEET_SYSTEM, target).await?;
+    let mut found = of_another.filter(|journal| !journal.plan.is_empty());
+    let created = context.upgrade_plan()?.metadata.creation_timestamp.as_ref();
+    let is_of_this_plan = created.zip(deployed).is_some_and(|(plan, at)| at >= plan.0);
+    if found.is_none() && is_of_this_plan {
+        found = read(context, OLD_PLACE, target).await?;
+    }
+    let Some(journal) = found.filter(|journal| !journal.settled) else {
+        return Ok(());
+    };
+    let plan = plan_uid(context)?;
+    write(context, &Journal { plan, ..journal }).await
 }
 
 /// Writes the journal.
 pub(super) async fn write(context: &Context, journal: &Journal) -> Result<()> {
-    let maps = context.namespaced::<ConfigMap>(names::HARVESTER_NAMESPACE);
+    let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     maps.apply(NAME, &journal.config_map()).await.map(drop)
 }
 
@@ -115,6 +164,7 @@ mod tests {
     #[test]
     fn a_journal_reads_back_as_it_was_written() {
         let journal = Journal {
+            plan: "b5c7".into(),
             target: "v2.14.0".into(),
             server_url: "https://10.0.0.1".into(),
             server_ca: "Y2E=".into(),

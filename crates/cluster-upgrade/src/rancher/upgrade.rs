@@ -35,8 +35,8 @@ const STALE_SETTING: &str = "chart-default-branch";
 /// What a look at Rancher's releases says.
 #[derive(Clone, Debug, PartialEq)]
 enum Standing {
-    /// The target version is deployed.
-    Done,
+    /// The target version is deployed, since then.
+    Done(Option<jiff::Timestamp>),
     /// It can be upgraded from these values.
     Ready(Value),
     /// An earlier upgrade was abandoned.
@@ -60,7 +60,10 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     let target = &context.release()?.rancher;
     let current = loop {
         match stand(context, pace, target).await? {
-            Standing::Done => return remove_legacy_webhooks(context).await,
+            Standing::Done(since) => {
+                journal::take_over(context, target, since).await?;
+                return remove_legacy_webhooks(context).await;
+            }
             Standing::Ready(current) => break current,
             Standing::RollBack(revision) => {
                 tracing::warn!(revision, "an earlier upgrade of Rancher was abandoned; rolling back");
@@ -118,7 +121,7 @@ fn is_deployed(history: &[HelmRelease], target: &str) -> bool {
 async fn stand(context: &Context, pace: Pace<'_>, target: &str) -> Result<Standing> {
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     let of_rancher = watcher::Config::default().labels(&selector(RELEASE));
-    let mut standing = Standing::Done;
+    let mut standing = Standing::Done(None);
     secrets
         .watch(pace, of_rancher, Some(TICK), |secrets| {
             let history = helm_release::history(secrets.iter().map(AsRef::as_ref));
@@ -158,7 +161,8 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
         Pending::No => {}
     }
     if is_deployed(history, target) {
-        return Ok(Standing::Done);
+        let since = helm_release::deployed(history).and_then(|release| release.info.last_deployed);
+        return Ok(Standing::Done(since));
     }
     let Some(newest) = history.last() else {
         return Err(Look::Fail(format!("there is no Helm release {release}")));
@@ -173,7 +177,7 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
 
 /// Records what is about to happen, and what Fleet's configuration was before. Another attempt keeps the first record.
 async fn begin_journal(context: &Context, target: &str) -> Result<()> {
-    if journal::read(context, target)
+    if journal::own(context, target)
         .await?
         .is_some_and(|journal| !journal.settled)
     {
@@ -182,6 +186,7 @@ async fn begin_journal(context: &Context, target: &str) -> Result<()> {
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     let (server_url, server_ca) = super::fleet_config::server_of(maps.get(FLEET_CONTROLLER).await?.as_ref())?;
     let journal = journal::Journal {
+        plan: journal::plan_uid(context)?,
         target: target.to_owned(),
         server_url,
         server_ca,
@@ -231,7 +236,8 @@ mod tests {
         let history = [revision(1, "deployed", "v2.13.0"), revision(2, "failed", "v2.14.0")];
         assert!(matches!(decide(&history, "v2.14.0", later()), Ok(Standing::Ready(_))));
         let history = [revision(1, "superseded", "v2.13.0"), revision(2, "deployed", "v2.14.0")];
-        assert_eq!(decide(&history, "v2.14.0", later()), Ok(Standing::Done));
+        let since = "2026-03-13T04:00:00Z".parse().unwrap();
+        assert_eq!(decide(&history, "v2.14.0", later()), Ok(Standing::Done(Some(since))));
     }
 
     #[test]

@@ -11,7 +11,12 @@ use super::{
 use testbed::rights::{self, Asked};
 
 /// Clusters that need different rights.
-const CLUSTERS: [&str; 3] = ["from v1.7", "from v1.8", "from v1.7, with nothing there"];
+const CLUSTERS: [&str; 4] = [
+    "from v1.7",
+    "from v1.8",
+    "from v1.7, with nothing there",
+    "begun by an older release",
+];
 /// Rights that this program needs and that show elsewhere.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("pods/status", "what is waited for: cli, simulation, rbac"),
@@ -19,6 +24,12 @@ const ELSEWHERE: [(&str, &str); 2] = [
         "serviceaccounts/token",
         "Helm is played here: installer::program::tests",
     ),
+];
+/// What programs of older releases ask for, which end the upgrades that began with them:
+/// `rancher::the_program_of_an_older_release_still_writes_its_journal_where_it_did`.
+const OF_OLDER: [&str; 2] = [
+    "harvester-system: create configmaps upgrade-toolkit-rancher",
+    "harvester-system: patch configmaps upgrade-toolkit-rancher",
 ];
 /// What is followed only where it is not as wanted at the first look. The same code follows others here.
 const FOUND_READY: [&str; 13] = [
@@ -43,6 +54,12 @@ async fn cluster(which: &str) -> Lab {
         "from v1.7" => {
             let lab = Lab::of(objects, "v1.7.1").await;
             rancher::leave_webhooks(&lab).await;
+            lab
+        }
+        "begun by an older release" => {
+            let lab = Lab::of(objects, "v1.7.1").await;
+            let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
+            rancher::leave_unsettled(&lab, &rancher::journal("harvester-system", &left)).await;
             lab
         }
         "from v1.8" => {
@@ -93,7 +110,7 @@ async fn s06_every_verb_on_every_name_that_the_roles_allow_is_asked_for() {
         lab.attempt().await.unwrap();
         asked.take_writes(&lab.server, CLUSTER_UPGRADE);
     }
-    let elsewhere = [ELSEWHERE.map(|known| known.0).as_slice(), &FOUND_READY].concat();
+    let elsewhere = [ELSEWHERE.map(|known| known.0).as_slice(), &FOUND_READY, &OF_OLDER].concat();
     let never = asked.never(CLUSTER_UPGRADE, &elsewhere);
     assert!(never.is_empty(), "allowed and never asked for: {never:#?}");
 }

@@ -30,7 +30,7 @@ async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
     let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     assert!(map["data"]["config"].as_str().unwrap().contains("https://10.0.0.9"));
-    let journal = lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher");
+    let journal = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
     assert_eq!(journal["data"]["settled"], "true");
 }
 
@@ -42,12 +42,123 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     lab.attempt().await.unwrap();
     assert!(lab.calls().is_empty(), "{:?}", lab.calls());
     assert_eq!(
-        lab.get("", "configmaps", "harvester-system", "upgrade-toolkit-rancher"),
+        lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher"),
         Value::Null
     );
     let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], Value::Null);
     assert!(webhooks(&lab).is_empty());
+}
+
+/// A journal that somebody wrote.
+pub(super) fn journal(namespace: &str, data: &Value) -> Value {
+    let mut whole = json!({"target": "v2.14.0", "apiServerURL": "https://evil.test", "apiServerCA": "ZXZpbA==", "settled": "false"});
+    for (key, value) in data.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": whole,
+        "metadata": {"name": "upgrade-toolkit-rancher", "namespace": namespace,
+            "labels": {"management.harvesterhci.io/upgrade-component": "cluster-upgrade"}}})
+}
+
+fn uid_of_plan(lab: &Lab) -> String {
+    let plan = lab.get("management.harvesterhci.io", "upgradeplans", "", "up");
+    plan["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Where Fleet's agents call, and whether the agent was deployed anew.
+fn fleet(lab: &Lab) -> (bool, bool) {
+    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    let config = map["data"]["config"].as_str().unwrap().to_owned();
+    assert!(!config.contains("evil") && !config.contains("ZXZpbA=="), "{config}");
+    let cluster = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let is_anew = cluster["spec"]["redeployAgentGeneration"] == 3;
+    (config.contains("https://10.0.0.9"), is_anew)
+}
+
+/// Who may change every ConfigMap of harvester-system says where Fleet's agent, an administrator, shall call; or that
+/// nothing is left to do.
+#[tokio::test(start_paused = true)]
+async fn s01_a_journal_that_somebody_else_wrote_is_not_believed() {
+    for (namespace, settled, has_uid) in [
+        ("harvester-system", "false", true),
+        ("harvester-system", "true", true),
+        ("harvester-system", "false", false),
+        ("cattle-fleet-system", "false", false),
+        ("cattle-fleet-system", "true", false),
+    ] {
+        let lab = Lab::new().await;
+        let uid = if has_uid { uid_of_plan(&lab) } else { String::new() };
+        let data = json!({"settled": settled, "planUID": uid, "agentGeneration": "1", "agentCreatedBefore": ""});
+        super::lab::create(&lab.client, &journal(namespace, &data)).await;
+        lab.attempt().await.unwrap();
+        assert_eq!(fleet(&lab), (true, true), "{namespace} settled={settled} uid={has_uid}");
+        let kept = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
+        assert_eq!(kept["data"]["planUID"], uid_of_plan(&lab));
+        assert_eq!(kept["data"]["apiServerURL"], "https://10.0.0.9");
+        assert_eq!(kept["data"]["settled"], "true");
+    }
+}
+
+/// A release that brings the same Rancher: nobody upgrades it, so nothing that the old place says can be true.
+#[tokio::test(start_paused = true)]
+async fn s01_a_journal_in_the_old_place_is_not_believed_of_a_rancher_that_the_plan_did_not_upgrade() {
+    for namespace in ["harvester-system", "cattle-fleet-system"] {
+        let mut lab = Lab::new().await;
+        lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
+        // The release of Rancher is older than the plan, as it would be.
+        let data = json!({"target": "v2.13.0"});
+        super::lab::create(&lab.client, &journal(namespace, &data)).await;
+        lab.attempt().await.unwrap();
+        assert_eq!(fleet(&lab), (true, false), "{namespace}");
+    }
+}
+
+/// Helm has done its work for a plan that is gone, or under a release that kept its journal elsewhere.
+pub(super) async fn leave_unsettled(lab: &Lab, journal: &Value) {
+    lab.clock.sleep(std::time::Duration::from_secs(1)).await;
+    let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
+    let values = json!({"image": {"tag": "v2.14.0"}});
+    let world = lab.world();
+    rancher_world::release(
+        &world,
+        "cattle-system",
+        "rancher",
+        &metadata,
+        &values,
+        "deployed",
+        "Upgrade complete",
+    )
+    .await;
+    super::lab::create(&lab.client, journal).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_an_older_release_began_is_settled_by_the_journal_of_that_release() {
+    let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
+    let of_another = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "planUID": "gone"});
+    for (namespace, data) in [("harvester-system", left), ("cattle-fleet-system", of_another)] {
+        let lab = Lab::new().await;
+        leave_unsettled(&lab, &journal(namespace, &data)).await;
+        lab.attempt().await.unwrap();
+        assert_eq!(fleet(&lab), (true, true), "{namespace}");
+        let kept = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
+        assert_eq!(kept["data"]["planUID"], uid_of_plan(&lab));
+        assert_eq!(kept["data"]["settled"], "true");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_program_of_an_older_release_still_writes_its_journal_where_it_did() {
+    let lab = Lab::new().await;
+    let (context, _) = lab.context();
+    let maps = super::lab::address(&context.client, "v1", "ConfigMap", "harvester-system");
+    for settled in ["false", "true"] {
+        let whole = kube::api::Patch::Apply(journal("harvester-system", &json!({ "settled": settled })));
+        let how = kube::api::PatchParams::apply("upgrade-toolkit").force();
+        let written = maps.patch("upgrade-toolkit-rancher", &how, &whole);
+        assert_eq!(written.await.unwrap().data["data"]["settled"], settled);
+    }
 }
 
 /// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.

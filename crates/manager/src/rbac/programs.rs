@@ -10,6 +10,9 @@ const FLEET_SYSTEM: &str = "cattle-fleet-system";
 /// Where Fleet's agent of the local cluster runs.
 const FLEET_AGENT_SYSTEM: &str = "cattle-fleet-local-system";
 
+/// What an upgrade of Rancher remembers.
+const RANCHER_JOURNAL: &str = "upgrade-toolkit-rancher";
+
 const LOOK: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
 const CHANGE: &[&str] = &["get", "patch"];
@@ -141,7 +144,9 @@ const CLUSTER_UPGRADE: Program = Program {
             names::HARVESTER_NAMESPACE,
             &[
                 BOARD,
-                ("", &["configmaps"], APPLY, &["upgrade-toolkit-rancher"]),
+                // Where programs of older releases keep their journal. An upgrade that began with them goes on with them.
+                // Others may write there: ours is beside Fleet's configuration.
+                ("", &["configmaps"], APPLY, &[RANCHER_JOURNAL]),
                 ("", &["secrets"], &["list"], ALL),
                 ("apps", &["deployments"], LOOK, ALL),
                 ("kubevirt.io", &["kubevirts"], LOOK, &[names::KUBEVIRT]),
@@ -166,6 +171,7 @@ const CLUSTER_UPGRADE: Program = Program {
             FLEET_SYSTEM,
             &[
                 ("", &["configmaps"], FOLLOW, &["fleet-controller"]),
+                ("", &["configmaps"], APPLY, &[RANCHER_JOURNAL]),
                 ("", &["pods"], LOOK, ALL),
                 ("", &["secrets"], LOOK, ALL),
                 ("apps", &["deployments"], LOOK, &["fleet-controller"]),

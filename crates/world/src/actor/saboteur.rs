@@ -6,6 +6,8 @@
 //!
 //! Off unless [`crate::Troubles::saboteur`] says so. No upgrade may end in another way because of it.
 
+mod files;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::{
@@ -163,6 +165,7 @@ async fn forge(world: &Context, plan: &str) -> Result<()> {
     forge_left_overs(world, plan).await?;
     forge_plans(world, plan).await?;
     forge_repository(world, plan).await?;
+    files::forge(world, plan).await?;
     let list = names::restore_config_map(plan);
     for namespace in [names::HARVESTER_NAMESPACE, TENANT] {
         let nodes = world.nodes.list();

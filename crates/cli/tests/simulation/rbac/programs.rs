@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{LIMIT, restored};
 use crate::run::{Case, in_paused_time, run};
+use crate::watched::Watched;
 
 fn user(account: &str) -> String {
     let program = PROGRAMS.into_iter().find(|program| program.account == account).unwrap();
@@ -72,9 +73,7 @@ fn comes_to(without: Option<(&str, &str)>, point: impl Fn(&UpgradePlan) -> bool)
     in_paused_time(async {
         let mut case = Case::unhurried();
         case.scenario.shape.vms = 12;
-        let rehearsal = Rehearsal::start(case.scenario, Clock::simulated(beginning(), 1.0))
-            .await
-            .unwrap();
+        let rehearsal = Watched::start(case.scenario, Clock::simulated(beginning(), 1.0)).await;
         if let Some((account, resource)) = without {
             take_away(&rehearsal, account, resource).await;
         }

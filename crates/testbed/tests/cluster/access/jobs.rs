@@ -61,6 +61,60 @@ fn thefts_of_jobs() -> Vec<Deed> {
     ]
 }
 
+/// What leads to an administrator and no role can forbid who needs the object for its work, and whose work it is.
+/// `docs/security-jobs.md` says so of each, under "What a stolen token means".
+fn ways_to_an_administrator() -> Vec<(Deed, &'static [&'static str])> {
+    let manifest = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: thief\n";
+    // Nothing is changed: the API server only says whether it would be.
+    let cluster = "/apis/provisioning.cattle.io/v1/namespaces/fleet-local/clusters/local?dryRun=All";
+    let maps = "/api/v1/namespaces/harvester-system/configmaps";
+    let cluster = |rke: Value| ("PATCH", cluster.to_owned(), json!({"spec": {"rkeConfig": rke}}));
+    let both: &[&str] = &[accounts::NODE_UPGRADE, accounts::CLUSTER_UPGRADE];
+    vec![
+        // Rancher applies it to the cluster.
+        (cluster(json!({ "additionalManifest": manifest })), both),
+        // RKE2 of all nodes starts with it.
+        (
+            cluster(json!({"machineGlobalConfig": {"kube-apiserver-arg": ["anonymous-auth=true"]}})),
+            both,
+        ),
+        // KubeVirt's operator applies what stands there, roles and all.
+        (
+            (
+                "PUT",
+                format!("{maps}/kubevirt-install-strategy-any?dryRun=All"),
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubevirt-install-strategy-any"}}),
+            ),
+            &[accounts::NODE_UPGRADE],
+        ),
+        (
+            (
+                "POST",
+                format!("{maps}?dryRun=All"),
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubevirt-install-strategy-any"}}),
+            ),
+            &[accounts::NODE_UPGRADE],
+        ),
+        // Where Fleet's agent calls, and what an upgrade of Rancher believes of it (S-01).
+        (
+            (
+                "PATCH",
+                "/api/v1/namespaces/cattle-fleet-system/configmaps/fleet-controller?dryRun=All".to_owned(),
+                json!({"data": {"config": "{}"}}),
+            ),
+            &[accounts::CLUSTER_UPGRADE],
+        ),
+        (
+            (
+                "PATCH",
+                "/api/v1/namespaces/cattle-fleet-system/configmaps/upgrade-toolkit-rancher?dryRun=All".to_owned(),
+                json!({"data": {"apiServerURL": "https://evil.test"}}),
+            ),
+            &[accounts::CLUSTER_UPGRADE],
+        ),
+    ]
+}
+
 /// Deeds that a program needs for its work, by its account; `docs/security-jobs.md` says so of each.
 fn is_its_work(account: &str, (method, path, _): &Deed) -> bool {
     match account {
@@ -88,6 +142,15 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
                 if answer != 403 {
                     done.push(format!("{}: {} {}: {answer}", program.account, deed.0, deed.1));
                 }
+            }
+            for (deed, work_of) in ways_to_an_administrator() {
+                let may = answer_to(&client, &deed).await != 403;
+                let expected = work_of.contains(&program.account);
+                assert_eq!(
+                    may, expected,
+                    "{}: {} {}: is it its work?",
+                    program.account, deed.0, deed.1
+                );
             }
             // Only the Job of the cluster gets at Helm's account, and the page says what that means.
             let token =
