@@ -5,7 +5,7 @@ mod sweep {
     use std::time::{Duration, Instant};
 
     use api::{Phase, UpgradePlan};
-    use cli::rehearsal::{Rehearsal, beginning};
+    use cli::rehearsal::beginning;
     use clock::Clock;
     use kube::ResourceExt;
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::{Phase, UpgradePlan, image::Image, labels};
-use cli::rehearsal::{Rehearsal, Scenario, beginning};
+use cli::rehearsal::{Scenario, beginning};
 use clock::Clock;
 use kube::ResourceExt;
 use manager::run::Config;

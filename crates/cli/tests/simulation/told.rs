@@ -65,7 +65,12 @@ impl Told {
 pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let rehearsal = Watched::start(case.scenario.clone(), clock).await;
+        let retried = case.user.contains(&User::MendsAndRetries);
+        let rehearsal = if retried {
+            Watched::start_and_retry(case.scenario.clone(), clock).await
+        } else {
+            Watched::start(case.scenario.clone(), clock).await
+        };
         if let Some(arrange) = case.arranged {
             arrange(&rehearsal);
         }
@@ -76,7 +81,6 @@ pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
             .unwrap();
         let name = plan.name_any();
         let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
-        let retried = case.user.contains(&User::MendsAndRetries);
         let over = |plan: &UpgradePlan| {
             let phase = plan.phase();
             let wanted = phase == Some(Phase::Succeeded) || (phase == Some(Phase::Failed) && !retried);

@@ -219,7 +219,7 @@ impl State {
         let uid = text(&plan["metadata"]["uid"]);
         let is_done = |part: &&str| self.through.contains(&(uid.clone(), (*part).to_owned()));
         let any_of = |parts: &[&str]| {
-            let none = !parts.iter().any(|part| is_done(&part));
+            let none = !parts.iter().any(is_done);
             none.then(|| parts.join(" or ")).into_iter().collect()
         };
         match phase {
