@@ -15,7 +15,8 @@ use std::{
 };
 
 use api::{Phase, UpgradePlan, annotations, names, reasons};
-use cli::rehearsal::{Rehearsal, Scenario, beginning};
+use apiserver::Identity;
+use cli::rehearsal::{Rehearsal, SERVICE_ACCOUNT, Scenario, beginning};
 use clock::Clock;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
@@ -86,10 +87,12 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     let serving = tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
     let home = tempfile::tempdir().unwrap();
     let kubeconfig = home.path().join("kubeconfig");
+    let manager = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-        "users": [{"name": "u", "user": {}}],
+        // The webhooks of a rehearsal let nobody else write the status of plans.
+        "users": [{"name": "u", "user": {"token": rehearsal.server.token_for(&manager)}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     });
     std::fs::write(&kubeconfig, config.to_string()).unwrap();

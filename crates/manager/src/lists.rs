@@ -23,13 +23,15 @@ use tokio::sync::Semaphore;
 /// Bytes of a page's text that are taken in. One object fits, whatever it is: API servers take no more than 3 MiB.
 const PAGE_BYTES: u64 = 4 * 1024 * 1024;
 /// Objects per page: the first that fits. A list stays with the smaller size: whoever has fat objects has many of them.
-const PAGES: [u32; 3] = [500, 16, 1];
+const PAGES: [u32; 4] = [500, 128, 16, 1];
 /// Pages that are under way at once.
 const AT_ONCE: usize = 2;
-/// Bytes that all lists of one reader may take in memory, by estimate: those of 10,000 VMs take less.
+/// Bytes that all lists of one reader may take in memory, by estimate: those of 5,000 VMs take less.
 const MOST_KEPT: usize = 32 * 1024 * 1024;
-/// What one value takes beside its text.
+/// What one value takes beside its text while it is parsed.
 const VALUE: usize = 64;
+/// What one value takes beside its text in the object that is kept.
+const KEPT_VALUE: usize = 24;
 /// Never looked at, and the largest part of most objects.
 const MANAGED_FIELDS: &str = "managedFields";
 
@@ -52,8 +54,13 @@ pub const NAMED: Keep = Keep::Fields(&[("name", Keep::All), ("namespace", Keep::
 /// # Errors
 /// It is not one of these, or larger than anything may be.
 pub fn kept<'de, K: DeserializeOwned, D: Deserializer<'de>>(text: D, keep: Keep) -> Result<K, D::Error> {
-    let left = Cell::new(MOST_KEPT);
-    let object = Kept { keep, left: &left }.deserialize(text)?;
+    let (left, weight) = (Cell::new(MOST_KEPT), Cell::new(0));
+    let object = Kept {
+        keep,
+        left: &left,
+        weight: &weight,
+    }
+    .deserialize(text)?;
     serde_json::from_value(object).map_err(D::Error::custom)
 }
 
@@ -205,11 +212,12 @@ impl<'de, K: DeserializeOwned> Visitor<'de> for Items<'_, '_, K> {
         loop {
             let known = reader.kept.load(Ordering::Relaxed);
             let left = Cell::new(reader.most.saturating_sub(known));
-            let before = left.get();
+            let weight = Cell::new(size_of::<K>());
             spend(&left, size_of::<K>())?;
             let item = Kept {
                 keep: page.keep,
                 left: &left,
+                weight: &weight,
             };
             let Some(item) = list.next_element_seed(item)? else {
                 return Ok(());
@@ -217,7 +225,7 @@ impl<'de, K: DeserializeOwned> Visitor<'de> for Items<'_, '_, K> {
             let item: K = serde_json::from_value(item).map_err(A::Error::custom)?;
             if (page.wanted)(&item) {
                 page.found.push(item);
-                reader.kept.fetch_add(before - left.get(), Ordering::Relaxed);
+                reader.kept.fetch_add(weight.get(), Ordering::Relaxed);
             }
         }
     }
@@ -227,7 +235,10 @@ impl<'de, K: DeserializeOwned> Visitor<'de> for Items<'_, '_, K> {
 #[derive(Clone, Copy)]
 struct Kept<'a> {
     keep: Keep,
+    /// What may still be taken in, with all that parsing needs for a while.
     left: &'a Cell<usize>,
+    /// What the object takes that is made of it.
+    weight: &'a Cell<usize>,
 }
 
 fn spend<E: Error>(left: &Cell<usize>, bytes: usize) -> Result<(), E> {
@@ -239,7 +250,12 @@ fn spend<E: Error>(left: &Cell<usize>, bytes: usize) -> Result<(), E> {
 impl Kept<'_> {
     fn one<E: Error>(self, value: impl Into<Value>, bytes: usize) -> Result<Value, E> {
         spend(self.left, VALUE + bytes)?;
+        self.weigh(bytes);
         Ok(value.into())
+    }
+
+    fn weigh(self, bytes: usize) {
+        self.weight.set(self.weight.get().saturating_add(KEPT_VALUE + bytes));
     }
 }
 
@@ -284,6 +300,7 @@ impl<'de> Visitor<'de> for Kept<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         spend(self.left, VALUE)?;
+        self.weigh(0);
         let mut all = Vec::new();
         if matches!(self.keep, Keep::Any) {
             while list.next_element::<IgnoredAny>()?.is_some() {
@@ -306,7 +323,11 @@ impl<'de> Visitor<'de> for Kept<'_> {
                 continue;
             };
             spend(self.left, VALUE + key.len())?;
-            let value = map.next_value_seed(Kept { keep, left: self.left })?;
+            // Names of fields are nowhere in an object; those of free maps are.
+            if matches!(self.keep, Keep::All) {
+                self.weigh(key.len());
+            }
+            let value = map.next_value_seed(Kept { keep, ..self })?;
             all.insert(key, value);
         }
         Ok(all.into())
@@ -341,5 +362,63 @@ impl Visitor<'_> for Key {
             }
             Keep::Any => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::foreign::kubevirt::VirtualMachineInstance;
+    use serde_json::json;
+
+    use super::*;
+
+    const VMI: Keep = Keep::Fields(&[
+        ("metadata", NAMED),
+        (
+            "spec",
+            Keep::Fields(&[("nodeSelector", Keep::All), ("affinity", Keep::All)]),
+        ),
+        ("status", Keep::All),
+    ]);
+
+    /// What an object weighs.
+    fn weight(object: &Value) -> usize {
+        let (left, weight) = (Cell::new(MOST_KEPT), Cell::new(size_of::<VirtualMachineInstance>()));
+        let kept = Kept {
+            keep: VMI,
+            left: &left,
+            weight: &weight,
+        };
+        kept.deserialize(object).unwrap();
+        weight.get()
+    }
+
+    #[test]
+    fn five_thousand_vms_are_fewer_than_the_manager_looks_at() {
+        let terms = json!([{"matchExpressions": [{"key": "network.harvesterhci.io/mgmt", "operator": "In", "values": ["true"]}]}]);
+        let conditions: Vec<Value> = [
+            "Ready",
+            "LiveMigratable",
+            "AgentConnected",
+            "StorageLiveMigratable",
+            "DataVolumesReady",
+        ]
+        .map(|name| json!({"type": name, "status": "True"}))
+        .into();
+        let vmi = json!({
+            "metadata": {"name": "a-vm-with-a-long-name-0001", "namespace": "a-namespace-of-a-tenant", "annotations": {"a": "b".repeat(5_000)}},
+            "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}},
+            "status": {"phase": "Running", "nodeName": "node-1", "conditions": conditions},
+        });
+        // As much again for the VM itself.
+        let all = 5_000 * 2 * weight(&vmi);
+        assert!(all < MOST_KEPT, "{} bytes each, {all} in all", weight(&vmi));
+    }
+
+    #[test]
+    fn s04_keys_of_free_maps_weigh_what_they_are() {
+        let labels: Map<String, Value> = (0..100).map(|number| (format!("{number:01000}"), json!("x"))).collect();
+        let fat = json!({"metadata": {"name": "fat"}, "spec": {"nodeSelector": labels}});
+        assert!(weight(&fat) > 100 * 1_000);
     }
 }

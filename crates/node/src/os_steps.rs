@@ -220,9 +220,10 @@ async fn arm_reboot(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         pace.report.conclude(&no_reboot(os));
         return Ok(());
     }
+    // First: nothing may fail once the reboot is armed.
+    let boot = os_image::boot(&run.root)?;
     let guard = Guard::of(&run.pod.namespace, &run.pod.name, &run.pod.container);
     reboot::arm(&run.root, run.tools.as_ref(), &guard).await?;
-    let boot = os_image::boot(&run.root)?;
     if !boot.is_empty() {
         pace.report.conclude(&armed_in(&boot));
     }

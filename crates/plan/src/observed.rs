@@ -179,6 +179,9 @@ pub struct Begun {
     pub harvester: String,
     /// The operating system that it upgrades nodes to.
     pub os: String,
+    /// When it had upgraded all nodes, if it has since then.
+    #[serde(default)]
+    pub nodes_done_at: Option<Timestamp>,
 }
 
 impl Begun {
@@ -188,8 +191,13 @@ impl Begun {
         let status = plan.status.as_ref()?;
         let mut history = status.phase_transition_timestamps.iter().rev();
         let entered = history.find(|change| change.phase == Phase::ClusterUpgrading.as_str())?;
+        let mut since = status.phase_transition_timestamps.iter().rev();
+        let done = since
+            .find(|change| change.phase == Phase::NodeUpgraded.as_str())
+            .map(|change| change.phase_transition_timestamp.0);
         let release = status.release_metadata.clone().unwrap_or_default();
         Some(Self {
+            nodes_done_at: done.filter(|done| *done >= entered.phase_transition_timestamp.0),
             at: entered.phase_transition_timestamp.0,
             harvester: release.harvester.unwrap_or_default(),
             os: release.os.unwrap_or_default(),

@@ -17,6 +17,14 @@ mod source;
 mod vms;
 mod volumes;
 
+/// Which objects a check could name: of kinds with very many, no others need to be kept.
+pub mod matters {
+    pub use super::{
+        backups::{is_not_suspended as schedule, is_running as backup},
+        volumes::matters as volume,
+    };
+}
+
 use std::ops::Deref;
 
 use api::{Phase, UpgradePlan, annotations, names};

@@ -46,6 +46,13 @@ pub(super) fn are_safe(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<Fiel
     Ok(errors)
 }
 
+/// A volume that a check could name. Most are none.
+#[must_use]
+pub fn matters(volume: &Volume) -> bool {
+    let robustness = volume.status.robustness.as_deref();
+    matches!(robustness, Some("degraded" | "faulted")) || volume.spec.number_of_replicas == Some(1)
+}
+
 fn is_active(volume: &Volume) -> bool {
     volume
         .status

@@ -128,19 +128,19 @@ pub(super) async fn unsettled(context: &Context) -> Result<Option<Journal>> {
     Ok(journal.filter(|journal| !journal.settled))
 }
 
-/// Takes over the journal of an upgrade of Rancher that somebody else finished and did not settle: a plan that is gone,
-/// or this one under an older release, which kept it in another place.
+/// Takes over the journal of an upgrade of Rancher that somebody else began and did not settle: a plan that is gone or
+/// failed, or this one under an older release, which kept it in another place.
 ///
-/// Only for a Rancher that is at its version, and `deployed` is when it got there. What lies in the old place is believed
-/// only if that was in the time of this plan: another Rancher has not changed since, and has nothing to settle.
-pub(super) async fn take_over(context: &Context, target: &str, deployed: Option<Timestamp>) -> Result<()> {
+/// Only where Rancher was upgraded to its version, or that was tried, and `tried` is when. What lies in the old place is
+/// believed only if that was in the time of this plan: another Rancher has not changed since, and has nothing to settle.
+pub(super) async fn take_over(context: &Context, target: &str, tried: Option<Timestamp>) -> Result<()> {
     if own(context, target).await?.is_some() {
         return Ok(());
     }
     let of_another = read(context, FLEET_SYSTEM, target).await?;
     let mut found = of_another.filter(|journal| !journal.plan.is_empty());
     let created = context.upgrade_plan()?.metadata.creation_timestamp.as_ref();
-    let is_of_this_plan = created.zip(deployed).is_some_and(|(plan, at)| at >= plan.0);
+    let is_of_this_plan = created.zip(tried).is_some_and(|(plan, at)| at >= plan.0);
     if found.is_none() && is_of_this_plan {
         found = read(context, OLD_PLACE, target).await?;
     }

@@ -175,8 +175,20 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
     Ok(Standing::Ready(newest.config.clone()))
 }
 
-/// Records what is about to happen, and what Fleet's configuration was before. Another attempt keeps the first record.
+/// When Rancher was last upgraded to a version, whatever became of it: a release that failed may have changed Fleet's
+/// configuration, and so may one that was rolled back since.
+fn last_tried(history: &[HelmRelease], target: &str) -> Option<jiff::Timestamp> {
+    let tries = history.iter().filter(|release| values::is_at(&release.config, target));
+    tries.filter_map(|release| release.info.last_deployed).max()
+}
+
+/// Records what is about to happen, and what Fleet's configuration was before. Another attempt keeps the first record, also
+/// that of another plan: what is there now may be what its attempt has made of it.
 async fn begin_journal(context: &Context, target: &str) -> Result<()> {
+    let tried = last_tried(&history(context).await?, target);
+    if tried.is_some() {
+        journal::take_over(context, target, tried).await?;
+    }
     if journal::own(context, target)
         .await?
         .is_some_and(|journal| !journal.settled)

@@ -116,6 +116,11 @@ async fn s01_a_journal_in_the_old_place_is_not_believed_of_a_rancher_that_the_pl
 
 /// Helm has done its work for a plan that is gone, or under a release that kept its journal elsewhere.
 pub(super) async fn leave_unsettled(lab: &Lab, journal: &Value) {
+    leave(lab, journal, "deployed", "Upgrade complete").await;
+}
+
+/// What an upgrade of Rancher has left that ended so.
+async fn leave(lab: &Lab, journal: &Value, status: &str, description: &str) {
     lab.clock.sleep(std::time::Duration::from_secs(1)).await;
     let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
     let values = json!({"image": {"tag": "v2.14.0"}});
@@ -126,11 +131,40 @@ pub(super) async fn leave_unsettled(lab: &Lab, journal: &Value) {
         "rancher",
         &metadata,
         &values,
-        "deployed",
-        "Upgrade complete",
+        status,
+        description,
     )
     .await;
     super::lab::create(&lab.client, journal).await;
+}
+
+/// Helm's time was up, and the new Rancher ran all the same: its chart of Fleet has another address by now. Another plan,
+/// or another try under a newer release, puts back the one that was there before.
+#[tokio::test(start_paused = true)]
+async fn the_address_of_fleet_outlives_an_upgrade_of_rancher_that_failed_for_another_plan() {
+    let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
+    let of_another = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "planUID": "another"});
+    for (namespace, data) in [("harvester-system", left), ("cattle-fleet-system", of_another)] {
+        let lab = Lab::new().await;
+        leave(
+            &lab,
+            &journal(namespace, &data),
+            "failed",
+            "timed out waiting for the condition",
+        )
+        .await;
+        let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+        let config = map["data"]["config"]
+            .as_str()
+            .unwrap()
+            .replace("https://10.0.0.9", "https://new.test");
+        let maps = super::lab::address(&lab.client, "v1", "ConfigMap", "cattle-fleet-system");
+        let patch = kube::api::Patch::Merge(json!({"data": {"config": config}}));
+        let patched = maps.patch("fleet-controller", &kube::api::PatchParams::default(), &patch);
+        patched.await.unwrap();
+        lab.attempt().await.unwrap();
+        assert_eq!(fleet(&lab), (true, true), "{namespace}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use api::{image::Sources, names};
 use cache::Cache;
 use checks::{
     Cluster, Listed, ListedOnce, Shared,
-    admission::{Reads, powers::Asker},
+    admission::{Reads, matters, powers::Asker},
 };
 use clock::Clock;
 use jiff::Timestamp;
@@ -153,19 +153,21 @@ impl Facts {
             self.listed_once(
                 reader,
                 Api::namespaced(client(), names::LONGHORN_NAMESPACE),
-                kept::VOLUME
+                kept::VOLUME,
+                matters::volume
             ),
-            self.listed_once(reader, Api::all(client()), kept::VM_BACKUP),
-            self.listed_once(reader, Api::all(client()), kept::BACKUP_SCHEDULE),
-            self.listed_once(reader, Api::all(client()), kept::VM),
-            self.listed_once(reader, Api::all(client()), kept::VMI),
+            self.listed_once(reader, Api::all(client()), kept::VM_BACKUP, matters::backup),
+            self.listed_once(reader, Api::all(client()), kept::BACKUP_SCHEDULE, matters::schedule),
+            self.listed_once(reader, Api::all(client()), kept::VM, |_| true),
+            self.listed_once(reader, Api::all(client()), kept::VMI, |_| true),
             // The caches of charts and addons hold one object each: what decisions read.
             self.listed_once(
                 reader,
                 Api::namespaced(client(), names::FLEET_NAMESPACE),
-                kept::MANAGED_CHART
+                kept::MANAGED_CHART,
+                |_| true
             ),
-            self.listed_once(reader, Api::all(client()), kept::ADDON),
+            self.listed_once(reader, Api::all(client()), kept::ADDON, |_| true),
             self.listed_if_served(
                 reader,
                 Api::namespaced(client(), names::HARVESTER_NAMESPACE),
@@ -211,10 +213,16 @@ impl Facts {
         self.patiently(list).await?.map_err(|error| text(&error))
     }
 
-    /// What is kept of all objects of a kind.
-    async fn listed_once<K: Object>(&self, reader: &Reader, api: Api<K>, keep: Keep) -> ListedOnce<K> {
+    /// What is kept of those objects of a kind that a check could name.
+    async fn listed_once<K: Object>(
+        &self,
+        reader: &Reader,
+        api: Api<K>,
+        keep: Keep,
+        matters: fn(&K) -> bool,
+    ) -> ListedOnce<K> {
         let all = ListParams::default();
-        let list = reader.list(&api, &all, keep, |_| true);
+        let list = reader.list(&api, &all, keep, matters);
         let listed = self.patiently(list).await?;
         listed.map(Shared::from).map_err(|error| text(&error))
     }

@@ -62,6 +62,7 @@ fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
             at: model.now + after,
             harvester: harvester.into(),
             os: format!("Harvester {harvester}"),
+            nodes_done_at: Some(model.now + after),
         }),
     }
 }
@@ -239,9 +240,10 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
     );
 }
 
-#[test]
-fn what_a_user_changes_between_two_tries_is_put_back_by_the_second() {
-    let mut model = failed_before_rancher();
+#[rstest]
+#[case::before_rancher(failed_before_rancher())]
+#[case::in_the_middle_of_a_round(another_has_ended_the_round(failed_at(job_type::PRE_DRAIN)))]
+fn what_a_user_changes_between_two_tries_is_put_back_by_the_second(#[case] mut model: Model) {
     let changed = serde_json::json!({"workerConcurrency": "2"});
     model.seen.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
     retry(&mut model, "1");
@@ -250,6 +252,14 @@ fn what_a_user_changes_between_two_tries_is_put_back_by_the_second() {
     });
     let cluster = model.seen.cluster.as_ref().unwrap();
     assert_eq!(cluster.upgrade_strategy, Some(changed));
+}
+
+/// Another plan has upgraded the other nodes, and put back what was there before both.
+fn another_has_ended_the_round(mut model: Model) -> Model {
+    let generation = model.seen.cluster.as_ref().unwrap().provision_generation;
+    another_has_succeeded(&mut model);
+    model.seen.cluster.as_mut().unwrap().provision_generation = generation;
+    model
 }
 
 /// One that counts what runs now as what it began with, and another plan that has begun since it failed.
@@ -294,6 +304,13 @@ fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut m
 // From a version to itself all nodes run it from the beginning.
 #[case::to_itself(|model: &mut Model| {
     model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+})]
+// Another plan that failed with its components has upgraded no node.
+#[case::to_itself_beside_one_that_failed(|model: &mut Model| {
+    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    let mut other = another(model, "v1.8.0", SignedDuration::from_mins(1));
+    other.begun.as_mut().unwrap().nodes_done_at = None;
+    model.seen.other_plans = vec![other];
 })]
 fn another_try_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) {
     let mut model = failed_with_components();

@@ -81,7 +81,7 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
 
 /// Another try of a plan that never sent Rancher off, after somebody else has brought all nodes to its release: to send Rancher
 /// off once more would drain every node again. From a version to itself nodes run the release from the beginning, and that
-/// says nothing, unless another plan has been at work since this one failed.
+/// says nothing, unless another plan has upgraded all nodes since this one failed.
 pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
     let (status, seen) = (draft.status(), draft.seen);
     let (Some(cluster), Some(failed_at)) = (&seen.cluster, retry::failed_at(status)) else {
@@ -94,7 +94,7 @@ pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
     let began_elsewhere = status.previous_version.is_some() && status.previous_version != release.harvester;
     let by_another = seen.other_plans.iter().any(|other| {
         let begun = other.begun.as_ref();
-        begun.is_some_and(|begun| begun.at > failed_at && begun.os == os)
+        begun.is_some_and(|begun| begun.os == os && begun.nodes_done_at.is_some_and(|done| done > failed_at))
     });
     let kubelet = rules::version::kubelet_version(&kubernetes);
     let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed);

@@ -88,10 +88,11 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         );
         return Outcome::Wait;
     };
-    if draft.noted(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
+    let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
+    // What was noted in an earlier try counts as long as our gate is there; users may have changed what was put back since.
+    if draft.noted(annotations::SAVED_UPGRADE_STRATEGY).is_some() && gate::is_ours(&strategy) {
         return Outcome::Done;
     }
-    let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
     let target = draft
         .status()
         .release_metadata
