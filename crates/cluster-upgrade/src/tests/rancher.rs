@@ -160,8 +160,8 @@ async fn the_address_of_fleet_outlives_an_upgrade_of_rancher_that_failed_for_ano
             .replace("https://10.0.0.9", "https://new.test");
         let maps = super::lab::address(&lab.client, "v1", "ConfigMap", "cattle-fleet-system");
         let patch = kube::api::Patch::Merge(json!({"data": {"config": config}}));
-        let patched = maps.patch("fleet-controller", &kube::api::PatchParams::default(), &patch);
-        patched.await.unwrap();
+        let how = kube::api::PatchParams::default();
+        maps.patch("fleet-controller", &how, &patch).await.unwrap();
         lab.attempt().await.unwrap();
         assert_eq!(fleet(&lab), (true, true), "{namespace}");
     }
