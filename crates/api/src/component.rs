@@ -1,6 +1,8 @@
 //! Which part of an upgrade an object serves: the values of two labels.
 
-use crate::wire_enum::wire_enum;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::{labels, wire_enum::wire_enum};
 
 wire_enum! {
     /// Values of the label [`UPGRADE_COMPONENT`](crate::labels::UPGRADE_COMPONENT).
@@ -25,6 +27,29 @@ wire_enum! {
         SkipManifestsRemove = "remove-skip-rke2-manifests",
         /// The Plan with which the Job of the cluster keeps the agents of Rancher from restarting RKE2.
         SuspendAgent = "skip-restart-rancher-system-agent",
+    }
+}
+
+impl Component {
+    /// What an object serves, by its label.
+    #[must_use]
+    pub fn of(object: &ObjectMeta) -> Option<Self> {
+        Self::parse(object.labels.as_ref()?.get(labels::UPGRADE_COMPONENT)?)
+    }
+}
+
+impl JobType {
+    /// Which step of a node an object is of, by its label.
+    #[must_use]
+    pub fn of(object: &ObjectMeta) -> Option<Self> {
+        Self::parse(object.labels.as_ref()?.get(labels::JOB_TYPE)?)
+    }
+}
+
+impl Default for Component {
+    /// What most objects of an upgrade serve.
+    fn default() -> Self {
+        Self::NodeUpgrade
     }
 }
 

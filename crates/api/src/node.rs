@@ -63,16 +63,18 @@ mod tests {
 
     #[test]
     fn a_witness_is_known_by_the_key_of_its_label() {
-        assert!(is_witness(
-            &node(json!({"metadata": {"labels": {labels::WITNESS: "false"}}}))
-        ));
+        assert!(is_witness(&node(
+            json!({"metadata": {"labels": {labels::WITNESS: "false"}}})
+        )));
         assert!(!is_witness(&Node::default()));
     }
 
     #[test]
     fn a_node_is_ready_only_when_it_says_so() {
         let says = |status: &str| {
-            node(json!({"status": {"conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": status}]}}))
+            node(
+                json!({"status": {"conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": status}]}}),
+            )
         };
         assert!(is_ready(&says("True")));
         assert!(!is_ready(&says("Unknown")));

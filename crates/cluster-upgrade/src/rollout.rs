@@ -44,18 +44,6 @@ pub fn look(called: &str, deployment: Option<&Deployment>) -> Look {
     }))
 }
 
-/// Harvester manages the node.
-#[must_use]
-pub fn is_managed(node: &Node) -> bool {
-    node.labels().get(labels::MANAGED).is_some_and(|value| value == "true")
-}
-
-/// The node only votes; it runs no workloads.
-#[must_use]
-pub fn is_witness(node: &Node) -> bool {
-    node.labels().contains_key(labels::WITNESS)
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

@@ -204,7 +204,7 @@ impl Actor {
                 kind,
                 component,
                 job_type,
-            } => self.delete(plan, *kind, component, job_type.as_deref()).await,
+            } => self.delete(plan, *kind, *component, *job_type).await,
             Action::AnnotateNode { node, annotations } => {
                 let patch = json!({"metadata": {"annotations": annotations}});
                 self.patch(

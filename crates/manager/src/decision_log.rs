@@ -68,7 +68,7 @@ fn describe_child(child: &Child) -> String {
         Child::RepoSecret { name } => format!("Secret {name}"),
         Child::RepoDeployment { .. } => "the repository".to_owned(),
         Child::RepoService => "the repository's Service".to_owned(),
-        Child::SucPlan { component, .. } => format!("Plan {component}"),
+        Child::SucPlan { plan, .. } => format!("Plan {}", plan.component()),
         Child::ClusterJob => "Job cluster-upgrade".to_owned(),
         Child::NodeJob { job_type, node, .. } => format!("Job {job_type} of {node}"),
         Child::RestoreJob { node } => format!("Job restore-vm of {node}"),

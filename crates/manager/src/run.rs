@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use api::{UpgradePlan, image::Sources, labels, names};
+use api::{UpgradePlan, image::Sources, names, node::is_managed};
 use clock::Clock;
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -319,9 +319,7 @@ impl Manager {
             return;
         }
         let nodes = self.watched.nodes.list();
-        let managed = nodes
-            .iter()
-            .filter(|node| node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"));
+        let managed = nodes.iter().filter(|node| is_managed(node));
         let managed = managed.map(|node| facts::kubelet_of(node)).collect();
         self.answers.push(facts::answer(
             self.client.clone(),

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what panics in a test fails it")]
 
-use api::{
-    UpgradePlan, annotations, labels,
-    labels::{component, job_type},
-};
+use api::{Component, JobType, UpgradePlan, annotations, labels};
 use manager::objects::{job, repo, suc_plan};
 use plan::observed::Settings;
 use proptest::prelude::*;
@@ -17,11 +14,11 @@ const ISO: repo::Iso<'_> = repo::Iso {
 };
 
 const COMPONENTS: [&str; 5] = [
-    component::IMAGE_PRELOAD,
-    component::IMAGE_CHECK,
-    component::IMAGE_CLEANUP,
-    component::SKIP_MANIFESTS_APPLY,
-    component::SKIP_MANIFESTS_REMOVE,
+    Component::ImagePreload,
+    Component::ImageCheck,
+    Component::ImageCleanup,
+    Component::SkipManifestsApply,
+    Component::SkipManifestsRemove,
 ];
 
 fn plan() -> UpgradePlan {
@@ -40,7 +37,7 @@ fn w33_no_plan_has_a_deadline_that_old_and_new_controllers_read_differently() {
     for component in COMPONENTS {
         let seconds = plan_of(component)["spec"]["jobActiveDeadlineSecs"].as_u64();
         // Zero is "for ever" to some and "a quarter of an hour" to others.
-        let expected = if component == component::IMAGE_PRELOAD {
+        let expected = if component == Component::ImagePreload {
             3600
         } else {
             600
@@ -74,7 +71,7 @@ fn r29_every_workload_runs_the_managers_image_whole() {
         };
         let plan = plan();
         let of_template = |object: Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
-        let node_job = job::node(&plan, &settings, job_type::PRE_DRAIN, "node-1", false).unwrap();
+        let node_job = job::node(&plan, &settings, JobType::PreDrain, "node-1", false).unwrap();
         let templates = [
             serde_json::to_value(repo::deployment(&plan, &settings, 2, ISO, "up-repo-x").unwrap()).unwrap(),
             serde_json::to_value(job::cluster(&plan, &settings).unwrap()).unwrap(),
@@ -93,7 +90,7 @@ fn r29_every_workload_runs_the_managers_image_whole() {
 
 #[test]
 fn r21_jobs_of_a_node_share_its_network_and_are_neither_rejected_nor_evicted() {
-    for step in [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE] {
+    for step in [JobType::PreDrain, JobType::PostDrain, JobType::SingleNodeUpgrade] {
         let built = job::node(&plan(), &Settings::default(), step, "node-1", false).unwrap();
         let built = serde_json::to_value(built).unwrap();
         let pod = &built["spec"]["template"]["spec"];
@@ -125,7 +122,7 @@ fn r21_jobs_of_a_node_share_its_network_and_are_neither_rejected_nor_evicted() {
 #[test]
 fn finished_jobs_are_kept_for_seven_days() {
     let (plan, settings) = (plan(), Settings::default());
-    let steps = [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PreDrain, JobType::PostDrain, JobType::SingleNodeUpgrade];
     let mut jobs = vec![
         job::cluster(&plan, &settings).unwrap(),
         job::restore_vm(&plan, &settings, "node-1").unwrap(),

@@ -202,7 +202,7 @@ fn left_by_another(mut draft: Draft<'_>) -> Decision {
         "another manager left this plan without starting it: to start it, set annotation {} to a new value; else delete it",
         annotations::RETRY
     );
-    draft.wait("Wish", Some(format!("UpgradePlan {name}")), &message, UNBOUNDED);
+    draft.wait("StartRequest", Some(format!("UpgradePlan {name}")), &message, UNBOUNDED);
     draft.finish((false, reasons::NOT_STARTED, &message), false, None)
 }
 

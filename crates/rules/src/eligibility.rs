@@ -1,5 +1,7 @@
 //! May this cluster be upgraded to that release? Asked by the manager, by the programs on nodes and by the cluster upgrade.
 
+use api::UpgradePlanStatus;
+
 use crate::version::{self, Ineligible};
 
 /// What is asked.
@@ -29,6 +31,9 @@ pub enum Verdict {
 /// Why an upgrade may not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
+    /// The plan does not know the release.
+    #[error("release metadata is not available in UpgradePlan status")]
+    NoRelease,
     /// The plan does not know the running version.
     #[error("previous version is not available in UpgradePlan status")]
     NoPreviousVersion,
@@ -50,9 +55,51 @@ pub fn check(question: Question<'_>) -> Result<Verdict, Refused> {
     Ok(Verdict::Eligible)
 }
 
+/// Answers for the release that a plan has on record. `minimum` replaces the release's own, if it is given.
+///
+/// # Errors
+/// The first rule that forbids the upgrade.
+pub fn of_plan(
+    status: &UpgradePlanStatus,
+    skipped: bool,
+    strict: bool,
+    minimum: Option<&str>,
+) -> Result<Verdict, Refused> {
+    if skipped {
+        return Ok(Verdict::Unchecked);
+    }
+    let release = status.release_metadata.as_ref().ok_or(Refused::NoRelease)?;
+    let own = release.min_upgradable_version.as_deref().unwrap_or_default();
+    check(Question {
+        current: status.previous_version.as_deref(),
+        target: release.harvester.as_deref().unwrap_or_default(),
+        minimum: minimum.filter(|given| !given.is_empty()).unwrap_or(own),
+        strict,
+        skipped,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_is_asked_for_what_it_has_on_record() {
+        let mut status = UpgradePlanStatus::default();
+        assert_eq!(of_plan(&status, false, true, None), Err(Refused::NoRelease));
+        assert_eq!(of_plan(&status, true, true, None), Ok(Verdict::Unchecked));
+        status.release_metadata = Some(api::ReleaseMetadata {
+            harvester: Some("v1.8.0".to_owned()),
+            min_upgradable_version: Some("v1.7.0".to_owned()),
+            ..api::ReleaseMetadata::default()
+        });
+        assert_eq!(of_plan(&status, false, true, None), Err(Refused::NoPreviousVersion));
+        status.previous_version = Some("v1.7.1".to_owned());
+        assert_eq!(of_plan(&status, false, true, None), Ok(Verdict::Eligible));
+        assert_eq!(of_plan(&status, false, true, Some("")), Ok(Verdict::Eligible));
+        let refused = of_plan(&status, false, true, Some("v1.7.5"));
+        assert_eq!(refused, Err(Refused::Ineligible(Ineligible::BelowMinimum)));
+    }
 
     const QUESTION: Question<'_> = Question {
         current: Some("v1.7.1"),

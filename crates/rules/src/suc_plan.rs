@@ -30,11 +30,17 @@ pub struct Wanted<'a> {
     pub container: Value,
 }
 
-/// The Plan.
+/// The Plan, typed.
 ///
 /// # Errors
 /// The container is none.
 pub fn build(wanted: Wanted<'_>) -> Result<suc::Plan, serde_json::Error> {
+    serde_json::from_value(manifest(wanted))
+}
+
+/// The Plan, as it is applied.
+#[must_use]
+pub fn manifest(wanted: Wanted<'_>) -> Value {
     let labels = BTreeMap::from([
         (labels::UPGRADE_PLAN.to_owned(), wanted.upgrade_plan.to_owned()),
         (labels::UPGRADE_COMPONENT.to_owned(), wanted.component.to_string()),
@@ -46,7 +52,7 @@ pub fn build(wanted: Wanted<'_>) -> Result<suc::Plan, serde_json::Error> {
         owner_references: Some(vec![wanted.owner]),
         ..ObjectMeta::default()
     };
-    serde_json::from_value(json!({
+    json!({
         "apiVersion": "upgrade.cattle.io/v1",
         "kind": "Plan",
         "metadata": metadata,
@@ -62,7 +68,7 @@ pub fn build(wanted: Wanted<'_>) -> Result<suc::Plan, serde_json::Error> {
             "upgrade": wanted.container,
             "version": wanted.version,
         },
-    }))
+    })
 }
 
 /// What system-upgrade-controller identifies a Plan by: a node that carries the label of a version is not served again by it.

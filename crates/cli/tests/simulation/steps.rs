@@ -6,12 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::{
-    Phase,
-    foreign::fleet::Bundle,
-    labels::{component, job_type},
-    names,
-};
+use api::{Component, JobType, Phase, foreign::fleet::Bundle, names};
 use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
 use kube::{
@@ -55,22 +50,19 @@ fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
 fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
     let limits = Limits::default();
     BTreeMap::from([
-        (component::IMAGE_PRELOAD, steps_of(prepare::STEPS)),
-        (component::CLUSTER_UPGRADE, steps_of(cluster_upgrade::STEPS)),
-        (component::SKIP_MANIFESTS_APPLY, steps_of(skip_manifests::STEPS)),
-        (component::SKIP_MANIFESTS_REMOVE, steps_of(skip_manifests::STEPS)),
-        (component::IMAGE_CLEANUP, steps_of(cleanup::STEPS)),
+        (Component::ImagePreload, steps_of(prepare::STEPS)),
+        (Component::ClusterUpgrade, steps_of(cluster_upgrade::STEPS)),
+        (Component::SkipManifestsApply, steps_of(skip_manifests::STEPS)),
+        (Component::SkipManifestsRemove, steps_of(skip_manifests::STEPS)),
+        (Component::ImageCleanup, steps_of(cleanup::STEPS)),
+        (JobType::PreDrain, with_detector(&steps_of(&pre_drain::steps(&limits)))),
+        (JobType::PostDrain, steps_of(&post_drain::steps(&limits))),
         (
-            job_type::PRE_DRAIN,
-            with_detector(&steps_of(&pre_drain::steps(&limits))),
-        ),
-        (job_type::POST_DRAIN, steps_of(&post_drain::steps(&limits))),
-        (
-            job_type::SINGLE_NODE_UPGRADE,
+            JobType::SingleNodeUpgrade,
             with_detector(&steps_of(&single_node::steps(&limits))),
         ),
-        (job_type::RESTORE_VM, steps_of(restore::STEPS)),
-        (component::HOLD_AGENT, steps_of(HOLD_STEPS)),
+        (JobType::RestoreVm, steps_of(restore::STEPS)),
+        (Component::SuspendAgent, steps_of(HOLD_STEPS)),
     ])
 }
 

@@ -6,10 +6,7 @@ use std::{
     sync::Mutex,
 };
 
-use api::{
-    annotations,
-    labels::{self, component, job_type},
-};
+use api::{Component, JobType, annotations, labels};
 use apiserver::Change;
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
@@ -141,9 +138,9 @@ impl State {
         let before = change.previous.as_ref().map(|plan| phase(plan)).unwrap_or_default();
         let now = phase(&change.object);
         let needed: &[&str] = match now.as_str() {
-            "RepoCreated" => &[component::REPO],
-            "ImagePreloaded" => &[component::IMAGE_PRELOAD, component::IMAGE_CHECK],
-            "ClusterUpgraded" => &[component::CLUSTER_UPGRADE],
+            "RepoCreated" => &[Component::Repo],
+            "ImagePreloaded" => &[Component::ImagePreload, Component::ImageCheck],
+            "ClusterUpgraded" => &[Component::ClusterUpgrade],
             // Where no image is stale, there is nothing to clean up.
             _ => &[],
         };
@@ -162,8 +159,8 @@ impl State {
         let machine = label(&change.object, labels::MACHINE_NAME);
         let node = self.nodes.get(&machine).cloned().unwrap_or_default();
         let hooks = [
-            (annotations::PRE_HOOK, job_type::PRE_DRAIN),
-            (annotations::POST_HOOK, job_type::POST_DRAIN),
+            (annotations::PRE_HOOK, JobType::PreDrain),
+            (annotations::POST_HOOK, JobType::PostDrain),
         ];
         let answer = |secret: &Value, hook: &str| secret["metadata"]["annotations"][hook].clone();
         let wrong = hooks.into_iter().filter(|(hook, step)| {

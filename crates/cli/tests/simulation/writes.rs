@@ -5,10 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{
-    Phase,
-    labels::{component, job_type},
-};
+use api::{Component, JobType, Phase};
 use apiserver::Verb;
 use cli::rehearsal::manager_user;
 use rstest::rstest;
@@ -79,7 +76,7 @@ fn alone(mut case: Case) -> Case {
 }
 
 fn failing_node_job() -> Troubles {
-    failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE))
+    failing_job(Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade))
 }
 
 fn from_image() -> Case {
@@ -108,18 +105,18 @@ fn restoring() -> Case {
 #[case::from_v1_8(&[newer()])]
 #[case::one_node(&[Case::single_node(), alone(restoring()), alone(newer()), alone(from_image())])]
 #[case::one_node_tried_again(&[
-    alone(tried_again(failing_job(component::IMAGE_PRELOAD, None))),
-    alone(tried_again(failing_job(component::CLUSTER_UPGRADE, None))),
+    alone(tried_again(failing_job(Component::ImagePreload, None))),
+    alone(tried_again(failing_job(Component::ClusterUpgrade, None))),
     alone(tried_again(failing_node_job())),
-    alone(tried_again(failing_job(component::IMAGE_CLEANUP, None))),
+    alone(tried_again(failing_job(Component::ImageCleanup, None))),
 ])]
 #[case::one_node_failed(&[
     alone(case(Troubles { iso_failures: 100, ..Troubles::default() })),
-    alone(case(failing_job(component::IMAGE_PRELOAD, None))),
-    alone(case(failing_job(component::CLUSTER_UPGRADE, None))),
+    alone(case(failing_job(Component::ImagePreload, None))),
+    alone(case(failing_job(Component::ClusterUpgrade, None))),
     alone(case(failing_node_job())),
     alone(case(old_system())),
-    alone(case(failing_job(component::IMAGE_CLEANUP, None))),
+    alone(case(failing_job(Component::ImageCleanup, None))),
 ])]
 #[case::one_node_deleted(&[
     alone(deleted(Phase::ISODownloading)), alone(deleted(Phase::ImagePreloading)), alone(deleted(Phase::ClusterUpgrading)),
@@ -128,21 +125,21 @@ fn restoring() -> Case {
 #[case::an_image_instead_of_a_version(&[from_image()])]
 #[case::held(&[Case::held()])]
 #[case::tried_again(&[
-    tried_again(failing_job(component::IMAGE_PRELOAD, None)),
-    tried_again(failing_job(component::CLUSTER_UPGRADE, None)),
-    tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))),
-    tried_again(failing_job(component::IMAGE_CLEANUP, None)),
-    tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN))),
+    tried_again(failing_job(Component::ImagePreload, None)),
+    tried_again(failing_job(Component::ClusterUpgrade, None)),
+    tried_again(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))),
+    tried_again(failing_job(Component::ImageCleanup, None)),
+    tried_again(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain))),
 ])]
 #[case::failed(&[
     case(Troubles { iso_failures: 100, ..Troubles::default() }),
     case(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() }),
-    case(failing_job(component::IMAGE_PRELOAD, None)),
-    case(failing_job(component::CLUSTER_UPGRADE, None)),
-    case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))),
-    case(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN))),
+    case(failing_job(Component::ImagePreload, None)),
+    case(failing_job(Component::ClusterUpgrade, None)),
+    case(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))),
+    case(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain))),
     case(old_system()),
-    case(failing_job(component::IMAGE_CLEANUP, None)),
+    case(failing_job(Component::ImageCleanup, None)),
 ])]
 #[case::deleted(&[
     deleted(Phase::Initializing), deleted(Phase::ISODownloading), deleted(Phase::RepoCreating),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use api::{WaitingFor, quoted::quoted, reasons};
+use api::{Component, JobType, WaitingFor, quoted::quoted, reasons};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Draft, UNBOUNDED};
 use crate::{decision::Need, observed::Fetched};
+use rules::waiting;
 
 /// How long to pause before an unanswered question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -83,10 +84,8 @@ impl<'a> Draft<'a> {
 
     /// Since when something is waited for: from now on, if it is not yet.
     fn waits_since(&self, what: &str, object: Option<&str>) -> Timestamp {
-        let mut known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
-        known
-            .find(|wait| wait.what == what && wait.object.as_deref() == object)
-            .map_or(self.now, |wait| wait.since.0)
+        let known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        waiting::since(known, what, object, self.now)
     }
 
     /// Whether something has been waited for as long as it may take.
@@ -98,11 +97,11 @@ impl<'a> Draft<'a> {
 
     /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
     /// for, as far as that fits into a status that people read.
-    pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
+    pub fn wait_for_pods(&mut self, component: Component, job_type: Option<JobType>, node: Option<&str>) {
         let seen = self.seen;
         let limit = seen.settings.deadlines.pod;
         let pods = seen.pods.values().filter(|pod| {
-            let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
+            let same_step = job_type.is_none_or(|step| pod.job_type == Some(step));
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
             pod.component == component && same_step && same_node
         });
@@ -169,7 +168,7 @@ impl<'a> Draft<'a> {
         let told = told.filter(|condition| condition.reason == reasons::STALLED);
         let before = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
         let known = before
-            .filter(|known| (&known.what, &known.object) == (&wait.what, &wait.object))
+            .filter(|known| waiting::is_same(known, &wait.what, wait.object.as_deref()))
             .any(|known| told.is_some_and(|condition| condition.message == stalled(known)));
         self.degraded = Some(Trouble {
             reason: reasons::STALLED,

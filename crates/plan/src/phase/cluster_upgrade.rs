@@ -1,6 +1,6 @@
 //! ClusterUpgrade: the cluster's components are upgraded by a Job that applies their manifests.
 
-use api::{annotations, labels::component, names};
+use api::{Component, annotations, names};
 use serde_json::json;
 
 use crate::{
@@ -67,8 +67,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         "cluster components are being upgraded",
         seen.settings.deadlines.cluster,
     );
-    draft.wait_for_pods(component::CLUSTER_UPGRADE, None, None);
+    draft.wait_for_pods(Component::ClusterUpgrade, None, None);
     // Jobs that the Job has system-upgrade-controller run on the nodes.
-    draft.wait_for_pods(component::HOLD_AGENT, None, None);
+    draft.wait_for_pods(Component::SuspendAgent, None, None);
     Outcome::Wait
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{NodeState, annotations, labels::job_type, names};
+use api::{JobType, NodeState, annotations, names};
 
 use super::{
     node_upgrade::listed,
@@ -71,7 +71,7 @@ fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, 
                 token: token.to_owned(),
             });
         }
-        0..=3 => in_turn(draft, job_type::PRE_DRAIN, node, turns),
+        0..=3 => in_turn(draft, JobType::PreDrain, node, turns),
         _ => {}
     }
 }
@@ -104,14 +104,14 @@ fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str,
             token: token.to_owned(),
         });
     } else if matches!(state, Some(NodeState::PreDrained | NodeState::PostDraining)) {
-        in_turn(draft, job_type::POST_DRAIN, node, turns);
+        in_turn(draft, JobType::PostDrain, node, turns);
     }
 }
 
 /// Sees to the Job of a node whose turn it is, and to that of a node that the user holds, which does nothing. The others
 /// wait.
-fn in_turn(draft: &mut Draft<'_>, step: &str, node: &str, turns: &[String]) {
-    let is_held = step == job_type::PRE_DRAIN && is_held(draft, node);
+fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
+    let is_held = step == JobType::PreDrain && is_held(draft, node);
     if is_held || turns.iter().any(|name| name == node) {
         ensure_job(draft, step, node);
     } else {
@@ -121,20 +121,20 @@ fn in_turn(draft: &mut Draft<'_>, step: &str, node: &str, turns: &[String]) {
 
 /// Creates the Job of a step unless it exists, and lets a held one go when nobody holds the node any more. A Job that
 /// exists is never held: that would kill what it is doing.
-pub(super) fn ensure_job(draft: &mut Draft<'_>, step: &str, node: &str) {
+pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     let name = names::node_job(draft.plan_name(), step, node);
-    let held = step != job_type::POST_DRAIN && is_held(draft, node);
+    let held = step != JobType::PostDrain && is_held(draft, node);
     match draft.seen.jobs.get(&name) {
         // It makes room for another one first.
         Some(job) if job.deleting => {}
         Some(job) if job.suspended && !held => draft.act(Action::ResumeJob { name }),
         Some(_) => {}
         None => {
-            if step != job_type::PRE_DRAIN {
+            if step != JobType::PreDrain {
                 remember_boot(draft, node);
             }
             draft.create(Child::NodeJob {
-                job_type: step.to_owned(),
+                job_type: step,
                 node: node.to_owned(),
                 suspend: held,
             });

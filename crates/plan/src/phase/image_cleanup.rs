@@ -1,6 +1,6 @@
 //! ImageCleanup: images that only the previous release used are removed from the nodes.
 
-use api::{NodeState, labels::component, reasons};
+use api::{Component, NodePlan, NodeState, reasons};
 
 use super::suc_plan::{self, Wanted};
 use crate::{
@@ -13,7 +13,7 @@ use rules::{PlanEvent, stale_images};
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let limit = seen.settings.deadlines.cleanup;
-    let images = if seen.suc_plans.contains_key(component::IMAGE_CLEANUP) {
+    let images = if seen.suc_plans.contains_key(&Component::ImageCleanup) {
         Vec::new()
     } else {
         if draft.status().previous_version.is_none() {
@@ -36,7 +36,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         stale
     };
     let wanted = Wanted {
-        component: component::IMAGE_CLEANUP,
+        plan: NodePlan::ImageCleanup,
         concurrency: 1,
         images,
         states: Some((

@@ -5,7 +5,7 @@
 //! mount, and may not read that Secret again. So a Secret is believed to be there when this manager has created it, which
 //! the key in its hand shows, or when a Deployment that mounts it was seen, since that is only created after it.
 
-use api::{RepositoryAccess, labels::component, names};
+use api::{Component, RepositoryAccess, names};
 
 use crate::{
     decision::{Action, ChildKind, Need},
@@ -73,7 +73,7 @@ fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option
         _ => {
             draft.act(Action::Delete {
                 kind: ChildKind::Deployment,
-                component: component::REPO.to_owned(),
+                component: Component::Repo,
                 job_type: None,
             });
             None

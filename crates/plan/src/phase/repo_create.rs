@@ -1,6 +1,6 @@
 //! RepoCreate: the ISO's content is served inside the cluster.
 
-use api::{annotations, labels::component, names};
+use api::{Component, annotations, names};
 
 use crate::{
     decision::Child,
@@ -102,7 +102,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     if seen.repo.deployment_ready != Some(true) {
         let object = Some(format!("Deployment harvester-system/{name}"));
         draft.wait("Repository", object, "upgrade-repo deployment not ready", limit);
-        draft.wait_for_pods(component::REPO, None, None);
+        draft.wait_for_pods(Component::Repo, None, None);
         return Outcome::Wait;
     }
     if seen.repo.service_ready != Some(true) {

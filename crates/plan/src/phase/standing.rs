@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use api::{NodeState, labels::job_type, names};
+use api::{JobType, NodeState, names};
 
 use super::hooks;
 use crate::{
@@ -22,14 +22,14 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
     if !draft.is_tried_again(node) {
         return Some(state);
     }
-    let ended = |step: &str| {
+    let ended = |step: JobType| {
         let name = names::node_job(draft.plan_name(), step, node);
         let job = draft.seen.jobs.get(&name);
         job.is_some_and(|job| job.outcome == JobOutcome::Complete)
     };
     let step = match state {
-        NodeState::PreDrainFailed => Some(job_type::PRE_DRAIN),
-        NodeState::SingleNodeUpgradeFailed => Some(job_type::SINGLE_NODE_UPGRADE),
+        NodeState::PreDrainFailed => Some(JobType::PreDrain),
+        NodeState::SingleNodeUpgradeFailed => Some(JobType::SingleNodeUpgrade),
         _ => None,
     };
     // What has not begun again is held as it was the first time; what has begun is never held.
@@ -40,9 +40,9 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
     Some(match state {
         _ if is_held => NodeState::UpgradePaused,
         NodeState::PreDrainFailed => NodeState::PreDraining,
-        NodeState::PostDrainFailed if ended(job_type::POST_DRAIN) => NodeState::WaitingReboot,
+        NodeState::PostDrainFailed if ended(JobType::PostDrain) => NodeState::WaitingReboot,
         NodeState::PostDrainFailed => NodeState::PostDraining,
-        NodeState::SingleNodeUpgradeFailed if ended(job_type::SINGLE_NODE_UPGRADE) => NodeState::WaitingReboot,
+        NodeState::SingleNodeUpgradeFailed if ended(JobType::SingleNodeUpgrade) => NodeState::WaitingReboot,
         NodeState::SingleNodeUpgradeFailed => NodeState::SingleNodeUpgrading,
         other => other,
     })

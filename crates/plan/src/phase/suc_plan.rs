@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{NodeState, names, quoted};
+use api::{Component, NodePlan, NodeState, names, quoted};
 
 use crate::{
     decision::Child,
@@ -19,7 +19,7 @@ pub(super) type JobStates = (NodeState, NodeState, NodeState);
 
 /// A Plan that must have run on all nodes.
 pub(super) struct Wanted {
-    pub component: &'static str,
+    pub plan: NodePlan,
     pub concurrency: i64,
     pub images: Vec<String>,
     /// What nodes reach by their Jobs, if that is reported.
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 /// own condition may say so only for a moment.
 pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     let Wanted {
-        component,
+        plan: wanted_plan,
         concurrency,
         images,
         states,
@@ -43,6 +43,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         limit,
     } = wanted;
     let seen = draft.seen;
+    let component = wanted_plan.component();
     let mut failed = Vec::new();
     for (name, job) in jobs_of(draft, component) {
         let outcome = outcome_of(draft, job);
@@ -55,7 +56,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
             reach_by_job(draft, node, &outcome, states);
         }
     }
-    match seen.suc_plans.get(component) {
+    match seen.suc_plans.get(&component) {
         Some(plan) if plan.complete => return Outcome::Done,
         Some(_) if !failed.is_empty() => return Outcome::Fail(failure(component, &failed)),
         Some(plan) if plan.job_failed => {
@@ -69,7 +70,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         }
         Some(_) => {}
         None => draft.create(Child::SucPlan {
-            component: component.to_owned(),
+            plan: wanted_plan,
             concurrency,
             images,
         }),
@@ -86,9 +87,9 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
 
 /// The Jobs of a component that belong to the Plan that is there. Those of one before it go away by themselves, and may
 /// still say that they have failed.
-pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: &str) -> Vec<(&'a String, &'a JobSeen)> {
+pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a String, &'a JobSeen)> {
     let seen = draft.seen;
-    let uid = seen.suc_plans.get(component).and_then(|plan| plan.uid.as_ref());
+    let uid = seen.suc_plans.get(&component).and_then(|plan| plan.uid.as_ref());
     let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
     jobs.filter(|(_, job)| !job.left_over && job.owner.as_ref() == uid)
         .collect()
@@ -120,10 +121,10 @@ fn outcome_of(draft: &Draft<'_>, job: &JobSeen) -> JobOutcome {
 }
 
 /// What is said of a plan that fails by a Job of a component: known words first, then each node with its own.
-fn failure(component: &str, failed: &[String]) -> String {
+fn failure(component: Component, failed: &[String]) -> String {
     let name = match component {
-        api::labels::component::SKIP_MANIFESTS_APPLY => "skip-manifest apply",
-        other => other,
+        Component::SkipManifestsApply => "skip-manifest apply",
+        other => other.as_str(),
     };
     if failed.is_empty() {
         return format!("{name} plan job(s) failed");

@@ -1,6 +1,6 @@
 //! The Job of the cluster, and the Jobs that it has system-upgrade-controller run.
 
-use api::{Phase, labels::component, names};
+use api::{Component, Phase, names};
 use plan::observed::{JobOutcome, JobSeen, PodSeen};
 
 use crate::{
@@ -21,7 +21,7 @@ fn agents_held(component: &str, outcome: JobOutcome) -> Model {
         outcome,
         ..JobSeen::default()
     };
-    let name = names::suc_plan("up", component::HOLD_AGENT);
+    let name = names::suc_plan("up", Component::SuspendAgent);
     model.seen.jobs.insert(format!("apply-{name}-on-node-1"), held);
     model
 }
@@ -33,7 +33,7 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
         message: String::new(),
     };
     // Jobs carry the labels of their Plan, whatever these are.
-    for component in [component::HOLD_AGENT, component::CLUSTER_UPGRADE] {
+    for component in [Component::SuspendAgent, Component::ClusterUpgrade] {
         for outcome in [JobOutcome::Complete, failed.clone()] {
             let mut model = agents_held(component, outcome);
             let decision = model.decide();
@@ -41,16 +41,16 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
             model.apply(&decision);
         }
     }
-    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Complete);
+    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Complete);
     until(&mut model, at(Phase::ClusterUpgraded));
 }
 
 #[test]
 fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
-    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Running);
+    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
     let pod = PodSeen {
         name: "cattle-system/apply-up-x".to_owned(),
-        component: component::HOLD_AGENT.to_owned(),
+        component: Component::SuspendAgent.to_owned(),
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
         ..PodSeen::default()

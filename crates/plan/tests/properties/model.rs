@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    Phase, UpgradePlan, UpgradePlanSpec, annotations,
-    foreign::harvester::VersionSpec,
-    labels::{component, job_type},
-    names,
+    Component, JobType, Phase, UpgradePlan, UpgradePlanSpec, annotations, foreign::harvester::VersionSpec, names,
 };
 use jiff::Timestamp;
 use plan::{
@@ -292,7 +289,7 @@ impl Model {
             Child::ClusterJob => {
                 seen.jobs.insert(
                     names::cluster_job("up"),
-                    job(component::CLUSTER_UPGRADE, None, None, false),
+                    job(Component::ClusterUpgrade, None, None, false),
                 );
             }
             Child::NodeJob {
@@ -302,16 +299,14 @@ impl Model {
             } => {
                 let name = names::node_job("up", &job_type, &node);
                 assert!(!seen.jobs.contains_key(&name), "{name} is created twice");
-                seen.jobs.insert(
-                    name,
-                    job(component::NODE_UPGRADE, Some(&job_type), Some(&node), suspend),
-                );
+                seen.jobs
+                    .insert(name, job(Component::NodeUpgrade, Some(&job_type), Some(&node), suspend));
             }
             Child::RestoreJob { node } => {
-                let name = names::node_job("up", job_type::RESTORE_VM, &node);
+                let name = names::node_job("up", JobType::RestoreVm, &node);
                 seen.jobs.insert(
                     name,
-                    job(component::NODE_UPGRADE, Some(job_type::RESTORE_VM), Some(&node), false),
+                    job(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(&node), false),
                 );
             }
         }

@@ -1,6 +1,6 @@
 //! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
 
-use api::{NodeState, Phase, annotations, labels::job_type, names, reasons};
+use api::{JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
 use plan::observed::{Begun, OtherPlan};
 use rstest::rstest;
@@ -142,8 +142,8 @@ fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
 }
 
 #[rstest]
-#[case(job_type::PRE_DRAIN)]
-#[case(job_type::POST_DRAIN)]
+#[case(JobType::PreDrain)]
+#[case(JobType::PostDrain)]
 fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: &str) {
     let mut model = failed_at(step);
     // The other plan failed at node-3.
@@ -158,26 +158,26 @@ fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] 
 
 #[test]
 fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
-    let mut model = failed_at(job_type::POST_DRAIN);
+    let mut model = failed_at(JobType::PostDrain);
     through(&mut model, "node-2");
     through(&mut model, "node-3");
     model.seen.cluster.as_mut().unwrap().ready = true;
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
-    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-3")));
+    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-3")));
 }
 
 #[test]
 fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
-    let mut model = failed_at(job_type::PRE_DRAIN);
+    let mut model = failed_at(JobType::PreDrain);
     let plan = &mut model.seen.machine_plans[1];
     plan.pre_hook.clone_from(&plan.pre_drain);
     assert!(plan.pre_drain.is_some());
     retry(&mut model, "1");
     until(&mut model, at(Phase::NodeUpgrading));
     until(&mut model, is_at("node-2", NodeState::PreDrained));
-    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2")));
+    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2")));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -185,7 +185,7 @@ fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
 #[test]
 fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
     let mut model = Model::new(1);
-    let job = job(job_type::SINGLE_NODE_UPGRADE, "node-1");
+    let job = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     fail(&mut model, &job);
     until(&mut model, ended);

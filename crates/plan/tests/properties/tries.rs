@@ -1,6 +1,6 @@
 //! Another try, and a node that is let go: states never go back.
 
-use api::{NodeState, Phase, labels::job_type, reasons};
+use api::{JobType, NodeState, Phase, reasons};
 use plan::observed::JobOutcome;
 
 use crate::{
@@ -49,7 +49,7 @@ fn r10_a_node_that_is_let_go_before_its_turn_stays_where_it_is_and_says_so() {
 #[test]
 fn r10_a_pre_drain_that_is_tried_again_keeps_its_state_until_it_has_succeeded() {
     let mut model = Model::new(3);
-    let name = job(job_type::PRE_DRAIN, "node-2");
+    let name = job(JobType::PreDrain, "node-2");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     fail(&mut model, &name);
     until(&mut model, ended);
@@ -74,7 +74,7 @@ fn r10_a_pre_drain_that_is_tried_again_keeps_its_state_until_it_has_succeeded() 
 #[test]
 fn r10_a_post_drain_that_is_tried_again_installs_and_reboots_while_its_state_stays() {
     let mut model = Model::new(3);
-    let name = job(job_type::POST_DRAIN, "node-1");
+    let name = job(JobType::PostDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     fail(&mut model, &name);
     until(&mut model, ended);
@@ -96,7 +96,7 @@ fn r10_a_node_that_came_back_old_is_tried_again_and_may_fail_again() {
     let mut model = Model::new(3);
     let come_back_old = |model: &mut Model, boot: &str| {
         until(model, |model| {
-            let job = model.seen.jobs.get(&job(job_type::POST_DRAIN, "node-1"));
+            let job = model.seen.jobs.get(&job(JobType::PostDrain, "node-1"));
             model.phase() == Some(Phase::NodeUpgrading) && job.is_some_and(|job| job.outcome == JobOutcome::Complete)
         });
         decide_and_apply(model);

@@ -126,8 +126,7 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
             number,
             migrations,
         } => {
-            let noted = json!({"metadata": {"annotations": {
-                annotations::EVACUATION_RETRIES: format!("{}={number}", call.plan)}}});
+            let noted = evacuation::retry_note(&call.plan, *number);
             let key: Key = (namespace.clone(), name.clone());
             world.vmis.patch_as(&call.client, &key, &noted).await?;
             for migration in migrations {

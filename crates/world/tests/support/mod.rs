@@ -175,8 +175,7 @@ impl Lab {
 
     /// Creates the repository of a plan, and waits until it serves.
     pub async fn serve_repository(&self, plan: &str, replicas: usize) {
-        let repo =
-            json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: api::labels::component::REPO});
+        let repo = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: Component::Repo});
         let (name, namespace) = (api::names::repo(plan), api::names::HARVESTER_NAMESPACE);
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",

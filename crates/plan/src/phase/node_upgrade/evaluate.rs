@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use api::{
-    NodeState,
-    labels::{component, job_type},
-    names,
+    Component, JobType, NodeState, names,
     quoted::quoted,
     reasons,
     upgrade_plan::{VMS_LEFT, VOLUMES_LEFT},
@@ -98,7 +96,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     }
     // Nothing waits for these, but people want to know how their VMs stand.
     for (name, _) in nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)) {
-        draft.wait_for_pods(component::NODE_UPGRADE, Some(job_type::RESTORE_VM), Some(name));
+        draft.wait_for_pods(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(name));
     }
     Outcome::Wait
 }
@@ -152,7 +150,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     let (what, step, message, limit): (_, Option<&str>, String, Duration) = match state {
         NodeState::PreDraining => (
             "PreDrainJob",
-            Some(job_type::PRE_DRAIN),
+            Some(JobType::PreDrain),
             pre_drain(draft, name),
             limits.pre_drain,
         ),
@@ -166,13 +164,13 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
         }
         NodeState::PostDraining => (
             "PostDrainJob",
-            Some(job_type::POST_DRAIN),
+            Some(JobType::PostDrain),
             "the operating system is being installed".to_owned(),
             limits.post_drain,
         ),
         NodeState::SingleNodeUpgrading => (
             "SingleNodeJob",
-            Some(job_type::SINGLE_NODE_UPGRADE),
+            Some(JobType::SingleNodeUpgrade),
             "RKE2 and the operating system are being upgraded".to_owned(),
             limits.single_node,
         ),
@@ -195,7 +193,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     let message = format!("node {name}: {message}");
     draft.wait_while_it_progresses(what, Some(object), message, limit, progressed.flatten());
     if let Some(step) = step {
-        draft.wait_for_pods(component::NODE_UPGRADE, Some(step), Some(name));
+        draft.wait_for_pods(Component::NodeUpgrade, Some(step), Some(name));
     }
     true
 }
@@ -204,8 +202,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
 /// stalled while they leave.
 fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
     let pods = draft.seen.pods.values();
-    let of_node =
-        pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type.as_deref() == Some(job_type::PRE_DRAIN));
+    let of_node = pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type == Some(JobType::PreDrain));
     let said = of_node
         .flat_map(|pod| &pod.said)
         .filter(|entry| matches!(entry.what.as_str(), VMS_LEFT | VOLUMES_LEFT));
@@ -219,8 +216,8 @@ fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
     let seen = draft.seen;
     let moving = "VMs are being moved away";
     let mut pods = seen.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
-    let is_said = pods.any(|pod| pod.job_type.as_deref() == Some(job_type::PRE_DRAIN) && !pod.said.is_empty());
-    let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+    let is_said = pods.any(|pod| pod.job_type == Some(JobType::PreDrain) && !pod.said.is_empty());
+    let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
     if is_said || !draft.is_overdue("PreDrainJob", &format!("Job harvester-system/{job}"), SILENCE) {
         return moving.to_owned();
     }
@@ -269,7 +266,7 @@ pub(crate) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
     if !restores_vms(draft, node) {
         return;
     }
-    let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+    let name = names::node_job(draft.plan_name(), JobType::RestoreVm, node);
     match seen.jobs.get(&name).map(|job| &job.outcome) {
         None => {
             draft.create(Child::RestoreJob { node: node.to_owned() });

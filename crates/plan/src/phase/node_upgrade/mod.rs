@@ -5,7 +5,7 @@ mod gate;
 mod nodes;
 mod prepare;
 
-use api::{annotations, labels::job_type, names};
+use api::{JobType, annotations, names};
 pub(crate) use evaluate::{listed, restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
 pub(crate) use nodes::look_at_jobs;
@@ -40,7 +40,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     nodes::look_at_membership(draft);
     match single {
         Some(node) if standing(draft, &node).map_or(0, node::ordinal) <= 3 => {
-            hooks::ensure_job(draft, job_type::SINGLE_NODE_UPGRADE, &node);
+            hooks::ensure_job(draft, JobType::SingleNodeUpgrade, &node);
         }
         Some(_) => {}
         None => hooks::answer_all(draft),
@@ -52,7 +52,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 /// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun goes on.
 fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     let single = draft.status().single_node.as_ref()?;
-    let job = names::node_job(draft.plan_name(), job_type::SINGLE_NODE_UPGRADE, single);
+    let job = names::node_job(draft.plan_name(), JobType::SingleNodeUpgrade, single);
     let runs = draft.seen.jobs.get(&job).is_some_and(|job| !job.suspended);
     let has_begun = runs || standing(draft, single).map_or(0, node::ordinal) > 2;
     let joined = draft.seen.nodes.keys().find(|name| *name != single)?;

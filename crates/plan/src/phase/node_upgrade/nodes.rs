@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{
-    NodeState, annotations,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, NodeState, annotations, names, reasons};
 
 use super::super::{
     hooks,
@@ -22,24 +18,24 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     for job in seen
         .jobs
         .values()
-        .filter(|job| job.component == component::NODE_UPGRADE && job.namespace == names::HARVESTER_NAMESPACE)
+        .filter(|job| job.component == Component::NodeUpgrade && job.namespace == names::HARVESTER_NAMESPACE)
     {
-        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else {
+        let (Some(node), Some(step)) = (&job.node, job.job_type) else {
             continue;
         };
         let states = match step {
-            job_type::PRE_DRAIN => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
-            job_type::POST_DRAIN => (
+            JobType::PreDrain => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
+            JobType::PostDrain => (
                 NodeState::PostDraining,
                 NodeState::WaitingReboot,
                 NodeState::PostDrainFailed,
             ),
-            job_type::SINGLE_NODE_UPGRADE => (
+            JobType::SingleNodeUpgrade => (
                 NodeState::SingleNodeUpgrading,
                 NodeState::WaitingReboot,
                 NodeState::SingleNodeUpgradeFailed,
             ),
-            _ => continue,
+            JobType::RestoreVm => continue,
         };
         if job.suspended {
             let (reason, message) = why_paused(draft, node);
@@ -64,9 +60,9 @@ fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
 pub(super) fn look_at_held(draft: &mut Draft<'_>) {
     for name in suc_plan::managed_nodes(draft) {
         let step = if draft.status().single_node.is_some() {
-            job_type::SINGLE_NODE_UPGRADE
+            JobType::SingleNodeUpgrade
         } else {
-            job_type::PRE_DRAIN
+            JobType::PreDrain
         };
         let job = names::node_job(draft.plan_name(), step, &name);
         // Its Job tells how it stands.
@@ -134,8 +130,8 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
 
 /// The Job that was to install a node's system has said that there was nothing to install.
 fn armed_no_reboot(draft: &Draft<'_>, name: &str) -> bool {
-    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
-    let mut jobs = steps.iter().filter_map(|step| {
+    let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
+    let mut jobs = steps.into_iter().filter_map(|step| {
         let name = names::node_job(draft.plan_name(), step, name);
         draft.seen.jobs.get(&name)
     });
@@ -200,7 +196,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
             draft.reach(name, NodeState::PreDrained, None, None);
         }
         // What this plan has begun itself it brings to its end by its own Job.
-        let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+        let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
         let is_anothers = !seen.jobs.contains_key(&job) && !node.drain_taint;
         if asked(|plan| &plan.post_drain) && is_anothers && is_current {
             draft.reach(name, NodeState::PostDrained, None, None);
@@ -210,7 +206,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
 
 /// A Job of this plan changes the node, or has.
 fn runs_a_job(draft: &Draft<'_>, name: &str) -> bool {
-    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
     steps.into_iter().any(|step| {
         let job = names::node_job(draft.plan_name(), step, name);
         draft.seen.jobs.contains_key(&job)

@@ -1,6 +1,6 @@
 //! What must hold before the first node is touched. Each change is on record before it is made.
 
-use api::{NodeState, annotations, labels::component};
+use api::{NodePlan, NodeState, annotations};
 use serde_json::Value;
 
 use super::{
@@ -123,7 +123,7 @@ fn skip_manifests(draft: &mut Draft<'_>) -> Outcome {
     suc_plan::complete(
         draft,
         Wanted {
-            component: component::SKIP_MANIFESTS_APPLY,
+            plan: NodePlan::SkipManifestsApply,
             concurrency: suc_plan::all_at_once(&nodes),
             images: Vec::new(),
             states: None,
