@@ -5,9 +5,11 @@ use api::{UpgradePlan, annotations};
 use kube::ResourceExt;
 use plan::{Action, Child, Decision};
 
+use crate::status_throttle::StatusWrite;
+
 /// Logs a decision, unless it changes nothing.
-pub(crate) fn log(plan: &UpgradePlan, decision: &Decision) {
-    let changes_status = plan.status.as_ref() != Some(&decision.status);
+pub(crate) fn log(plan: &UpgradePlan, decision: &Decision, write: StatusWrite) {
+    let changes_status = write == StatusWrite::Now;
     let finalizer = plan.finalizers().iter().any(|one| one == annotations::FINALIZER) != decision.finalizer;
     if !changes_status && !finalizer && decision.actions.is_empty() && decision.annotations.is_empty() {
         return;

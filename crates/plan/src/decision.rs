@@ -33,7 +33,7 @@ pub struct Decision {
 impl Decision {
     /// The status would change, but only the words about what is waited for.
     #[must_use]
-    pub fn is_only_news(&self, before: &UpgradePlanStatus) -> bool {
+    pub fn changes_only_waits(&self, before: &UpgradePlanStatus) -> bool {
         // Every field is named, so that none that is added is forgotten.
         let UpgradePlanStatus {
             conditions,

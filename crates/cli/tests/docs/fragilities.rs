@@ -25,9 +25,16 @@ fn functions(folder: &Path, names: &mut BTreeSet<String>) {
 
 /// The rows of the tables of a page, as cells.
 fn rows(text: &str) -> Vec<Vec<String>> {
-    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
-    rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect())
-        .collect()
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+    rows.map(|row| {
+        row.trim_matches('|')
+            .split(" | ")
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    })
+    .collect()
 }
 
 fn fragilities() -> Vec<String> {
