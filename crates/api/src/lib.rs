@@ -26,6 +26,7 @@ pub mod repository_access;
 // The lint takes the printer columns of the derive for one attribute written several times.
 #[allow(clippy::duplicated_attributes)]
 pub mod upgrade_plan;
+pub mod wait;
 mod wire_enum;
 
 pub use component::{Component, JobType, NodePlan};
@@ -39,6 +40,7 @@ pub use upgrade_plan::{
     ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
     UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
 };
+pub use wait::Wait;
 
 /// The API group of everything that is ours; also the prefix of our labels and annotations.
 pub const GROUP: &str = "management.harvesterhci.io";

@@ -3,11 +3,11 @@
 mod notes;
 mod waits;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use api::{
     NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus,
-    VersionSnapshot, WaitingFor, annotations,
+    VersionSnapshot, Wait, WaitingFor, annotations,
     annotations::NOTES,
     names::{self, RepoScheme},
     quoted::plain,
@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
+pub use self::waits::{Noted, Waits};
 use crate::{
     decision::{Action, Child, Decision, Need},
     node::{self, Progress},
@@ -29,18 +30,21 @@ use rules::{PlanEvent, tries};
 pub enum Outcome {
     /// Everything it is about holds.
     Done,
-    /// Not yet; the draft says what is waited for.
-    Wait,
+    /// Not yet: these things are waited for.
+    Wait(Waits),
     /// It can never hold.
     Fail(String),
+}
+
+impl From<Noted> for Outcome {
+    fn from(noted: Noted) -> Self {
+        Self::Wait(noted.into())
+    }
 }
 
 /// The most characters of a condition, and of why a phase ended. The API server refuses a status with more than 32,768 in a
 /// condition, and it would be refused for ever.
 const LONGEST_SUMMARY: usize = 8_000;
-
-/// A limit for what has none by its nature.
-pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The parts of a status that rules write. Phase, conditions, waits and what nodes have reached are not among them: they
 /// have their own ways in, so that no rule can take a node back.
@@ -76,8 +80,8 @@ pub struct Draft<'a> {
     actions: Vec<Action>,
     needs: Vec<Need>,
     waits: Vec<WaitingFor>,
-    /// How many of these are only shown: nothing waits for them any more.
-    given_up: usize,
+    /// What the plan waits for. Other waits are only shown: programs wait for them, or nothing does any more.
+    noted: Vec<Wait>,
     degraded: Option<Trouble>,
     ask_again_at: Option<Timestamp>,
 }
@@ -112,7 +116,7 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             needs: Vec::new(),
             waits: Vec::new(),
-            given_up: 0,
+            noted: Vec::new(),
             degraded: None,
             ask_again_at: None,
         }

@@ -2,7 +2,7 @@
 //!
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
-use api::{Component, JobType, NodeState, Phase, UpgradePlan, UpgradePlanStatus, annotations, reasons};
+use api::{Component, JobType, NodeState, Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, reasons};
 
 use jiff::Timestamp;
 
@@ -157,11 +157,8 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
-    let (object, limit) = (
-        format!("UpgradePlan {}", draft.plan_name()),
-        draft.seen.settings.deadlines.stop,
-    );
-    draft.wait("StillRunning", Some(object), message, limit);
+    let object = format!("UpgradePlan {}", draft.plan_name());
+    draft.wait(Wait::StillRunning, Some(object), message);
     draft.still_ended()
 }
 

@@ -7,7 +7,7 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Component, JobType, NodePlan, annotations, names, reasons};
+use api::{Component, JobType, NodePlan, Wait, annotations, names, reasons};
 use serde_json::Value;
 
 use crate::{
@@ -68,10 +68,10 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     last.iter().for_each(|undo| undo(draft, ending, &mut left));
     if !left.is_empty() {
         let message = format!("being put back or removed: {}", left.join(", "));
-        draft.wait("PutBack", None, message, draft.seen.settings.deadlines.setting);
+        draft.wait(Wait::PutBack, None, message);
     }
-    if draft.is_waiting() {
-        Outcome::Wait
+    if let Some(waits) = draft.waiting_for() {
+        Outcome::Wait(waits)
     } else {
         Outcome::Done
     }
@@ -98,9 +98,8 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
     }
     let name = names::suc_plan(draft.plan_name(), Component::SkipManifestsRemove);
     let object = Some(format!("Plan cattle-system/{name}"));
-    let limit = seen.settings.deadlines.skip_manifests;
     let message = "waiting for skip-manifest remove plan to complete";
-    if draft.wait("SkipManifestsRemove", object, message, limit) {
+    if draft.wait(Wait::SkipManifestsRemove, object, message).is_overdue() {
         // A node that is gone for good must not keep the plan from ending.
         draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         let text = "RKE2 manifests are still skipped on some nodes: remove \
@@ -277,7 +276,7 @@ fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<St
 /// list of them goes with the plan. Last, when nothing is left that could stop another one.
 fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     // After a success NodeUpgrade has seen to them.
-    if ending == Ending::Success || !left.is_empty() || draft.is_waiting() {
+    if ending == Ending::Success || !left.is_empty() || draft.waiting_for().is_some() {
         return;
     }
     let seen = draft.seen;
@@ -294,10 +293,9 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             }
             // It goes with the plan, so it gets its time.
             Some(JobOutcome::Running) if ending == Ending::Deletion => {
-                let limit = seen.settings.deadlines.rancher;
-                if !draft.is_overdue("RestoreVM", &object, limit) {
+                if !draft.is_overdue(Wait::RestoreVm, &object) {
                     let message = format!("VMs that were stopped for node {node} are being started again");
-                    draft.wait("RestoreVM", Some(object), message, limit);
+                    draft.wait(Wait::RestoreVm, Some(object), message);
                 }
             }
             Some(_) => {}
@@ -316,12 +314,6 @@ fn is_removed(job: &JobSeen) -> bool {
 
 /// Waits for a change of ours to show.
 pub fn changing(draft: &mut Draft<'_>, object: &str) -> Outcome {
-    let limit = draft.seen.settings.deadlines.setting;
-    draft.wait(
-        "Setting",
-        Some(object.to_owned()),
-        format!("{object} is being changed"),
-        limit,
-    );
-    Outcome::Wait
+    let message = format!("{object} is being changed");
+    draft.wait(Wait::Setting, Some(object.to_owned()), message).into()
 }

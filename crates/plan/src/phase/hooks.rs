@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{JobType, NodeState, annotations, names};
+use api::{JobType, NodeState, Wait, annotations, names};
 
 use super::{
     node_upgrade::listed,
@@ -91,8 +91,7 @@ fn wait_for_vms(draft: &mut Draft<'_>, node: &str) {
         listed(vms),
         if vms.len() == 1 { "it" } else { "them" },
     );
-    let limit = draft.seen.settings.deadlines.pre_drain;
-    draft.wait("ImmovableVMs", Some(format!("Node {node}")), message, limit);
+    draft.wait(Wait::ImmovableVms, Some(format!("Node {node}")), message);
 }
 
 fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {

@@ -3,7 +3,7 @@
 //! The Plan that loads them runs the toolkit's image on every node, so it also shows that every node has that image or
 //! can pull it. Where the user skips the preload, a Plan that does nothing else shows it.
 
-use api::{Component, NodePlan, NodeState, names};
+use api::{Component, NodePlan, NodeState, Wait, names};
 
 use super::{
     node_upgrade, release_digests, repo_create,
@@ -61,15 +61,15 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
         Ok(false) => {}
         Err(why) => return Outcome::Fail(why),
     }
-    let limit = seen.settings.deadlines.preflight;
     let url = draft.repo_url();
     let waiting = (
-        "NewImages",
+        Wait::NewImages,
         url,
         "the size of the new images and the disks are being looked at",
     );
-    let Some(found) = draft.ask(Need::NewImages, &seen.facts.new_images, waiting, limit) else {
-        return Outcome::Wait;
+    let found = match draft.ask(Need::NewImages, &seen.facts.new_images, waiting) {
+        Ok(found) => found,
+        Err(noted) => return noted.into(),
     };
     // What an earlier try has loaded is part of what the disk holds already.
     let is_to_load = |node: &str| draft.progress(node).state() != Some(NodeState::ImagePreloaded);
@@ -95,9 +95,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             NodeState::ImagePreloaded,
             NodeState::ImagePreloadFailed,
         )),
-        what: "ImagePreload",
+        what: Wait::ImagePreload,
         message: "images are being loaded onto the nodes",
-        limit: draft.seen.settings.deadlines.preload,
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {
@@ -123,32 +122,21 @@ fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
             component,
             job_type: None,
         });
-        draft.wait(
-            "ImagePreload",
-            object,
-            "the preload is skipped: its Plan is being removed",
-            limit,
-        );
-        return Outcome::Wait;
+        let message = "the preload is skipped: its Plan is being removed";
+        return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }
     let is_left = |job: &JobSeen| job.component == component && job.outcome == JobOutcome::Running;
     if seen.jobs.values().any(is_left) {
-        draft.wait(
-            "ImagePreload",
-            object,
-            "the preload is skipped: its Jobs are being removed",
-            limit,
-        );
-        return Outcome::Wait;
+        let message = "the preload is skipped: its Jobs are being removed";
+        return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }
     let wanted = Wanted {
         plan: NodePlan::ImageCheck,
         concurrency: all,
         images: Vec::new(),
         states: None,
-        what: "ToolkitImage",
+        what: Wait::ToolkitImage,
         message: "nodes are being asked whether they can run the toolkit's image",
-        limit: seen.settings.deadlines.toolkit_image,
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use api::{JobType, NodeState, names};
+use api::{JobType, NodeState, Wait, names};
 
 use super::hooks;
 use crate::{
@@ -96,12 +96,9 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
 
 /// Notes that a node waits for those whose turn it is.
 pub(super) fn wait_for_turn(draft: &mut Draft<'_>, node: &str, turns: &[String]) {
-    let limits = &draft.seen.settings.deadlines;
-    // As long as whoever is in flight may take.
-    let limit = limits.pre_drain + limits.rancher + limits.post_drain + limits.reboot;
     let names = turns.join(", ");
     let message = format!(
         "node {node} waits for its turn: {names} is not through yet, and no more than {AT_ONCE} may be at once"
     );
-    draft.wait("Turn", Some(format!("Node {node}")), message, limit);
+    draft.wait(Wait::Turn, Some(format!("Node {node}")), message);
 }

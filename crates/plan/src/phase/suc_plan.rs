@@ -1,8 +1,6 @@
 //! What the phases that run a system-upgrade-controller Plan on all nodes have in common.
 
-use std::time::Duration;
-
-use api::{Component, NodePlan, NodeState, names, quoted};
+use api::{Component, NodePlan, NodeState, Wait, names, quoted};
 
 use crate::{
     decision::Child,
@@ -24,10 +22,9 @@ pub(super) struct Wanted {
     pub images: Vec<String>,
     /// What nodes reach by their Jobs, if that is reported.
     pub states: Option<JobStates>,
-    /// In one word.
-    pub what: &'static str,
+    /// What is waited for meanwhile, by the deadline of which each wave of nodes has its time.
+    pub what: Wait,
     pub message: &'static str,
-    pub limit: Duration,
 }
 
 /// Makes sure the Plan exists and waits until it is complete. Fails as soon as one of its Jobs has failed: the Plan's
@@ -40,7 +37,6 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         states,
         what,
         message,
-        limit,
     } = wanted;
     let seen = draft.seen;
     let component = wanted_plan.component();
@@ -62,11 +58,11 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         Some(plan) if plan.job_failed => {
             // The Job says on which node, but it may not have shown yet.
             let object = format!("Plan cattle-system/{}", names::suc_plan(draft.plan_name(), component));
-            let limit = seen.settings.deadlines.setting;
-            if draft.wait("FailedJob", Some(object), "one of its Jobs has failed", limit) {
+            let noted = draft.wait(Wait::FailedJob, Some(object), "one of its Jobs has failed");
+            if noted.is_overdue() {
                 return Outcome::Fail(failure(component, &[]));
             }
-            return Outcome::Wait;
+            return noted.into();
         }
         Some(_) => {}
         None => draft.create(Child::SucPlan {
@@ -79,10 +75,14 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     // Nodes are served in waves, so the whole may take as many times as long as one.
     let nodes = managed_nodes(draft).len();
     let waves = nodes.div_ceil(usize::try_from(concurrency.max(1)).unwrap_or(1)).max(1);
-    let limit = limit.saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX));
-    draft.wait(what, Some(format!("Plan cattle-system/{name}")), message, limit);
+    let limit = seen
+        .settings
+        .deadlines
+        .of(what)
+        .saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX));
+    let noted = draft.wait_within(what, Some(format!("Plan cattle-system/{name}")), message, limit);
     draft.wait_for_pods(component, None, None);
-    Outcome::Wait
+    noted.into()
 }
 
 /// The Jobs of a component that belong to the Plan that is there. Those of one before it go away by themselves, and may

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Component, JobType};
+use api::{Component, JobType, Wait};
 
 use super::Ending;
 use crate::{
@@ -60,14 +60,13 @@ pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
     if running.len() > NAMED {
         names.push(format!("{} more", running.len() - NAMED));
     }
-    let limit = draft.seen.settings.deadlines.stop;
     let message = format!(
         "programs of the upgrade still run, and nothing is put back before they have ended: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
     let object = Some(format!("UpgradePlan {}", draft.plan_name()));
-    if draft.wait_at_most("StillRunning", object, message, limit) {
+    if draft.wait_at_most(Wait::StillRunning, object, message) {
         Gone::GivenUp
     } else {
         Gone::No

@@ -5,7 +5,7 @@ mod gate;
 mod nodes;
 mod prepare;
 
-use api::{JobType, annotations, names};
+use api::{JobType, Wait, annotations, names};
 pub(crate) use evaluate::{listed, restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
 pub(crate) use nodes::look_at_jobs;
@@ -67,15 +67,13 @@ fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
 /// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
 /// cluster that already goes to this version behind our hooks is taken over as it is.
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
-    let limit = draft.seen.settings.deadlines.prerequisite;
     let Some(cluster) = &draft.seen.cluster else {
-        draft.wait(
-            "Cluster",
-            Some("Cluster fleet-local/local".to_owned()),
-            "the Rancher cluster is missing",
-            limit,
+        let object = Some("Cluster fleet-local/local".to_owned());
+        return Some(
+            draft
+                .wait(Wait::Cluster, object, "the Rancher cluster is missing")
+                .into(),
         );
-        return Some(Outcome::Wait);
     };
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let Some(kubernetes_version) = release.kubernetes else {
@@ -127,6 +125,5 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         open.secret
     );
     let object = Some(format!("Secret fleet-local/{}", open.secret));
-    draft.wait("RancherCompletion", object, message, seen.settings.deadlines.rancher);
-    Outcome::Wait
+    draft.wait(Wait::RancherCompletion, object, message).into()
 }

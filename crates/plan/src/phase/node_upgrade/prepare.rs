@@ -1,6 +1,6 @@
 //! What must hold before the first node is touched. Each change is on record before it is made.
 
-use api::{NodePlan, NodeState, annotations};
+use api::{NodePlan, NodeState, Wait, annotations};
 use serde_json::Value;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     decision::Action,
-    draft::{Draft, Outcome},
+    draft::{Draft, Outcome, Waits},
     undo::changing,
 };
 
@@ -34,15 +34,15 @@ pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     } else {
         &RULES[..]
     };
-    let mut outcome = Outcome::Done;
+    let mut waits: Option<Waits> = None;
     for rule in rules {
         match rule(draft) {
             Outcome::Done => {}
-            Outcome::Wait => outcome = Outcome::Wait,
+            Outcome::Wait(more) => waits = Some(Waits::joined(waits, more)),
             Outcome::Fail(message) => return Outcome::Fail(message),
         }
     }
-    outcome
+    waits.map_or(Outcome::Done, Outcome::Wait)
 }
 
 /// The descheduler must not move pods around meanwhile.
@@ -79,14 +79,10 @@ fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
 fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let Some(cluster) = &seen.cluster else {
-        let limit = seen.settings.deadlines.prerequisite;
-        draft.wait(
-            "Cluster",
-            Some("Cluster fleet-local/local".to_owned()),
-            "the Rancher cluster is missing",
-            limit,
-        );
-        return Outcome::Wait;
+        let object = Some("Cluster fleet-local/local".to_owned());
+        return draft
+            .wait(Wait::Cluster, object, "the Rancher cluster is missing")
+            .into();
     };
     if draft.noted(annotations::SAVED_UPGRADE_STRATEGY).is_some() {
         return Outcome::Done;
@@ -127,9 +123,8 @@ fn skip_manifests(draft: &mut Draft<'_>) -> Outcome {
             concurrency: suc_plan::all_at_once(&nodes),
             images: Vec::new(),
             states: None,
-            what: "SkipManifestsApply",
+            what: Wait::SkipManifestsApply,
             message: "waiting for skip-manifest apply plan to complete",
-            limit: draft.seen.settings.deadlines.skip_manifests,
         },
     )
 }
