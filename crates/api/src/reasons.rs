@@ -74,6 +74,9 @@ pub const RELEASED_MESSAGE: &str = "Node upgrade was released by the user and wa
 /// First word of the last word of a program that installs an operating system and had none to install: the node runs it
 /// already, so it is not rebooted. Ours.
 pub const NO_REBOOT: &str = "NoReboot";
+/// First word of the last word of a program that has installed an operating system and armed the reboot; the boot that it was
+/// armed in follows. Ours.
+pub const REBOOT_ARMED: &str = "RebootArmed";
 
 /// Node reason: an administrator holds the node.
 pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";

@@ -121,6 +121,14 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
     /// Keeps the cache up to date for ever. `prune` may drop what nobody reads before an object is stored; `changed`
     /// rings after every change.
     pub async fn run(self, api: Api<K>, config: watcher::Config, prune: fn(&mut K), changed: Arc<Notify>) {
+        self.run_as(api, config, prune, changed).await;
+    }
+
+    /// The same by another form of the objects, of which less is taken in to begin with.
+    pub async fn run_as<W>(self, api: Api<W>, config: watcher::Config, prune: fn(&mut K), changed: Arc<Notify>)
+    where
+        W: Resource + Clone + DeserializeOwned + Debug + Send + Into<K> + 'static,
+    {
         let stream = watcher(api, config);
         pin_mut!(stream);
         let mut pause = SHORTEST_PAUSE;
@@ -128,7 +136,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
             match event {
                 Ok(event) => {
                     pause = SHORTEST_PAUSE;
-                    if self.apply(event, prune) {
+                    if self.apply(converted(event), prune) {
                         changed.notify_one();
                     }
                 }
@@ -186,6 +194,16 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
         };
         state.news += u64::from(changed);
         changed
+    }
+}
+
+fn converted<W: Into<K>, K>(event: Event<W>) -> Event<K> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(object.into()),
+        Event::Apply(object) => Event::Apply(object.into()),
+        Event::Delete(object) => Event::Delete(object.into()),
     }
 }
 

@@ -9,6 +9,9 @@ use kube::core::{
 
 use crate::FieldError;
 
+/// Errors that are told; nobody reads more of them, and who asks chooses how many there are.
+const MOST_TOLD: usize = 100;
+
 /// The status that refuses the plan of that name, or nothing when there are no errors.
 #[must_use]
 pub fn status(name: &str, errors: &[FieldError]) -> Option<Status> {
@@ -16,7 +19,7 @@ pub fn status(name: &str, errors: &[FieldError]) -> Option<Status> {
         return None;
     }
     let message = format!("UpgradePlan.{} {name:?} is invalid: {}", api::GROUP, merged(errors));
-    let causes = errors.iter().map(|error| StatusCause {
+    let causes = errors.iter().take(MOST_TOLD).map(|error| StatusCause {
         reason: error.type_.reason().to_owned(),
         message: error.body(),
         field: error.field.clone(),
@@ -40,7 +43,12 @@ pub fn status(name: &str, errors: &[FieldError]) -> Option<Status> {
 fn merged(errors: &[FieldError]) -> String {
     let mut seen = BTreeSet::new();
     let texts = errors.iter().map(ToString::to_string);
-    let texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
+    let mut texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
+    let more = texts.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        texts.truncate(MOST_TOLD);
+        texts.push(format!("and {more} more"));
+    }
     match texts.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
@@ -82,5 +90,14 @@ mod tests {
         assert_eq!(causes[0].reason, "InternalError");
         assert_eq!(causes[0].field, "[]");
         assert_eq!(causes[0].message, "Internal error: failed to list nodes: x");
+    }
+
+    #[test]
+    fn s05_of_very_many_errors_the_first_are_told_and_the_others_counted() {
+        let error = |number: usize| FieldError::not_found(&format!("spec.nodeUpgradeOption.pauseNodes[{number}]"), "n");
+        let status = status("up", &(0..32_000).map(error).collect::<Vec<_>>()).unwrap();
+        assert!(status.message.len() < 20_000 && status.message.contains("pauseNodes[99]"));
+        assert!(status.message.ends_with("and 31900 more]"), "{}", status.message);
+        assert_eq!(status.details.unwrap().causes.len(), MOST_TOLD);
     }
 }

@@ -158,7 +158,8 @@ fn create_with_degraded_volumes_is_allowed_on_two_nodes_and_rejected_on_three_wi
             one,
             volume("b", 3, "attached", "degraded"),
             volume("c", 3, "attached", "healthy"),
-        ]);
+        ]
+        .into());
         cluster
     };
     assert!(forbidden(&degraded(2)).is_empty());
@@ -173,7 +174,8 @@ fn create_with_a_faulted_volume_is_rejected_on_any_number_of_nodes_and_names_it(
         cluster.volumes = Ok(vec![
             volume("a", 3, "detached", "faulted"),
             volume("b", 3, "detached", "unknown"),
-        ]);
+        ]
+        .into());
         let why = "there are faulted volumes, please check all volumes are healthy: default/a-data";
         assert_eq!(forbidden(&cluster), [why]);
     }
@@ -182,11 +184,7 @@ fn create_with_a_faulted_volume_is_rejected_on_any_number_of_nodes_and_names_it(
 #[test]
 fn create_ignores_volumes_outside_longhorn_system() {
     let mut cluster = healthy(3);
-    cluster.volumes = Ok(vec![named(
-        "default",
-        "v",
-        json!({"status": {"robustness": "degraded"}}),
-    )]);
+    cluster.volumes = Ok(vec![named("default", "v", json!({"status": {"robustness": "degraded"}}))].into());
     assert!(forbidden(&cluster).is_empty());
 }
 
@@ -195,7 +193,7 @@ fn create_with_an_active_single_replica_volume_is_rejected_also_with_the_annotat
     #[values("attached", "attaching", "creating")] state: &str,
 ) {
     let mut cluster = healthy(1);
-    cluster.volumes = Ok(vec![volume("a", 1, state, "healthy"), volume("b", 1, state, "healthy")]);
+    cluster.volumes = Ok(vec![volume("a", 1, state, "healthy"), volume("b", 1, state, "healthy")].into());
     let refused = "spec: Forbidden: active single-replica volumes found: default/a-data, default/b-data";
     assert_eq!(create(&plan(), &cluster), [refused]);
     let plan = annotated(plan(), "skip-single-replica-detached-vol", "true");
@@ -205,7 +203,7 @@ fn create_with_an_active_single_replica_volume_is_rejected_also_with_the_annotat
 #[rstest]
 fn create_with_a_detached_single_replica_volume_needs_the_annotation(#[values(1, 3)] nodes: usize) {
     let mut cluster = healthy(nodes);
-    cluster.volumes = Ok(vec![volume("a", 1, "detached", "unknown")]);
+    cluster.volumes = Ok(vec![volume("a", 1, "detached", "unknown")].into());
     let refused = "spec: Forbidden: single-replica volumes found: default/a-data";
     assert_eq!(create(&plan(), &cluster), [refused]);
     let skip = |value| annotated(plan(), "skip-single-replica-detached-vol", value);
@@ -217,7 +215,7 @@ fn create_with_a_detached_single_replica_volume_needs_the_annotation(#[values(1,
 fn create_names_a_volume_itself_that_serves_no_claim() {
     let mut cluster = healthy(1);
     let bare = json!({"spec": {"numberOfReplicas": 1}, "status": {"state": "detached"}});
-    cluster.volumes = Ok(vec![named("longhorn-system", "pvc-1", bare)]);
+    cluster.volumes = Ok(vec![named("longhorn-system", "pvc-1", bare)].into());
     assert_eq!(forbidden(&cluster), ["single-replica volumes found: / (volume pvc-1)"]);
 }
 
@@ -229,7 +227,7 @@ fn create_names_a_volume_itself_that_serves_no_claim() {
 #[case(json!({"readyToUse": true}), true)]
 fn create_waits_for_backups_that_are_neither_ready_nor_failed(#[case] status: Value, #[case] allowed: bool) {
     let mut cluster = healthy(1);
-    cluster.vm_backups = Ok(vec![named("dev", "nightly", json!({"status": status}))]);
+    cluster.vm_backups = Ok(vec![named("dev", "nightly", json!({"status": status}))].into());
     let why = "please wait until all vmbackups are stopped, for example dev/nightly is under processing";
     assert_eq!(forbidden(&cluster), if allowed { vec![] } else { vec![why] });
 }
@@ -240,7 +238,7 @@ fn create_waits_for_backups_that_are_neither_ready_nor_failed(#[case] status: Va
 #[case(json!({"suspended": true}), true)]
 fn create_needs_backup_schedules_suspended(#[case] status: Value, #[case] allowed: bool) {
     let mut cluster = healthy(1);
-    cluster.backup_schedules = Ok(vec![named("dev", "nightly", json!({"status": status}))]);
+    cluster.backup_schedules = Ok(vec![named("dev", "nightly", json!({"status": status}))].into());
     let why = "please suspend all backup/snapshot schedule, for example dev/nightly is running";
     assert_eq!(forbidden(&cluster), if allowed { vec![] } else { vec![why] });
 }
@@ -249,7 +247,7 @@ fn create_needs_backup_schedules_suspended(#[case] status: Value, #[case] allowe
 fn create_names_every_backup_and_schedule_behind_the_example() {
     let mut cluster = healthy(1);
     let of = |name: &str| named("dev", name, json!({}));
-    cluster.vm_backups = Ok(vec![of("a"), of("b"), of("c")]);
+    cluster.vm_backups = Ok(vec![of("a"), of("b"), of("c")].into());
     let why = "please wait until all vmbackups are stopped, for example dev/a is under processing; also dev/b, dev/c";
     assert_eq!(forbidden(&cluster), [why]);
 }
@@ -270,7 +268,7 @@ fn create_with_one_host_and_a_witness_does_not_look_at_vms() {
     let mut cluster = with_first_node(healthy(2), |node| {
         node["metadata"]["labels"]["node-role.harvesterhci.io/witness"] = json!("");
     });
-    cluster.vmis = Ok(vec![vmi("stuck", device("hostDevices"))]);
+    cluster.vmis = Ok(vec![vmi("stuck", device("hostDevices"))].into());
     assert!(forbidden(&cluster).is_empty());
 }
 
@@ -283,7 +281,7 @@ fn create_with_two_nodes_and_a_vm_that_cannot_move_names_it(#[case] spec: Value)
     let mut cluster = with_first_node(healthy(2), |node| {
         node["metadata"]["labels"]["kubernetes.io/hostname"] = json!("node-1");
     });
-    cluster.vmis = Ok(vec![vmi("free", json!({})), vmi("stuck", spec)]);
+    cluster.vmis = Ok(vec![vmi("free", json!({})), vmi("stuck", spec)].into());
     assert_eq!(forbidden(&cluster), [STUCK]);
 }
 
@@ -294,7 +292,7 @@ fn create_with_two_nodes_and_a_vm_that_cannot_move_names_it(#[case] spec: Value)
 #[case::node_selector_that_another_node_fits_which_is_ours(json!({"nodeSelector": {"harvesterhci.io/managed": "true"}}))]
 fn create_with_two_nodes_and_a_vm_that_can_move_is_allowed(#[case] spec: Value) {
     let mut cluster = healthy(2);
-    cluster.vmis = Ok(vec![vmi("free", spec)]);
+    cluster.vmis = Ok(vec![vmi("free", spec)].into());
     assert!(forbidden(&cluster).is_empty());
 }
 
@@ -302,7 +300,7 @@ fn create_with_two_nodes_and_a_vm_that_can_move_is_allowed(#[case] spec: Value) 
 fn create_with_the_only_other_host_cordoned_leaves_vms_no_target() {
     let mut cluster = healthy(2);
     cluster.nodes.as_mut().unwrap()[1].spec.as_mut().unwrap().unschedulable = Some(true);
-    cluster.vmis = Ok(vec![vmi("stuck", json!({}))]);
+    cluster.vmis = Ok(vec![vmi("stuck", json!({}))].into());
     assert_eq!(forbidden(&cluster), ["node \"node-2\" is unschedulable", STUCK]);
 }
 
@@ -315,7 +313,7 @@ fn create_with_the_only_other_host_cordoned_leaves_vms_no_target() {
 fn create_with_a_managed_chart_that_says_it_is_not_ready_is_rejected(#[case] conditions: Value, #[case] allowed: bool) {
     let mut cluster = healthy(1);
     let status = json!({"status": {"conditions": conditions}});
-    cluster.managed_charts = Ok(vec![named("fleet-local", "rancher-monitoring-crd", status)]);
+    cluster.managed_charts = Ok(vec![named("fleet-local", "rancher-monitoring-crd", status)].into());
     let why = "managed chart rancher-monitoring-crd is not ready, please wait for it to be ready or fix it";
     assert_eq!(forbidden(&cluster), if allowed { vec![] } else { vec![why] });
 }
@@ -324,7 +322,7 @@ fn create_with_a_managed_chart_that_says_it_is_not_ready_is_rejected(#[case] con
 fn create_ignores_a_managed_chart_outside_fleet_local() {
     let mut cluster = healthy(1);
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    cluster.managed_charts = Ok(vec![named("fleet-default", "c", unready)]);
+    cluster.managed_charts = Ok(vec![named("fleet-default", "c", unready)].into());
     assert!(forbidden(&cluster).is_empty());
 }
 
@@ -339,7 +337,7 @@ fn create_ignores_a_managed_chart_outside_fleet_local() {
 fn create_needs_addons_settled(#[case] enabled: bool, #[case] status: &str, #[case] allowed: bool) {
     let mut cluster = healthy(1);
     let fields = json!({"spec": {"enabled": enabled}, "status": {"status": status}});
-    cluster.addons = Ok(vec![named("dev", "a", fields)]);
+    cluster.addons = Ok(vec![named("dev", "a", fields)].into());
     let wanted = if enabled { "enabled" } else { "disabled" };
     let why = format!("addon dev/a is {wanted} but still on status {status}, please wait for it to be ready or fix it");
     assert_eq!(forbidden(&cluster), if allowed { vec![] } else { vec![why] });
@@ -355,7 +353,7 @@ fn create_with_two_unsettled_addons_gives_one_error_that_names_both() {
             json!({"spec": {"enabled": true}, "status": {"status": "AddonEnabling"}}),
         )
     };
-    cluster.addons = Ok(vec![on("a"), on("b")]);
+    cluster.addons = Ok(vec![on("a"), on("b")].into());
     let why = "addon dev/a is enabled but still on status AddonEnabling, please wait for it to be ready or fix it; \
                also addon dev/b is enabled but still on status AddonEnabling";
     assert_eq!(forbidden(&cluster), [why]);

@@ -158,21 +158,18 @@ fn create_with_several_failures_reports_all_in_the_order_of_the_table_as_one_422
     cluster.rancher_clusters = Ok(Vec::new());
     cluster.machines.as_mut().unwrap()[0].status.phase = Some("Deleting".to_owned());
     cluster.machines.as_mut().unwrap()[1].status.node_ref = None;
-    cluster.volumes = Ok(vec![support::volume("v", 3, "attached", "degraded")]);
-    cluster.vm_backups = Ok(vec![named("default", "b", json!({}))]);
-    cluster.backup_schedules = Ok(vec![named("default", "s", json!({}))]);
+    cluster.volumes = Ok(vec![support::volume("v", 3, "attached", "degraded")].into());
+    cluster.vm_backups = Ok(vec![named("default", "b", json!({}))].into());
+    cluster.backup_schedules = Ok(vec![named("default", "s", json!({}))].into());
     cluster.vmis = Ok(vec![support::vmi(
         "vm",
         json!({"domain": {"devices": {"gpus": [{"name": "gpu"}]}}}),
-    )]);
+    )]
+    .into());
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    cluster.managed_charts = Ok(vec![named("fleet-local", "harvester", unready)]);
-    cluster.addons = Ok(vec![named(
-        "kube-system",
-        "descheduler",
-        json!({"spec": {"enabled": true}}),
-    )]);
-    cluster.v1_upgrades = Ok(vec![named("harvester-system", "hvst-upgrade-x", json!({}))]);
+    cluster.managed_charts = Ok(vec![named("fleet-local", "harvester", unready)].into());
+    cluster.addons = Ok(vec![named("kube-system", "descheduler", json!({"spec": {"enabled": true}}))].into());
+    cluster.v1_upgrades = Ok(vec![named("harvester-system", "hvst-upgrade-x", json!({}))].into());
     let mut plan = plan_with(json!({"version": "v1.8.0", "nodeUpgradeOption": {"pauseNodes": ["ghost"]}}));
     plan.metadata.name = Some("u".repeat(64));
     let long = "u".repeat(64);
@@ -238,7 +235,7 @@ fn create_while_a_v1_upgrade_runs_is_rejected(#[case] upgrade: Value, #[case] al
         "status": {"conditions": upgrade.get("completed").map(|status| json!([{"type": "Completed", "status": status}]))},
     });
     let mut cluster = healthy(1);
-    cluster.v1_upgrades = Ok(vec![read(object)]);
+    cluster.v1_upgrades = Ok(vec![read(object)].into());
     let errors = create(&plan(), &cluster);
     assert_eq!(errors.is_empty(), allowed, "{errors:?}");
     assert_eq!(errors.concat().contains("hvst-upgrade-x"), !allowed);

@@ -29,7 +29,7 @@ fn with_device() -> VirtualMachineInstance {
 #[test]
 fn r41_with_restore_vm_a_vm_that_cannot_move_is_no_reason_to_refuse() {
     let mut cluster = healthy(3);
-    cluster.vmis = Ok(vec![with_device()]);
+    cluster.vmis = Ok(vec![with_device()].into());
     assert_eq!(create(&plan(), &cluster).len(), 1);
     assert!(create(&restoring(), &cluster).is_empty());
     let refused = plan_with(json!({"version": support::VERSION, "restoreVM": false}));
@@ -72,7 +72,8 @@ fn r42_vms_with_unserved_hotplug_requests_are_all_named() {
         vm("web", json!([]), asking.clone()),
         vm("calm", json!([]), json!({"volumeRequests": []})),
         vm("db", json!([]), asking),
-    ]);
+    ]
+    .into());
     let refused = create(&plan(), &cluster);
     assert_eq!(refused.len(), 1, "{refused:?}");
     for part in [
@@ -103,7 +104,8 @@ fn r42_running_vms_with_volumes_that_the_vm_does_not_have_are_all_named() {
         vm("web", json!([{"name": "root"}]), json!({})),
         vm("kept", json!([hot("data")]), json!({})),
         vm("db", json!(null), json!({})),
-    ]);
+    ]
+    .into());
     cluster.vmis = Ok(vec![
         vmi("web", json!({"volumes": [{"name": "root"}, hot("a"), hot("b")]})),
         vmi(
@@ -112,7 +114,8 @@ fn r42_running_vms_with_volumes_that_the_vm_does_not_have_are_all_named() {
         ),
         vmi("db", json!({"volumes": [data_volume]})),
         vmi("alone", json!({"volumes": [hot("a")]})),
-    ]);
+    ]
+    .into());
     let refused = create(&plan(), &cluster);
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(
@@ -123,7 +126,7 @@ fn r42_running_vms_with_volumes_that_the_vm_does_not_have_are_all_named() {
 
     let mut ended = vmi("web", json!({"volumes": [hot("a")]}));
     ended.status.phase = Some("Succeeded".to_owned());
-    cluster.vmis = Ok(vec![ended]);
+    cluster.vmis = Ok(vec![ended].into());
     assert!(create(&plan(), &cluster).is_empty(), "it does not run");
 }
 
@@ -173,10 +176,10 @@ fn r18_a_vm_that_only_kubevirt_will_not_migrate_is_refused_unless_the_plan_says_
     let mut denied = vmi("db", json!({}));
     denied.status.conditions = read(json!([{"type": "LiveMigratable", "status": "False"}]));
     let mut cluster = healthy(3);
-    cluster.vmis = Ok(vec![denied]);
+    cluster.vmis = Ok(vec![denied].into());
     let errors = create(&plan_with(spec), &cluster);
     assert_eq!(errors.is_empty(), allowed, "{errors:?}");
-    cluster.vmis = Ok(vec![with_device()]);
+    cluster.vmis = Ok(vec![with_device()].into());
     let stopping = plan_with(json!({"version": support::VERSION, "onMigrationFailure": "Stop"}));
     assert!(
         !create(&stopping, &cluster).is_empty(),

@@ -42,11 +42,12 @@ const NO_IMAGE: [&str; 4] = [
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.
 pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
     let (problem, said, no_reboot) = (problem(pod), said(pod), says_no_reboot(pod));
+    let armed_in = main_containers(pod).iter().find_map(armed_in);
     let last_word = containers(pod).filter_map(last_word).max();
     let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
     let owner = owners.next().map(|owner| owner.uid.clone());
     let works = owner.is_some() && !has_ended(pod);
-    if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot && !works {
+    if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot && armed_in.is_none() && !works {
         return None;
     }
     let label = |key: &str| pod.labels().get(key).cloned();
@@ -61,6 +62,7 @@ pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         said,
         last_word,
         no_reboot,
+        armed_in,
         works,
     })
 }
@@ -116,19 +118,34 @@ fn bounded(entry: WaitingFor) -> WaitingFor {
 
 /// The program of a pod has ended well, and its last word is that the node need not be rebooted.
 fn says_no_reboot(pod: &Pod) -> bool {
-    let containers = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_deref());
-    containers.unwrap_or_default().iter().any(ended_without_reboot)
+    main_containers(pod).iter().any(ended_without_reboot)
+}
+
+/// The containers of a pod that are not there to prepare it.
+fn main_containers(pod: &Pod) -> &[ContainerStatus] {
+    let status = pod.status.as_ref();
+    status
+        .and_then(|status| status.container_statuses.as_deref())
+        .unwrap_or_default()
 }
 
 /// A container whose last word is that its node need not be rebooted.
 pub(crate) fn ended_without_reboot(container: &ContainerStatus) -> bool {
-    let ended = container.state.as_ref().and_then(|state| state.terminated.as_ref());
-    let ended = ended.filter(|ended| ended.exit_code == 0);
-    let word = ended.and_then(|ended| ended.message.as_deref());
-    word.is_some_and(|word| word.starts_with(reasons::NO_REBOOT))
+    good_word(container).is_some_and(|word| word.starts_with(reasons::NO_REBOOT))
+}
+
+/// What a container said when it ended well.
+fn good_word(container: &ContainerStatus) -> Option<&str> {
+    let ended = container.state.as_ref()?.terminated.as_ref()?;
+    ended.message.as_deref().filter(|_| ended.exit_code == 0)
+}
+
+/// The boot in which a container says that it armed the reboot of its node. What no kernel calls a boot is none.
+pub(crate) fn armed_in(container: &ContainerStatus) -> Option<String> {
+    let word = good_word(container)?.strip_prefix(reasons::REBOOT_ARMED)?;
+    let boot = word.strip_prefix(':')?.trim();
+    let is_id = |boot: &str| boot.len() <= LONGEST_NAME && boot.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    (!boot.is_empty() && is_id(boot)).then(|| boot.to_owned())
 }
 
 /// Why a pod cannot start, if it cannot.
@@ -274,6 +291,38 @@ mod tests {
             problem(&pod(&status)).as_deref(),
             Some("ImagePullBackOff: \"no such image\"")
         );
+    }
+
+    #[test]
+    fn the_boot_in_which_a_program_armed_the_reboot_is_read_from_its_last_word() {
+        let ended = |exit_code: i32, message: &str| {
+            let mut pod = speaking("Succeeded", &json!({}));
+            let status = json!({"phase": "Succeeded", "containerStatuses": [
+                {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                 "state": {"terminated": {"exitCode": exit_code, "message": message}}}
+            ]});
+            pod.status = serde_json::from_value(status).unwrap();
+            crate::watched::prune_pod(&mut pod);
+            pod_seen(&pod).and_then(|seen| seen.armed_in)
+        };
+        let boot = "4f8a9c02-6f3e-4d0a-9d7f-0c8a8a3f1b11";
+        let said = node_says(boot);
+        assert_eq!(ended(0, &said).as_deref(), Some(boot));
+        assert_eq!(ended(1, &said), None, "it failed");
+        for nonsense in [
+            "RebootArmed",
+            "RebootArmed:",
+            "RebootArmed: a b",
+            "RebootArmed: \u{1b}[2J",
+            "done",
+        ] {
+            assert_eq!(ended(0, nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(ended(0, &node_says(&"a".repeat(1000))), None);
+    }
+
+    fn node_says(boot: &str) -> String {
+        format!("{}: {boot}", reasons::REBOOT_ARMED)
     }
 
     #[test]

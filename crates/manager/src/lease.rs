@@ -14,6 +14,10 @@
 //! - A creation has a fixed name and an owner: an Event that is told twice is told once, and a Job that exists is adopted.
 //!   That is the one thing that is not refused: where the object was made, has done its work and was deleted again
 //!   meanwhile, it is made once more. Its pods run programs that are safe to repeat, and the next look sees them.
+//!
+//! Not behind the fence, since all replicas serve: the Secret with the webhook's certificate and the authority in the two webhook
+//! configurations, which any replica writes ([`crate::tls::managed`]). Both carry the resourceVersion and are idempotent: of
+//! two replicas one wins, and the other takes over what it finds.
 
 use std::{
     sync::{

@@ -18,7 +18,10 @@ use k8s_openapi::api::{
 use kube::{Api, Client, runtime::watcher};
 use tokio::sync::Notify;
 
-use crate::hindrance;
+use crate::{
+    hindrance,
+    instance::{self, Instance},
+};
 
 /// All caches, and the bell that rings when any of them changes.
 #[derive(Clone, Default)]
@@ -160,11 +163,12 @@ impl Watched {
                 prune_volume,
                 bell(),
             )),
-            Box::pin(
-                self.instances
-                    .clone()
-                    .run(Api::all(c.clone()), all(), prune_instance, bell()),
-            ),
+            Box::pin(self.instances.clone().run_as(
+                Api::<Instance>::all(c.clone()),
+                all().page_size(instance::PAGE),
+                prune_instance,
+                bell(),
+            )),
         ]
     }
 
@@ -292,7 +296,10 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
 /// Containers that cannot start, and those whose last word matters.
 fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     let tells = |one: &ContainerStatus| {
-        hindrance::stuck(one).is_some() || hindrance::last_word(one).is_some() || hindrance::ended_without_reboot(one)
+        hindrance::stuck(one).is_some()
+            || hindrance::last_word(one).is_some()
+            || hindrance::ended_without_reboot(one)
+            || hindrance::armed_in(one).is_some()
     };
     statuses.into_iter().filter(tells).collect()
 }
@@ -309,25 +316,10 @@ fn prune_volume(volume: &mut longhorn::Volume) {
     volume.metadata.labels = None;
 }
 
-/// Of a running VM, decisions read where it is.
+/// Of the conditions of a running VM, decisions read one.
 fn prune_instance(instance: &mut kubevirt::VirtualMachineInstance) {
-    instance.spec = kubevirt::VirtualMachineInstanceSpec {
-        eviction_strategy: instance.spec.eviction_strategy.take(),
-        ..kubevirt::VirtualMachineInstanceSpec::default()
-    };
-    instance.other.clear();
-    instance.status.other.clear();
     let conditions = instance.status.conditions.get_or_insert_default();
     conditions.retain(|condition| condition.type_ == hindrance::LIVE_MIGRATABLE);
-    for condition in conditions {
-        condition.message = None;
-        condition.reason = None;
-        condition.other.clear();
-    }
-    instance.status.migration_state = None;
-    instance.status.evacuation_node_name = None;
-    instance.metadata.annotations = None;
-    instance.metadata.labels = None;
 }
 
 /// Rancher's plans are long and full of secrets; we only ever need their annotations.

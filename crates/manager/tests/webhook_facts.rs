@@ -99,12 +99,196 @@ async fn a_cluster_that_does_not_know_v1_upgrades_has_none_but_one_without_volum
     }
     let facts = Facts::new(manager_client(&server), Watched::default(), days_on(0));
     let read = facts.read(Reads::Everything).await;
-    assert_eq!(read.v1_upgrades, Ok(Vec::new()));
+    assert_eq!(read.v1_upgrades, Ok(Vec::new().into()));
     assert!(
         read.volumes
             .unwrap_err()
             .contains("could not find the requested resource")
     );
+}
+
+/// Whatever a check may be about, wrong in the ways that it knows.
+fn wrong() -> Vec<Value> {
+    let of = |api_version: &str, kind: &str, namespace: &str, name: &str, rest: Value| {
+        let mut object = rest;
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["namespace"] = json!(namespace);
+        object["metadata"]["annotations"] = json!({"a": "b"});
+        object
+    };
+    let volume = |name: &str, replicas: i64, state: &str, robustness: &str| {
+        let claim = json!({"namespace": "default", "pvcName": format!("{name}-data")});
+        let status = json!({"state": state, "robustness": robustness, "kubernetesStatus": claim});
+        let rest = json!({"spec": {"numberOfReplicas": replicas}, "status": status});
+        of("longhorn.io/v1beta2", "Volume", "longhorn-system", name, rest)
+    };
+    let harvester = "harvesterhci.io/v1beta1";
+    let instance = |name: &str, spec: Value| {
+        let conditions = json!([{"type": "LiveMigratable", "status": if name == "denied" { "False" } else { "True" },
+            "reason": "DisksNotLiveMigratable", "message": "local"}]);
+        let status = json!({"phase": "Running", "nodeName": "node-1", "conditions": conditions});
+        let rest = json!({"spec": spec, "status": status});
+        of("kubevirt.io/v1", "VirtualMachineInstance", "default", name, rest)
+    };
+    let devices = |key: &str| json!({"domain": {"devices": {key: [{"deviceName": "d", "name": "d"}]}}});
+    let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["nowhere"]}]}]);
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let plugged = json!([{"name": "hot", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}},
+        {"name": "lasting", "dataVolume": {"name": "d", "hotpluggable": true}}]);
+    let template =
+        json!({"spec": {"domain": {"devices": {}}, "volumes": [{"name": "lasting", "dataVolume": {"name": "d"}}]}});
+    let vm = |name: &str, status: Value| {
+        let rest = json!({"spec": {"runStrategy": "Always", "template": template}, "status": status});
+        of("kubevirt.io/v1", "VirtualMachine", "default", name, rest)
+    };
+    let unready = json!({"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    vec![
+        volume("degraded", 3, "attached", "degraded"),
+        volume("faulted", 3, "detached", "faulted"),
+        volume("single", 1, "attached", "healthy"),
+        volume("detached", 1, "detached", "unknown"),
+        of(
+            harvester,
+            "VirtualMachineBackup",
+            "default",
+            "running",
+            json!({"spec": {}, "status": {"readyToUse": false}}),
+        ),
+        of(
+            harvester,
+            "VirtualMachineBackup",
+            "default",
+            "failed",
+            json!({"spec": {}, "status": {"error": {"message": "m"}}}),
+        ),
+        of(
+            harvester,
+            "ScheduleVMBackup",
+            "default",
+            "nightly",
+            json!({"spec": {}, "status": {"suspended": false}}),
+        ),
+        of(
+            harvester,
+            "ScheduleVMBackup",
+            "default",
+            "held",
+            json!({"spec": {}, "status": {"suspended": true}}),
+        ),
+        instance("device", devices("hostDevices")),
+        instance("gpu", devices("gpus")),
+        instance(
+            "selected",
+            json!({"domain": {"devices": {}}, "nodeSelector": {"zone": "nowhere"}}),
+        ),
+        instance("bound", json!({"domain": {"devices": {}}, "affinity": affinity})),
+        instance("denied", json!({"domain": {"devices": {}}})),
+        instance("plugged", json!({"domain": {"devices": {}}, "volumes": plugged})),
+        vm("plugged", json!({})),
+        vm(
+            "asking",
+            json!({"volumeRequests": [{"addVolumeOptions": {"name": "n"}}]}),
+        ),
+        vm("calm", json!({"volumeRequests": []})),
+        of(
+            "management.cattle.io/v3",
+            "ManagedChart",
+            "fleet-local",
+            "unready",
+            unready,
+        ),
+        of(
+            harvester,
+            "Addon",
+            "default",
+            "busy",
+            json!({"spec": {"enabled": true}, "status": {"status": "AddonEnabling"}}),
+        ),
+        of(
+            harvester,
+            "Upgrade",
+            "harvester-system",
+            "running",
+            json!({"spec": {}, "status": {}}),
+        ),
+        of(
+            harvester,
+            "Upgrade",
+            "harvester-system",
+            "told",
+            json!({"spec": {},
+            "status": {"conditions": [{"type": "Completed", "status": "True"}]}}),
+        ),
+        of(
+            harvester,
+            "Upgrade",
+            "harvester-system",
+            "labelled",
+            json!({"metadata": {"labels": {"harvesterhci.io/upgradeState": "Failed"}}, "spec": {}}),
+        ),
+    ]
+}
+
+/// A client of an API server that has these objects and no others.
+fn having(objects: Vec<Value>) -> kube::Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let plural = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let group = request.uri().path().split('/').nth(2).unwrap_or_default().to_owned();
+        let is_asked = |object: &&Value| {
+            let kind = object["kind"].as_str().unwrap().to_lowercase();
+            plural == format!("{kind}s") && object["apiVersion"].as_str().unwrap().starts_with(&group)
+        };
+        let items: Vec<&Value> = objects.iter().filter(is_asked).collect();
+        let list = json!({"metadata": {}, "items": items});
+        async move { Ok::<_, std::io::Error>(Response::new(Body::from(list.to_string().into_bytes()))) }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn what_is_kept_of_the_cluster_is_all_that_the_checks_read() {
+    async fn whole<K>(client: &kube::Client) -> Result<checks::Shared<K>, String>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        let listed = kube::Api::<K>::all(client.clone()).list(&Default::default()).await;
+        Ok(listed.unwrap().items.into())
+    }
+    let server = cluster().await;
+    let at_rest = Facts::new(manager_client(&server), Watched::default(), days_on(0));
+    let at_rest = at_rest.read(Reads::Everything).await;
+    let client = having(wrong());
+    let read = Facts::new(client.clone(), Watched::default(), days_on(0));
+    let read = read.read(Reads::Everything).await;
+    let kept = Cluster {
+        nodes: at_rest.nodes.clone(),
+        machines: at_rest.machines.clone(),
+        versions: at_rest.versions.clone(),
+        rancher_clusters: at_rest.rancher_clusters.clone(),
+        ..read
+    };
+    let whole = Cluster {
+        volumes: whole(&client).await,
+        vm_backups: whole(&client).await,
+        backup_schedules: whole(&client).await,
+        vms: whole(&client).await,
+        vmis: whole(&client).await,
+        managed_charts: whole(&client).await,
+        addons: whole(&client).await,
+        v1_upgrades: whole(&client).await,
+        ..kept.clone()
+    };
+    let plan: api::UpgradePlan = serde_json::from_value(support::plan()).unwrap();
+    let of = |cluster: &Cluster| {
+        let errors = checks::admission::create(&plan, cluster);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&kept), of(&whole));
+    assert_eq!(of(&kept).len(), 12, "{:#?}", of(&kept));
+    assert!(kept.vms.unwrap().iter().all(|vm| vm.metadata.annotations.is_none()));
 }
 
 /// A client of an API server that has 1,200 VMs and counts what it is asked.

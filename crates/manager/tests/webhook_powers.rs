@@ -129,3 +129,56 @@ async fn s03_notes_of_the_manager_are_refused_from_whoever_may_change_plans() {
     let changed = admin.patch("up", &PatchParams::default(), &Patch::Merge(later)).await;
     assert!(changed.unwrap_err().to_string().contains("only the manager"));
 }
+
+#[tokio::test]
+async fn s03_the_status_of_a_plan_is_refused_from_whoever_may_do_everything_but_is_not_the_manager() {
+    let server = support::asking_cluster().await;
+    let all = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"},
+        "rules": [{"apiGroups": [api::GROUP], "resources": ["*"], "verbs": ["*"]}],
+    });
+    support::create(&server.client(), all).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "all"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "all"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ada"}],
+    });
+    support::create(&server.client(), binding).await;
+    let ada: Api<UpgradePlan> = Api::all(server.client_as(Identity {
+        user: "ada".to_owned(),
+        groups: vec!["system:authenticated".to_owned()],
+    }));
+    let version = json!({"version": "v1.8.0"});
+    let created = ada
+        .create(&PostParams::default(), &plan(&json!({}), &version))
+        .await
+        .unwrap();
+    let forged = json!({"status": {"currentPhase": "NodeUpgrading", "previousVersion": "v0.0.1"}});
+    let patched = ada
+        .patch_status("up", &PatchParams::default(), &Patch::Merge(&forged))
+        .await;
+    let why = patched.unwrap_err().to_string();
+    assert!(
+        why.contains("only the manager writes the status") && why.contains("create another plan"),
+        "{why}"
+    );
+    let mut replaced = created.clone();
+    replaced.status = serde_json::from_value(forged["status"].clone()).unwrap();
+    let replaced = ada.replace_status("up", &PostParams::default(), &replaced).await;
+    assert!(replaced.unwrap_err().to_string().contains("only the manager"));
+    assert_eq!(ada.get("up").await.unwrap().status, None);
+    // What changes nothing is nothing, and the manager goes through.
+    let nothing = json!({"metadata": {"resourceVersion": created.metadata.resource_version}});
+    ada.patch_status("up", &PatchParams::default(), &Patch::Merge(nothing))
+        .await
+        .unwrap();
+    let manager: Api<UpgradePlan> = Api::all(support::manager_client(&server));
+    let mut own = created;
+    own.status = serde_json::from_value(forged["status"].clone()).unwrap();
+    manager
+        .replace_status("up", &PostParams::default(), &own)
+        .await
+        .unwrap();
+    let phase = ada.get("up").await.unwrap().status.unwrap().current_phase;
+    assert_eq!(phase.as_deref(), Some("NodeUpgrading"));
+}

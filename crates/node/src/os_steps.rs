@@ -221,7 +221,19 @@ async fn arm_reboot(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         return Ok(());
     }
     let guard = Guard::of(&run.pod.namespace, &run.pod.name, &run.pod.container);
-    reboot::arm(&run.root, run.tools.as_ref(), &guard).await
+    reboot::arm(&run.root, run.tools.as_ref(), &guard).await?;
+    let boot = os_image::boot(&run.root)?;
+    if !boot.is_empty() {
+        pace.report.conclude(&armed_in(&boot));
+    }
+    Ok(())
+}
+
+/// The last word of a program that has armed the reboot. The manager reads the boot: a node that is in another one has been
+/// rebooted since. When the Job began it may have been in an earlier one, and have gone down by accident meanwhile.
+#[must_use]
+pub fn armed_in(boot: &str) -> String {
+    format!("{}: {boot}", reasons::REBOOT_ARMED)
 }
 
 /// The last word of a program that had nothing to install. The manager reads its beginning: without it, it waits for the

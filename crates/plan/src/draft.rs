@@ -304,11 +304,41 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The plan as it has ended, with what is waited for nevertheless.
+    /// The plan as it has ended, with what is waited for nevertheless; beyond its deadline that is said as of any other wait.
     #[must_use]
     pub fn still_ended(mut self) -> Decision {
+        self.show_trouble();
+        self.waiting()
+    }
+
+    /// Says what a person should look at. Tells whether there is anything.
+    fn show_trouble(&mut self) -> bool {
+        let Some(Trouble { reason, message, known }) = self.degraded.take() else {
+            return false;
+        };
+        if self.set_condition(reasons::DEGRADED, true, reason, &message) && !known {
+            let text = if reason == reasons::STALLED {
+                message
+            } else {
+                format!("Pipeline error: {message}")
+            };
+            self.event(PlanEvent::warning(reason, text));
+        }
+        true
+    }
+
+    /// The decision, with its waits, to be looked at again when one of them should be over.
+    fn waiting(mut self) -> Decision {
+        let deadlines = self
+            .waits
+            .iter()
+            .filter_map(|wait| wait.deadline.as_ref().map(|time| time.0));
+        let wake_at = deadlines.filter(|at| *at > self.now).chain(self.ask_again_at).min();
         self.status.waiting_for = std::mem::take(&mut self.waits);
-        self.unchanged()
+        Decision {
+            wake_at,
+            ..self.unchanged()
+        }
     }
 
     /// The decision, with conditions and waits. `available` is status, reason and message of that condition;
@@ -326,31 +356,12 @@ impl<'a> Draft<'a> {
             .unwrap_or_else(|| reasons::NOT_STARTED.to_owned());
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);
-        let degraded = self.degraded.take();
-        if let Some(Trouble { reason, message, known }) = degraded {
-            if self.set_condition(reasons::DEGRADED, true, reason, &message) && !known {
-                let text = if reason == reasons::STALLED {
-                    message
-                } else {
-                    format!("Pipeline error: {message}")
-                };
-                self.event(PlanEvent::warning(reason, text));
-            }
-        } else {
+        if !self.show_trouble() {
             self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
         }
         let (status, reason, message) = available;
         self.set_condition(reasons::AVAILABLE, status, reason, message);
-        let deadlines = self
-            .waits
-            .iter()
-            .filter_map(|wait| wait.deadline.as_ref().map(|time| time.0));
-        let wake_at = deadlines.filter(|at| *at > self.now).chain(self.ask_again_at).min();
-        self.status.waiting_for = std::mem::take(&mut self.waits);
-        Decision {
-            wake_at,
-            ..self.unchanged()
-        }
+        self.waiting()
     }
 
     /// Sets a condition; its time moves only when its status does. Tells whether anything but the time changed.

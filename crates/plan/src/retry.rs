@@ -113,7 +113,7 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
 }
 
 /// When the plan failed last.
-fn failed_at(status: &UpgradePlanStatus) -> Option<Timestamp> {
+pub(crate) fn failed_at(status: &UpgradePlanStatus) -> Option<Timestamp> {
     let mut history = status.phase_transition_timestamps.iter().rev();
     let failed = history.find(|change| change.phase == Phase::Failed.as_str())?;
     Some(failed.phase_transition_timestamp.0)

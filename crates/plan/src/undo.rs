@@ -153,8 +153,15 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
     let Some(saved) = saved.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return;
     };
-    let Some(cluster) = &draft.seen.cluster else { return };
     let ours = draft.status().provision_generation;
+    if ours.is_none() {
+        // Nothing was changed. Until another try, another plan may send Rancher off and users may change the strategy: what
+        // is there then counts.
+        forget(draft, ending, annotations::SAVED_UPGRADE_STRATEGY);
+        forget(draft, ending, annotations::TAKEN_OVER);
+        return;
+    }
+    let Some(cluster) = &draft.seen.cluster else { return };
     let provisioned = ours.is_some_and(|ours| cluster.provision_generation >= ours);
     if !provisioned || (ending != Ending::Success && !rancher_is_done(draft)) {
         return;

@@ -6,8 +6,38 @@ use serde_json::Value;
 
 use crate::real_definitions;
 
-/// The schemas of a definition by version.
-type Schemas = BTreeMap<String, &'static Value>;
+/// The schemas of a definition.
+#[derive(Debug)]
+struct Schemas {
+    by_version: BTreeMap<String, &'static Value>,
+    /// That of the version in which objects are stored.
+    stored: &'static Value,
+}
+
+impl Schemas {
+    /// Of a definition.
+    fn of(definition: &'static Value) -> Self {
+        let versions = || definition["spec"]["versions"].as_array().into_iter().flatten();
+        let schema = |version: &'static Value| &version["schema"]["openAPIV3Schema"];
+        let named = versions().map(|version| (text(&version["name"]), schema(version)));
+        let stored = versions().find(|version| version["storage"] == true);
+        Self {
+            by_version: named.collect(),
+            stored: stored.map_or(&Value::Null, schema),
+        }
+    }
+
+    /// That of what was sent. A patch does not say which version it is of; ours are all of the one that is stored.
+    fn of_sent(&self, sent: &Value) -> &'static Value {
+        let version = sent["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+        let schema = version.and_then(|(_, version)| self.by_version.get(version));
+        schema.copied().unwrap_or(self.stored)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
 
 /// Group and plural of a kind.
 type Kind = (String, String);
@@ -31,15 +61,10 @@ impl Writes {
     /// Nothing so far; nothing at all where the real definitions are not there.
     #[must_use]
     pub fn begin() -> Option<Self> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let definitions = real_definitions()?.iter().map(|definition| {
             let spec = &definition["spec"];
-            let versions = spec["versions"].as_array().into_iter().flatten();
-            let versions = versions.map(|version| (text(&version["name"]), &version["schema"]["openAPIV3Schema"]));
-            (
-                (text(&spec["group"]), text(&spec["names"]["plural"])),
-                versions.collect(),
-            )
+            let kind = (text(&spec["group"]), text(&spec["names"]["plural"]));
+            (kind, Schemas::of(definition))
         });
         Some(Self {
             definitions: definitions.collect(),
@@ -50,16 +75,11 @@ impl Writes {
     /// Adds what was sent with a create, an update or a patch. Kinds that are not foreign are left to the API server.
     pub fn add(&mut self, group: &str, plural: &str, sent: &[u8]) {
         let key = (group.to_owned(), plural.to_owned());
-        let Some(versions) = self.definitions.get(&key) else {
+        let Some(schemas) = self.definitions.get(&key) else {
             return;
         };
         let sent: Value = serde_json::from_slice(sent).unwrap_or_default();
-        let version = sent["apiVersion"].as_str().and_then(|version| version.split_once('/'));
-        let schema = version.and_then(|(_, version)| versions.get(version));
-        // A patch does not say which version it is of; ours are all of the newest.
-        let Some(schema) = schema.or(versions.values().next_back()) else {
-            return;
-        };
+        let schema = schemas.of_sent(&sent);
         let tally = self.tallies.entry(key).or_default();
         tally.writes += 1;
         for sent in merged(sent) {
@@ -157,6 +177,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_write_is_held_to_the_version_that_it_names_or_else_to_the_one_that_is_stored() {
+        let schema = |name: &str| json!({"openAPIV3Schema": {"properties": {name: {}}}});
+        let definition: &'static Value = Box::leak(Box::new(json!({"spec": {"versions": [
+            {"name": "v1", "storage": true, "schema": schema("new")},
+            {"name": "v1beta2", "storage": false, "schema": schema("old")},
+        ]}})));
+        let schemas = Schemas::of(definition);
+        let has = |sent: Value, name: &str| schemas.of_sent(&sent)["properties"].get(name).is_some();
+        assert!(has(json!({"apiVersion": "a.b/v1beta2"}), "old"));
+        assert!(has(json!({"apiVersion": "a.b/v1"}), "new"));
+        assert!(has(json!({"spec": {}}), "new"), "not the last by its name");
+    }
 
     #[test]
     fn fields_that_a_schema_does_not_name_are_found_in_objects_lists_and_json_patches() {

@@ -77,6 +77,9 @@ pub enum RebootTrouble {
     NeverReturns,
     /// The node comes back with the operating system it had.
     OldSystem,
+    /// The node loses its power in the middle of the Job that installs its system, and comes back with the one it had. The
+    /// Job's next pod installs it, and all goes well.
+    DuringInstallation,
 }
 
 /// How a migration goes wrong.
@@ -109,23 +112,32 @@ pub enum RepositoryTrouble {
     Impostor,
 }
 
-impl RebootTrouble {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::NeverReturns, Self::OldSystem];
+/// Lists all variants of a trouble. The list is that of a match, so that a variant which is not on it does not compile.
+macro_rules! all_of {
+    ($trouble:ident: $($variant:ident),+ $(,)?) => {
+        impl $trouble {
+            /// All of them.
+            pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
+        }
+
+        const _: fn($trouble) = |trouble| match trouble {
+            $($trouble::$variant)|+ => (),
+        };
+    };
 }
 
-impl RepositoryTrouble {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::NeverReady,
-        Self::Unreachable,
-        Self::NoImageLists,
-        Self::EmptyImageLists,
-        Self::AnotherIso,
-        Self::SwappedRelease,
-        Self::ReplayedManifest,
-    ];
-}
+all_of!(RebootTrouble: NeverReturns, OldSystem, DuringInstallation);
+
+all_of!(
+    RepositoryTrouble: NeverReady,
+    Unreachable,
+    NoImageLists,
+    EmptyImageLists,
+    AnotherIso,
+    SwappedRelease,
+    ReplayedManifest,
+    Impostor,
+);
 
 impl Troubles {
     /// What goes wrong with a Job's pod.

@@ -205,6 +205,34 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_loses_its_power_during_the_installation_is_installed_by_the_jobs_next_pod() {
+    let troubles = Troubles {
+        reboots: [("node-1".to_owned(), RebootTrouble::DuringInstallation)].into(),
+        ..Default::default()
+    };
+    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    let boot = |node: &serde_json::Value| node["status"]["nodeInfo"]["bootID"].clone();
+    let before = reboot(&lab).await;
+    // The second time that it goes down: its Job is complete.
+    let down = lab.get(NODE, "", "node-1").await.unwrap();
+    assert_ne!(boot(&down), boot(&before), "it went down by accident");
+    assert_eq!(down["status"]["nodeInfo"]["osImage"], "Harvester v1.7.1");
+    let back = lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.8.0");
+    let pods = lab.list(POD, HARVESTER).await;
+    let ended = |phase: &str| {
+        let mut of_job = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["job-name"] == "up-node-upgrade-post-drain-node-1");
+        of_job.find(|pod| pod["status"]["phase"] == phase).cloned()
+    };
+    assert!(ended("Failed").is_some(), "{pods:#?}");
+    let said = &ended("Succeeded").unwrap()["status"]["containerStatuses"][0]["state"]["terminated"]["message"];
+    let armed_in = format!("RebootArmed: {}", boot(&down).as_str().unwrap());
+    assert_eq!(*said, armed_in);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_world_goes_on_where_one_stopped() {
     let lab = calm().await;
     lab.serve_release("up").await;

@@ -2,10 +2,13 @@
 //! understand what is left of it. A VM with an unserved request is never reconciled again; a disk that only the running
 //! instance knows is unplugged. Both are over once the VM has been stopped.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use api::{
     UpgradePlan,
     foreign::kubevirt::{InstanceVolume, VirtualMachine, VirtualMachineInstance},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{Cluster, FieldError};
 use rules::migration;
@@ -32,8 +35,10 @@ pub(super) fn leaves_nothing(plan: &UpgradePlan, cluster: &Cluster) -> Result<Ve
         unserved.collect(),
         "stop and start them",
     );
+    // An instance without a VM is left alone by the declarative hotplug.
+    let by_name: BTreeMap<_, &VirtualMachine> = known.iter().map(|vm| (place(&vm.metadata), vm)).collect();
     let foreign = instances.iter().filter_map(|instance| {
-        let vm = known.iter().find(|vm| is_vm_of(vm, instance))?;
+        let vm = by_name.get(&place(&instance.metadata))?;
         let volumes = unknown_volumes(vm, instance);
         (!volumes.is_empty()).then(|| format!("{} (volume {})", full_name(instance), volumes.join(", ")))
     });
@@ -52,9 +57,9 @@ fn has_requests(vm: &VirtualMachine) -> bool {
         .is_some_and(|requests| !requests.is_empty())
 }
 
-/// An instance without a VM is left alone by the declarative hotplug.
-fn is_vm_of(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> bool {
-    vm.metadata.name == instance.metadata.name && vm.metadata.namespace == instance.metadata.namespace
+/// A VM and its instance have the same one.
+fn place(metadata: &ObjectMeta) -> (Option<&str>, Option<&str>) {
+    (metadata.namespace.as_deref(), metadata.name.as_deref())
 }
 
 /// The hot-plugged volumes of a running instance that its VM does not have.
@@ -63,13 +68,14 @@ fn unknown_volumes(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> Ve
         return Vec::new();
     }
     let template = vm.spec.template.as_ref().and_then(|template| template.spec.as_ref());
-    let lasting: Vec<&InstanceVolume> = template
+    let lasting: BTreeSet<Option<&str>> = template
         .and_then(|spec| spec.volumes.as_ref())
         .into_iter()
         .flatten()
+        .map(|volume| volume.name.as_deref())
         .collect();
     let plugged = instance.spec.volumes.iter().flatten().filter(|volume| is_hot(volume));
-    let unknown = plugged.filter(|volume| lasting.iter().all(|known| known.name != volume.name));
+    let unknown = plugged.filter(|volume| !lasting.contains(&volume.name.as_deref()));
     unknown.filter_map(|volume| volume.name.clone()).collect()
 }
 

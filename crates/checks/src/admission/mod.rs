@@ -17,10 +17,12 @@ mod source;
 mod vms;
 mod volumes;
 
+use std::ops::Deref;
+
 use api::{Phase, UpgradePlan, annotations, names};
 use kube::{Resource, ResourceExt};
 
-use crate::{Cluster, FieldError, Listed};
+use crate::{Cluster, FieldError};
 
 /// A check of a new plan. `Err` when it could not look, which ends this check and no other.
 pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
@@ -174,7 +176,7 @@ fn restores_vms(plan: &UpgradePlan) -> bool {
 }
 
 /// The objects, or the error that reports that there is no list of them.
-fn all<'a, K>(listed: &'a Listed<K>, what: &str) -> Result<&'a [K], FieldError> {
+fn all<'a, K, L: Deref<Target = [K]>>(listed: &'a Result<L, String>, what: &str) -> Result<&'a [K], FieldError> {
     match listed {
         Ok(objects) => Ok(objects),
         Err(error) => Err(FieldError::not_listed(what, error)),
@@ -182,7 +184,11 @@ fn all<'a, K>(listed: &'a Listed<K>, what: &str) -> Result<&'a [K], FieldError> 
 }
 
 /// Those objects that are in a namespace.
-fn within<'a, K: Resource>(listed: &'a Listed<K>, what: &str, namespace: &str) -> Result<Vec<&'a K>, FieldError> {
+fn within<'a, K: Resource + 'a, L: Deref<Target = [K]>>(
+    listed: &'a Result<L, String>,
+    what: &str,
+    namespace: &str,
+) -> Result<Vec<&'a K>, FieldError> {
     let objects = all(listed, what)?.iter();
     Ok(objects
         .filter(|object| object.meta().namespace.as_deref() == Some(namespace))

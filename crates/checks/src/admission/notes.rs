@@ -1,6 +1,10 @@
-//! The manager's notes: annotations that managers before this one believed. Nobody else writes them.
+//! The manager's notes: its status, and annotations that managers before this one believed. Nobody else writes them. And what of
+//! a plan is copied into them.
 
-use api::{UpgradePlan, annotations::NOTES};
+use api::{
+    UpgradePlan,
+    annotations::{NOTES, RETRY},
+};
 
 use crate::FieldError;
 
@@ -15,6 +19,33 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<FieldError> 
     written
         .map(|key| FieldError::forbidden(&format!("metadata.annotations[{key}]"), why))
         .collect()
+}
+
+/// What somebody who is not the manager changes of a plan's status: the manager believes what it finds there.
+#[must_use]
+pub fn status_refused(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldError> {
+    let why = "only the manager writes the status of an UpgradePlan; to start over, set the annotation \
+               management.harvesterhci.io/retry or create another plan";
+    let is_changed = old.status != new.status;
+    is_changed
+        .then(|| FieldError::forbidden("status", why))
+        .into_iter()
+        .collect()
+}
+
+/// The most characters that a value of [`RETRY`] may have: it goes into the status.
+const LONGEST_RETRY: usize = 253;
+
+/// A value of [`RETRY`] that is new and too long to be copied into the status.
+#[must_use]
+pub fn too_long(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Option<FieldError> {
+    let value = new.annotation(RETRY)?;
+    let is_new = Some(value) != old.and_then(|old| old.annotation(RETRY));
+    let why =
+        format!("must be no more than {LONGEST_RETRY} characters: any value that differs from the last one will do");
+    let given = || value.chars().take(LONGEST_RETRY).collect::<String>();
+    (is_new && value.chars().count() > LONGEST_RETRY)
+        .then(|| FieldError::invalid(&format!("metadata.annotations[{RETRY}]"), &given(), &why))
 }
 
 #[cfg(test)]
@@ -43,5 +74,32 @@ mod tests {
         assert!(refused(Some(&forged), &forged).is_empty());
         assert!(refused(Some(&forged), &plan(&[])).is_empty());
         assert!(refused(None, &plan(&[(annotations::RETRY, "1")])).is_empty());
+    }
+
+    #[test]
+    fn s03_a_retry_is_asked_for_in_a_few_words() {
+        let long = plan(&[(annotations::RETRY, &"x".repeat(254))]);
+        let text = too_long(None, &long).unwrap().to_string();
+        assert!(text.contains(annotations::RETRY) && text.contains("253"), "{text}");
+        assert!(text.len() < 1_000, "{text}");
+        assert!(too_long(Some(&plan(&[])), &long).is_some());
+        assert!(
+            too_long(Some(&long), &long).is_none(),
+            "what is there stands in nobody's way"
+        );
+        assert!(too_long(None, &plan(&[(annotations::RETRY, &"ü".repeat(253))])).is_none());
+    }
+
+    #[test]
+    fn s03_a_status_is_refused_where_it_changes_anything() {
+        let mut forged = plan(&[]);
+        forged.status = Some(api::UpgradePlanStatus {
+            current_phase: Some("Succeeded".into()),
+            ..Default::default()
+        });
+        let text = status_refused(&plan(&[]), &forged)[0].to_string();
+        assert!(text.contains("only the manager") && text.contains("retry"), "{text}");
+        assert!(status_refused(&forged, &forged).is_empty());
+        assert_eq!(status_refused(&forged, &plan(&[])).len(), 1);
     }
 }

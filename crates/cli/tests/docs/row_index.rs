@@ -28,6 +28,35 @@ fn named(folder: &Path, rows: &mut BTreeSet<String>) {
 }
 
 #[test]
+fn every_row_of_the_real_systems_has_a_test_that_is_named_after_it() {
+    fn tests(folder: &Path, found: &mut BTreeSet<String>) {
+        let test = Regex::new(r"(?s)#\[(?:test|rstest|tokio::test)\b.*?\bfn (\w+)").unwrap();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                tests(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let content = fs::read_to_string(path).unwrap();
+                found.extend(test.captures_iter(&content).map(|name| name[1].to_owned()));
+            }
+        }
+    }
+    let mut known = BTreeSet::new();
+    tests(&root().join("crates"), &mut known);
+    let row = Regex::new(r"(?m)^\| R-([0-9]{2}) \|").unwrap();
+    let index = Page::read("docs/rows.md").text;
+    let rows: Vec<&str> = row
+        .captures_iter(&index)
+        .filter_map(|row| row.get(1))
+        .map(|row| row.as_str())
+        .collect();
+    assert!(rows.len() > 60, "{} rows", rows.len());
+    let has = |row: &&&str| known.iter().any(|name| name.starts_with(&format!("r{row}_")));
+    let without: Vec<&&str> = rows.iter().filter(|row| !has(row)).collect();
+    assert!(without.is_empty(), "no test is named after these: {without:?}");
+}
+
+#[test]
 fn every_row_that_is_named_somewhere_is_explained_once() {
     let mut rows = BTreeSet::new();
     for folder in ["crates", "docs"] {

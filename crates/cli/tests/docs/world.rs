@@ -45,9 +45,9 @@ fn rows(page: &Page) -> Vec<Row> {
     found
 }
 
-/// The functions of each crate, as `crate: name`.
+/// The tests of each crate, as `crate: name`: functions that come next after the attribute of a test.
 fn functions() -> BTreeSet<(String, String)> {
-    let function = Regex::new(r"\bfn (\w+)").unwrap();
+    let function = Regex::new(r"(?s)#\[(?:test|rstest|tokio::test)\b.*?\bfn (\w+)").unwrap();
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(page::root().join("crates")).unwrap() {
         let entry = entry.unwrap();

@@ -11,6 +11,7 @@
 
 mod attacks;
 mod client;
+mod fat;
 mod servers;
 
 use attacks::complaints;

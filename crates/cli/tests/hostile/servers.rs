@@ -13,7 +13,7 @@ use manager::webhook::configurations::VALIDATING_PATH;
 use release::testing::Sources;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
-use world::Durations;
+use world::{Definitions, Durations};
 
 use crate::client::{Door, GOOD, PATIENCE, status};
 
@@ -68,12 +68,21 @@ fn get(path: &str) -> String {
 
 /// A review that needs nothing of the cluster.
 pub(crate) fn review() -> Value {
+    review_of(
+        "DELETE",
+        &json!(null),
+        &json!({"metadata": {"name": "up"}, "spec": {"version": "v1.8.0"}}),
+    )
+}
+
+/// What anybody who reaches the webhook can ask.
+pub(crate) fn review_of(operation: &str, object: &Value, old: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": "705ab4f5", "operation": "DELETE", "name": "up",
+        "uid": "705ab4f5", "operation": operation, "name": "up",
         "kind": {"group": api::GROUP, "version": "v1beta1", "kind": "UpgradePlan"},
         "resource": {"group": api::GROUP, "version": "v1beta1", "resource": "upgradeplans"},
         "userInfo": {"username": "jane"},
-        "oldObject": {"metadata": {"name": "up"}, "spec": {"version": "v1.8.0"}},
+        "object": object, "oldObject": old,
     }})
 }
 
@@ -101,6 +110,11 @@ async fn free_address() -> std::net::SocketAddr {
     listener.local_addr().unwrap()
 }
 
+/// Foreign kinds as they really are, where their definitions are at hand.
+fn definitions() -> Definitions {
+    testbed::real_definitions().map_or(Definitions::Ours, Definitions::Given)
+}
+
 fn toolkit() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -109,11 +123,20 @@ fn toolkit() -> Command {
 
 impl Manager {
     pub(crate) async fn start() -> Self {
+        Self::start_among(&[]).await
+    }
+
+    /// A manager in a cluster where others have put objects before it starts.
+    pub(crate) async fn start_among(others: &[Value]) -> Self {
         let scenario = Scenario {
             durations: Durations::instant(),
+            definitions: definitions(),
             ..Scenario::default()
         };
         let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
+            .await
+            .unwrap();
+        world::install_by(&rehearsal.server.client(), definitions(), others)
             .await
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -135,6 +158,7 @@ impl Manager {
             .args(["--metrics-bind-address", &metrics.to_string()])
             .args(["--webhook-bind-address", &webhook.to_string()])
             .env("KUBECONFIG", &kubeconfig)
+            .env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict")
             .spawn()
             .unwrap();
         let server = |name, address, tls, good_request, good_status, path| Server {

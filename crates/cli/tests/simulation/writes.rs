@@ -3,14 +3,15 @@
 //! Every write asks the API server to refuse fields that a definition does not name, so a single one would stop the
 //! upgrade. Here they are counted, and looked at once more without the API server.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use api::{Component, JobType, Phase};
+use api::{Component, JobType, Phase, labels};
 use apiserver::Verb;
 use cli::rehearsal::manager_user;
 use rstest::rstest;
+use serde_json::Value;
 use testbed::Writes;
-use world::Troubles;
+use world::{Troubles, troubles::RepositoryTrouble};
 
 use crate::{
     failure::{failing_job, old_system},
@@ -79,6 +80,63 @@ fn failing_node_job() -> Troubles {
     failing_job(Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade))
 }
 
+/// The preload is skipped, so that nodes are only asked whether they can run the toolkit's image.
+fn skipping_preload(troubles: Troubles) -> Case {
+    Case {
+        user: vec![User::SkipsPreloadAt(Phase::Initializing)],
+        ..case(troubles)
+    }
+}
+
+fn another_iso() -> Troubles {
+    Troubles {
+        repository: Some(RepositoryTrouble::AnotherIso),
+        ..Troubles::default()
+    }
+}
+
+fn full_disk() -> Troubles {
+    Troubles {
+        full_disks: ["node-2".to_owned()].into(),
+        ..Troubles::default()
+    }
+}
+
+fn no_iso() -> Troubles {
+    Troubles {
+        iso_failures: 100,
+        ..Troubles::default()
+    }
+}
+
+/// VMs that are stopped and that nobody can start again.
+fn not_restoring() -> Case {
+    let mut case = restoring();
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::RestoreVm));
+    case
+}
+
+/// What a case is about and did not happen: Jobs that were to fail and were never made, phases that nobody got to.
+fn missed(case: &Case, ended: &Ended) -> Vec<String> {
+    let history = ended.store.history();
+    let created = |component: &str, job_type: Option<&str>| {
+        history.iter().any(|write| {
+            let labels = |object: &Arc<Value>| object["metadata"]["labels"].clone();
+            let labels = write.object.as_ref().map(labels).unwrap_or_default();
+            let is_job = write.verb == Verb::Create && write.resource.plural == "jobs";
+            is_job
+                && labels[labels::UPGRADE_COMPONENT] == component
+                && job_type.is_none_or(|job_type| labels[labels::JOB_TYPE] == job_type)
+        })
+    };
+    let skips = case.user.iter().any(|user| matches!(user, User::SkipsPreloadAt(_)));
+    let check = skips.then_some((Component::ImageCheck, None));
+    let failing = case.scenario.troubles.jobs.iter();
+    let failing = failing.map(|job| (job.component.as_str(), job.job_type.as_deref()));
+    let missed = failing.chain(check).filter(|(component, of)| !created(component, *of));
+    missed.map(|(component, of)| format!("{component} {of:?}")).collect()
+}
+
 fn from_image() -> Case {
     let mut case = Case::three_nodes();
     case.scenario.shape.image = Some("uploaded".to_owned());
@@ -111,7 +169,7 @@ fn restoring() -> Case {
     alone(tried_again(failing_job(Component::ImageCleanup, None))),
 ])]
 #[case::one_node_failed(&[
-    alone(case(Troubles { iso_failures: 100, ..Troubles::default() })),
+    alone(case(no_iso())),
     alone(case(failing_job(Component::ImagePreload, None))),
     alone(case(failing_job(Component::ClusterUpgrade, None))),
     alone(case(failing_node_job())),
@@ -124,6 +182,22 @@ fn restoring() -> Case {
 ])]
 #[case::an_image_instead_of_a_version(&[from_image()])]
 #[case::held(&[Case::held()])]
+#[case::preload_skipped(&[
+    skipping_preload(Troubles::default()),
+    skipping_preload(failing_job(Component::ImageCheck, None)),
+])]
+#[case::tried_again_from_the_beginning(&[
+    tried_again(full_disk()), tried_again(no_iso()), tried_again(another_iso()),
+    tried_again(failing_job(Component::SuspendAgent, None)),
+    tried_again(failing_job(Component::SkipManifestsApply, None)),
+])]
+#[case::failed_on_its_way(&[
+    case(another_iso()),
+    case(failing_job(Component::SuspendAgent, None)),
+    case(failing_job(Component::SkipManifestsApply, None)),
+    case(failing_job(Component::SkipManifestsRemove, None)),
+    not_restoring(), alone(not_restoring()),
+])]
 #[case::tried_again(&[
     tried_again(failing_job(Component::ImagePreload, None)),
     tried_again(failing_job(Component::ClusterUpgrade, None)),
@@ -132,8 +206,8 @@ fn restoring() -> Case {
     tried_again(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain))),
 ])]
 #[case::failed(&[
-    case(Troubles { iso_failures: 100, ..Troubles::default() }),
-    case(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() }),
+    case(no_iso()),
+    case(full_disk()),
     case(failing_job(Component::ImagePreload, None)),
     case(failing_job(Component::ClusterUpgrade, None)),
     case(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))),
@@ -146,11 +220,13 @@ fn restoring() -> Case {
     deleted(Phase::MetadataPopulating), deleted(Phase::ImagePreloading), deleted(Phase::ClusterUpgrading), deleted(Phase::NodeUpgrading),
     deleted(Phase::CleaningUp),
 ])]
+// Seen failing with R-01, `env` for `envs` in the builder of Plans: the API server refuses it, and so does the second look.
 fn r01_whole_upgrades_write_no_field_that_the_real_definitions_do_not_have(#[case] cases: &[Case]) {
     let (mut of_manager, mut of_others) = (Writes::begin(), Writes::begin());
     let (mut refused, mut left) = (BTreeSet::new(), BTreeSet::new());
     for case in cases {
         let ended = run(case);
+        assert_eq!(missed(case, &ended), [""; 0], "{:?}", case.scenario.troubles);
         for (writes, by_manager) in [(&mut of_manager, true), (&mut of_others, false)] {
             if let Some(writes) = writes {
                 add(&ended, by_manager, writes);

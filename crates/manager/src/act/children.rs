@@ -104,7 +104,7 @@ impl Actor {
 
     /// Stores a key that this manager holds. A Secret that exists is believed to hold it only if this manager has created
     /// it: it may not look, and a name is nobody's.
-    async fn store_key(&self, plan: &UpgradePlan, name: &str) -> Result<(), ActError> {
+    pub(super) async fn store_key(&self, plan: &UpgradePlan, name: &str) -> Result<(), ActError> {
         let uid = plan.uid().unwrap_or_default();
         let lost = |why: &'static str| ActError::LostKey {
             secret: format!("{}/{name}", names::HARVESTER_NAMESPACE),
@@ -115,6 +115,7 @@ impl Actor {
         };
         let secret = objects::repo::secret(plan, name, &identity)?;
         let secrets = self.in_namespace::<Secret>(names::HARVESTER_NAMESPACE);
+        self.fence()?;
         match secrets.create(&PostParams::default(), &secret).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_already_exists() && is_stored => {}

@@ -5,17 +5,18 @@ use std::{
     time::Duration,
 };
 
-use api::UpgradePlan;
+use api::{RepositoryAccess, UpgradePlan};
 use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Client, client::Body};
 use plan::{decision::ChildKind, observed::Settings};
+use release::tls::Identity;
 use rules::PlanEvent;
 use serde_json::{Value, json};
 
 use super::{ActError, Actor, children::with_pods};
-use crate::lease::Leadership;
+use crate::{keyring::Keyring, lease::Leadership};
 
 /// A request: its method, its path and its body.
 type Sent = (http::Method, String, Value);
@@ -109,6 +110,27 @@ async fn of_several_deletions_none_is_sent_after_the_lease_is_lost() {
     let sent = server.sent();
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert_eq!(sent[0].2["preconditions"]["uid"], "uid-of-one");
+}
+
+#[tokio::test]
+async fn no_key_of_a_repository_is_stored_after_the_lease_is_lost() {
+    let server = Server::new();
+    let keyring = Keyring::default();
+    let access = RepositoryAccess {
+        certificate: "PUBLIC".to_owned(),
+        secret: "up-repo-x".to_owned(),
+        in_use: false,
+    };
+    let identity = Identity {
+        certificate: "PUBLIC".to_owned(),
+        key: "KEY".to_owned(),
+    };
+    keyring.add("plan-uid", access, identity);
+    let actor = server.actor().with_keys(keyring);
+    actor.store_key(&plan(), "up-repo-x").await.unwrap();
+    let late = actor.store_key(&plan(), "up-repo-x").await;
+    assert!(matches!(late, Err(ActError::NotLeader)), "{late:?}");
+    assert_eq!(server.sent().len(), 1, "nothing is sent without the lease");
 }
 
 #[tokio::test]

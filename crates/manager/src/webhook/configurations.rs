@@ -32,7 +32,12 @@ pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
 /// manager with this service account there. Without an authority, the manager puts in its own.
 #[must_use]
 pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: Option<&str>) -> [Value; 2] {
-    let configuration = |kind: &str, name: &str, webhook: &str, path: &str, operations: &[&str]| {
+    let rule = |operations: &[&str], resource: &str| {
+        json!({
+            "apiGroups": [api::GROUP], "apiVersions": ["v1beta1"], "operations": operations, "resources": [resource],
+        })
+    };
+    let configuration = |kind: &str, name: &str, webhook: &str, path: &str, rules: &[Value]| {
         let service = format!("{prefix}{SERVICE}");
         let mut client = json!({"service": {"name": service, "namespace": namespace, "path": path}});
         if let Some(authority) = authority {
@@ -51,11 +56,7 @@ pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: O
                     "name": "not-the-manager",
                     "expression": format!("request.userInfo.username != 'system:serviceaccount:{namespace}:{account}'"),
                 }],
-                // Status is not among the resources: what the manager reports passes no webhook.
-                "rules": [{
-                    "apiGroups": [api::GROUP], "apiVersions": ["v1beta1"], "operations": operations,
-                    "resources": ["upgradeplans"],
-                }],
+                "rules": rules,
                 "sideEffects": "None",
             }],
         })
@@ -66,14 +67,18 @@ pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: O
             MUTATING_CONFIGURATION,
             MUTATING,
             MUTATING_PATH,
-            &["CREATE", "UPDATE"],
+            &[rule(&["CREATE", "UPDATE"], "upgradeplans")],
         ),
         configuration(
             "ValidatingWebhookConfiguration",
             VALIDATING_CONFIGURATION,
             VALIDATING,
             VALIDATING_PATH,
-            &["CREATE", "UPDATE", "DELETE"],
+            // What the manager reports passes no webhook; what anybody else writes there is refused.
+            &[
+                rule(&["CREATE", "UPDATE", "DELETE"], "upgradeplans"),
+                rule(&["UPDATE"], "upgradeplans/status"),
+            ],
         ),
     ]
 }

@@ -5,7 +5,7 @@ use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 use api::{image::Sources, names};
 use cache::Cache;
 use checks::{
-    Cluster, Listed,
+    Cluster, Listed, ListedOnce, Shared,
     admission::{Reads, powers::Asker},
 };
 use clock::Clock;
@@ -16,16 +16,17 @@ use tokio::sync::Mutex;
 
 use plan::observed::Settings;
 
-use super::{askers, review::Review};
-use crate::watched::Watched;
+use super::{askers, kept, review::Review};
+use crate::{
+    lists::{Keep, Reader},
+    watched::Watched,
+};
 
 /// How long a list may take. All run at once, and the API server waits 10 seconds for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// For how long those who ask share what was listed.
 const SHARED: Duration = Duration::from_secs(1);
-/// How many objects are listed at once.
-const PAGE: u32 = 500;
 
 /// What can be listed.
 trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
@@ -147,16 +148,29 @@ impl Facts {
 
     async fn all_listed(&self) -> Cluster {
         let client = || self.client.clone();
+        let reader = &Reader::new(client());
         let (volumes, vm_backups, backup_schedules, vms, vmis, managed_charts, addons, v1_upgrades) = futures::join!(
-            self.listed(Api::namespaced(client(), names::LONGHORN_NAMESPACE)),
-            self.listed(Api::all(client())),
-            self.listed(Api::all(client())),
-            self.listed(Api::all(client())),
-            self.listed(Api::all(client())),
+            self.listed_once(
+                reader,
+                Api::namespaced(client(), names::LONGHORN_NAMESPACE),
+                kept::VOLUME
+            ),
+            self.listed_once(reader, Api::all(client()), kept::VM_BACKUP),
+            self.listed_once(reader, Api::all(client()), kept::BACKUP_SCHEDULE),
+            self.listed_once(reader, Api::all(client()), kept::VM),
+            self.listed_once(reader, Api::all(client()), kept::VMI),
             // The caches of charts and addons hold one object each: what decisions read.
-            self.listed(Api::namespaced(client(), names::FLEET_NAMESPACE)),
-            self.listed(Api::all(client())),
-            self.listed_if_served(Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+            self.listed_once(
+                reader,
+                Api::namespaced(client(), names::FLEET_NAMESPACE),
+                kept::MANAGED_CHART
+            ),
+            self.listed_once(reader, Api::all(client()), kept::ADDON),
+            self.listed_if_served(
+                reader,
+                Api::namespaced(client(), names::HARVESTER_NAMESPACE),
+                kept::V1_UPGRADE
+            ),
         );
         Cluster {
             volumes,
@@ -192,20 +206,27 @@ impl Facts {
     }
 
     async fn listed_by<K: Object>(&self, api: Api<K>, which: &ListParams) -> Listed<K> {
-        match self.patiently(in_pages(&api, which)).await {
-            Ok(Ok(items)) => Ok(items),
-            Ok(Err(error)) => Err(text(&error)),
-            Err(late) => Err(late),
-        }
+        let reader = Reader::new(self.client.clone());
+        let list = reader.list(&api, which, Keep::All, |_| true);
+        self.patiently(list).await?.map_err(|error| text(&error))
+    }
+
+    /// What is kept of all objects of a kind.
+    async fn listed_once<K: Object>(&self, reader: &Reader, api: Api<K>, keep: Keep) -> ListedOnce<K> {
+        let all = ListParams::default();
+        let list = reader.list(&api, &all, keep, |_| true);
+        let listed = self.patiently(list).await?;
+        listed.map(Shared::from).map_err(|error| text(&error))
     }
 
     /// A cluster that does not know the kind has no objects of it.
-    async fn listed_if_served<K: Object>(&self, api: Api<K>) -> Listed<K> {
-        match self.patiently(in_pages(&api, &ListParams::default())).await {
-            Ok(Ok(items)) => Ok(items),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Vec::new()),
-            Ok(Err(error)) => Err(text(&error)),
-            Err(late) => Err(late),
+    async fn listed_if_served<K: Object>(&self, reader: &Reader, api: Api<K>, keep: Keep) -> ListedOnce<K> {
+        let all = ListParams::default();
+        let list = reader.list(&api, &all, keep, |_| true);
+        match self.patiently(list).await? {
+            Ok(items) => Ok(items.into()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new().into()),
+            Err(error) => Err(text(&error)),
         }
     }
 
@@ -218,27 +239,11 @@ impl Facts {
     }
 }
 
-/// All objects of a kind, without what no check reads. In pages: the text of a list is much larger than what is kept of it.
-async fn in_pages<K: Object>(api: &Api<K>, which: &ListParams) -> kube::Result<Vec<K>> {
-    let mut items: Vec<K> = Vec::new();
-    let mut which = which.clone().limit(PAGE);
-    loop {
-        let page = api.list(&which).await?;
-        items.extend(page.items.into_iter().map(|mut item| {
-            item.meta_mut().managed_fields = None;
-            item
-        }));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => which = which.continue_token(&token),
-            None => return Ok(items),
-        }
-    }
-}
-
 /// What the API server itself said, where it said something.
 pub(super) fn text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
+        kube::Error::SerdeError(why) => why.to_string(),
         error => error.to_string(),
     }
 }

@@ -1,13 +1,14 @@
 //! Admission over HTTPS: the API server asks whether an UpgradePlan may be created, changed or deleted.
 //!
 //! What is decided is in [`checks::admission`]; here are the wire ([`review`]), how much of it is taken in at once
-//! ([`desk`], [`measure`]), what is read of the cluster ([`facts`]), the paths ([`server`]) and the objects that make the
+//! ([`desk`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
 //! API server ask ([`configurations`]).
 
 pub mod askers;
 pub mod configurations;
 pub mod desk;
 pub mod facts;
+mod kept;
 mod measure;
 pub mod review;
 pub mod server;

@@ -42,6 +42,13 @@ pub enum Question {
     },
     /// May it be deleted?
     Delete(Box<UpgradePlan>),
+    /// May its status be written, by anybody but the manager? That one is not asked about.
+    Status {
+        /// As it is.
+        old: Box<UpgradePlan>,
+        /// As it shall be.
+        new: Box<UpgradePlan>,
+    },
 }
 
 /// One request of the API server, understood.
@@ -75,10 +82,12 @@ impl Review {
             return Err(bad("only UpgradePlans are looked at here"));
         }
         let plan = |wire: Option<WirePlan>| wire.map(|plan| Box::new(plan.into()));
-        let question = match (request.operation, plan(request.object), plan(request.old_object)) {
-            (Operation::Create, Some(plan), _) => Question::Create(plan),
-            (Operation::Update, Some(new), Some(old)) => Question::Update { old, new },
-            (Operation::Delete, _, Some(plan)) => Question::Delete(plan),
+        let part = request.sub_resource.as_deref().filter(|part| !part.is_empty());
+        let question = match (part, request.operation, plan(request.object), plan(request.old_object)) {
+            (None, Operation::Create, Some(plan), _) => Question::Create(plan),
+            (None, Operation::Update, Some(new), Some(old)) => Question::Update { old, new },
+            (None, Operation::Delete, _, Some(plan)) => Question::Delete(plan),
+            (Some("status"), Operation::Update, Some(new), Some(old)) => Question::Status { old, new },
             _ => return Err(bad("the operation came without its object, or is not looked at")),
         };
         Ok(Self {
@@ -94,7 +103,7 @@ impl Review {
         match &self.question {
             Question::Create(plan) => admission::create_reads(plan),
             Question::Update { old, new } => admission::update_reads(old, new),
-            Question::Delete(_) => Reads::Nothing,
+            Question::Delete(_) | Question::Status { .. } => Reads::Nothing,
         }
     }
 
@@ -103,7 +112,7 @@ impl Review {
         match &self.question {
             Question::Create(plan) => Some((None, plan)),
             Question::Update { old, new } => Some((Some(old), new)),
-            Question::Delete(_) => None,
+            Question::Delete(_) | Question::Status { .. } => None,
         }
     }
 
@@ -119,7 +128,7 @@ impl Review {
     pub fn plan_name(&self) -> &str {
         let plan = match &self.question {
             Question::Create(plan) | Question::Delete(plan) => plan,
-            Question::Update { new, .. } => new,
+            Question::Update { new, .. } | Question::Status { new, .. } => new,
         };
         plan.metadata.name.as_deref().unwrap_or_default()
     }
@@ -131,10 +140,12 @@ impl Review {
             Question::Create(plan) => (plan, admission::create(plan, cluster)),
             Question::Update { old, new } => (new, admission::update(old, new, cluster)),
             Question::Delete(plan) => (plan, admission::delete(plan)),
+            Question::Status { old, new } => (new, notes::status_refused(old, new)),
         };
         if let Some((old, new)) = self.change() {
             errors.extend(powers::refused(old, new, asker));
             errors.extend(notes::refused(old, new));
+            errors.extend(notes::too_long(old, new));
             errors.extend(image::not_allowed(old, new, sources));
         }
         if let Question::Create(plan) = &self.question {
@@ -236,6 +247,7 @@ struct WireRequest {
     uid: String,
     kind: GroupVersionKind,
     operation: Operation,
+    sub_resource: Option<String>,
     #[serde(default)]
     user_info: UserInfo,
     object: Option<WirePlan>,

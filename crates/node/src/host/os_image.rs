@@ -51,7 +51,8 @@ fn receipt_path() -> String {
     format!("{UPGRADE_DIR}/os-installed.json")
 }
 
-fn boot(root: &HostRoot) -> Result<String> {
+/// The boot that the node runs; empty when it does not say.
+pub(crate) fn boot(root: &HostRoot) -> Result<String> {
     Ok(root.read_text(BOOT_ID)?.unwrap_or_default().trim().to_owned())
 }
 

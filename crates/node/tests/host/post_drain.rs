@@ -24,7 +24,7 @@ async fn a_drained_node_gets_its_files_its_system_and_a_guard_that_reboots_it() 
     insta::assert_snapshot!("post_drain_files", changes(&before, &cluster.node.files()));
     insta::assert_snapshot!("post_drain_calls", cluster.node.tools.take_calls().join("\n"));
     assert!(cluster.node.tools.mounts.lock().unwrap().is_empty());
-    assert_eq!(*cluster.lab.board.last_word.lock().unwrap(), "done");
+    assert_eq!(*cluster.lab.board.last_word.lock().unwrap(), "RebootArmed: b00t-1");
 }
 
 #[tokio::test(start_paused = true)]

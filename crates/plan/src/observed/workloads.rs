@@ -28,6 +28,8 @@ pub struct PodSeen {
     pub last_word: Option<LastWord>,
     /// Its program has ended well, and said that the node need not be rebooted.
     pub no_reboot: bool,
+    /// Its program has ended well, and said that it armed the reboot of its node in this boot.
+    pub armed_in: Option<String>,
     /// It is a pod of a Job, and has not ended: its program may still change something.
     pub works: bool,
 }
@@ -42,6 +44,7 @@ impl PodSeen {
             said: Vec::new(),
             last_word: None,
             no_reboot: false,
+            armed_in: None,
             ..self
         }
     }

@@ -21,6 +21,7 @@ mod outside;
 mod overtaken;
 mod preflight;
 mod preload;
+mod reboots;
 mod recovery;
 mod release_digests;
 mod repo_certificate;

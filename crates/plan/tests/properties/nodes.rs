@@ -4,7 +4,7 @@
 use api::{JobType, NodeState, Phase, annotations};
 use plan::{
     Action, Child, Decision,
-    observed::{JobOutcome, NodeSeen, PodSeen},
+    observed::{JobOutcome, NodeSeen},
 };
 
 use crate::{
@@ -122,52 +122,6 @@ fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
     // The answer first, then the next node.
     assert_eq!(created(&decide_and_apply(&mut model)), []);
     assert_eq!(created(&decide_and_apply(&mut model)), [(JobType::PostDrain, "node-2")]);
-}
-
-/// A pod of the post-drain Job of node-1 that has ended, with or without a word about the reboot.
-fn pod(no_reboot: bool) -> PodSeen {
-    PodSeen {
-        name: "harvester-system/p".into(),
-        component: "node-upgrade".into(),
-        job_type: Some(JobType::PostDrain.into()),
-        node: Some("node-1".into()),
-        no_reboot,
-        ..PodSeen::default()
-    }
-}
-
-#[test]
-fn r06_a_node_that_says_it_armed_no_reboot_is_done_without_one() {
-    let mut model = Model::new(3);
-    until(&mut model, is_at("node-1", NodeState::WaitingReboot));
-    model.seen.nodes.get_mut("node-1").unwrap().os_image = OS.into();
-    model.seen.pods.insert("p".into(), pod(false));
-    decide_and_apply(&mut model);
-    assert_eq!(
-        state(&model, "node-1"),
-        Some(NodeState::WaitingReboot),
-        "the name of the system proves nothing"
-    );
-    // The word of a Job that is gone proves nothing about this one.
-    let mut stale = model.clone();
-    let of_another = PodSeen {
-        owner: Some("another".into()),
-        ..pod(true)
-    };
-    stale.seen.pods.insert("p".into(), of_another);
-    decide_and_apply(&mut stale);
-    assert_eq!(state(&stale, "node-1"), Some(NodeState::WaitingReboot));
-    model.seen.pods.insert("p".into(), pod(true));
-    model.seen.nodes.get_mut("node-1").unwrap().ready = false;
-    decide_and_apply(&mut model);
-    assert_eq!(
-        state(&model, "node-1"),
-        Some(NodeState::WaitingReboot),
-        "it must be ready"
-    );
-    model.seen.nodes.get_mut("node-1").unwrap().ready = true;
-    decide_and_apply(&mut model);
-    assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
 }
 
 /// A plan that begins where another one was deleted: node-1 is through, node-2 is past its first hook and asked for its

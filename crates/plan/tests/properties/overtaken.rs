@@ -1,6 +1,6 @@
 //! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
 
-use api::{JobType, NodeState, Phase, annotations, names, reasons};
+use api::{Component, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
 use plan::observed::{Begun, OtherPlan};
 use rstest::rstest;
@@ -197,9 +197,121 @@ fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
 
+/// An upgrade to v1.8.0 that has failed before it sent Rancher off: the Jobs that make RKE2 skip its manifests.
+fn failed_before_rancher() -> Model {
+    let mut model = Model::new(3);
+    let job = format!("apply-{}-node-1", Component::SkipManifestsApply);
+    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    assert!(model.seen.plan.note(annotations::SAVED_UPGRADE_STRATEGY).is_some());
+    fail(&mut model, &job);
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Failed));
+    assert_eq!(model.seen.plan.status.as_ref().unwrap().provision_generation, None);
+    model
+}
+
+#[test]
+fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
+    let mut model = failed_before_rancher();
+    // The other plan failed at the pre-drain of node-2. Another generation would set Rancher on the first node again, which
+    // waits for node-2, which waits for Rancher.
+    gate_is_closed(&mut model, Some(OS), KUBERNETES);
+    through(&mut model, "node-1");
+    retry(&mut model, "1");
+    until(&mut model, |model| {
+        let status = model.seen.plan.status.as_ref().unwrap();
+        status.provision_generation.is_some()
+    });
+    let cluster = model.seen.cluster.as_ref().unwrap();
+    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    until(&mut model, ended);
+    assert_eq!(model.phase(), Some(Phase::Succeeded));
+    let cluster = model.seen.cluster.as_ref().unwrap();
+    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    assert_eq!(
+        cluster.upgrade_strategy,
+        Some(serde_json::Value::Null),
+        "as before both"
+    );
+}
+
+#[test]
+fn what_a_user_changes_between_two_tries_is_put_back_by_the_second() {
+    let mut model = failed_before_rancher();
+    let changed = serde_json::json!({"workerConcurrency": "2"});
+    model.seen.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
+    retry(&mut model, "1");
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::Succeeded) && ended(model)
+    });
+    let cluster = model.seen.cluster.as_ref().unwrap();
+    assert_eq!(cluster.upgrade_strategy, Some(changed));
+}
+
+/// One that counts what runs now as what it began with, and another plan that has begun since it failed.
+fn failed_first_of_two() -> Model {
+    let mut model = failed_with_components();
+    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    model.seen.other_plans = vec![another(&model, "v1.8.0", SignedDuration::from_mins(1))];
+    model
+}
+
+/// All nodes run the release, Rancher has let them go, and nothing of a gate is left: another plan has succeeded.
+fn another_has_succeeded(model: &mut Model) {
+    for node in ["node-1", "node-2", "node-3"] {
+        through(model, node);
+    }
+    model.seen.server_version = Some("v1.8.0".into());
+    let cluster = model.seen.cluster.as_mut().unwrap();
+    (cluster.provision_generation, cluster.ready) = (1, true);
+    cluster.kubernetes_version = Some(KUBERNETES.into());
+}
+
+#[rstest]
+#[case::before_rancher(failed_before_rancher())]
+#[case::components(failed_with_components())]
+#[case::begun_again_from_what_runs_now(failed_first_of_two())]
+fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut model: Model) {
+    another_has_succeeded(&mut model);
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
+    assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
+    let cluster = model.seen.cluster.as_ref().unwrap();
+    assert_eq!(cluster.provision_generation, 1, "Rancher is not sent off again");
+}
+
+#[rstest]
+#[case::a_node_is_old(|model: &mut Model| model.seen.nodes.get_mut("node-3").unwrap().os_image = "Harvester v1.7.1".into())]
+#[case::a_kubelet_is_old(|model: &mut Model| model.seen.nodes.get_mut("node-3").unwrap().kubelet_version = "v1.34.0".into())]
+#[case::rancher_is_at_work(|model: &mut Model| model.seen.cluster.as_mut().unwrap().ready = false)]
+#[case::rancher_is_elsewhere(|model: &mut Model| {
+    model.seen.cluster.as_mut().unwrap().kubernetes_version = Some("v1.34.0".into());
+})]
+// From a version to itself all nodes run it from the beginning.
+#[case::to_itself(|model: &mut Model| {
+    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+})]
+fn another_try_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) {
+    let mut model = failed_with_components();
+    another_has_succeeded(&mut model);
+    change(&mut model);
+    retry(&mut model, "1");
+    until(&mut model, |model| model.phase() != Some(Phase::Failed));
+    until(&mut model, |model| {
+        model.seen.cluster.as_ref().unwrap().provision_generation == 2 || ended(model)
+    });
+    assert!(!ended(&model), "Rancher is to be sent off");
+}
+
 /// A plan for v1.8.0 that begins where another plan has left Rancher's gate closed for a release.
 fn behind_a_gate(os: Option<&str>, kubernetes: &str) -> Model {
     let mut model = Model::new(3);
+    gate_is_closed(&mut model, os, kubernetes);
+    model
+}
+
+/// Another plan has sent Rancher off to a release and failed at the pre-drain of node-2.
+fn gate_is_closed(model: &mut Model, os: Option<&str>, kubernetes: &str) {
     let cluster = model.seen.cluster.as_mut().unwrap();
     cluster.kubernetes_version = Some(kubernetes.into());
     cluster.provision_generation = 1;
@@ -209,7 +321,6 @@ fn behind_a_gate(os: Option<&str>, kubernetes: &str) -> Model {
     cluster.gated_release = os.map(str::to_owned);
     let plan = &mut model.seen.machine_plans[1];
     plan.pre_drain = Some("token".into());
-    model
 }
 
 #[rstest]

@@ -1,6 +1,6 @@
 //! Programs of the upgrade are stopped, and seen to be gone, before anything is put back.
 
-use api::{Component, JobType, Phase, WaitingFor, names};
+use api::{Phase, WaitingFor, names, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
     Action, Decision,
@@ -149,6 +149,28 @@ fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
     let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
     assert!(message.contains("harvester-system/up-cluster-upgrade"), "{message}");
     model.apply(&decision);
+    // Beyond its deadline people are told, once, and it is waited for.
+    let is_degraded = |decision: &Decision| {
+        let mut conditions = decision.status.conditions.iter();
+        conditions.any(|one| one.type_ == reasons::DEGRADED && one.status == "True" && one.reason == reasons::STALLED)
+    };
+    assert!(!is_degraded(&decision));
+    model.now = decision.wake_at.unwrap();
+    let decision = model.decide();
+    assert!(is_degraded(&decision), "{:?}", decision.status.conditions);
+    assert_eq!(decision.events.len(), 1, "{:?}", decision.events);
+    model.apply(&decision);
+    let decision = model.decide();
+    assert!(
+        is_degraded(&decision) && decision.events.is_empty(),
+        "{:?}",
+        decision.events
+    );
+    model.seen.jobs.remove(&names::cluster_job("up"));
+    until(&mut model, |model| model.phase() != Some(Phase::Failed));
+    let status = model.seen.plan.status.as_ref().unwrap();
+    let degraded = status.conditions.iter().find(|one| one.type_ == reasons::DEGRADED);
+    assert_eq!(degraded.unwrap().status, "False");
     model.seen.jobs.remove(&names::cluster_job("up"));
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }

@@ -248,6 +248,15 @@ fn s05_the_managers_own_writes_go_through_while_its_webhook_is_down() {
         let client = harvester.control_plane.client_of(namespace, SERVICE_ACCOUNT, MANAGER);
         let own: Api<UpgradePlan> = Api::all(client.await.unwrap());
         annotate(&own).await.expect("the manager goes on");
+        let mut known = harvester.plans().get("up").await.unwrap();
+        known.status.get_or_insert_default().previous_version = Some("v0.0.1".to_owned());
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let refused = refusal(harvester.plans().replace_status("up", &dry, &known).await);
+        assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
+        own.replace_status("up", &dry, &known).await.expect("and reports");
         // What others want waits for it, deletion too.
         let refused = refusal(harvester.plans().delete("up", &DeleteParams::default()).await);
         assert!(refused.message.contains("failed calling webhook"), "{refused:?}");

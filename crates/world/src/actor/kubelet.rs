@@ -305,7 +305,7 @@ fn pod_ip(pod: &Pod) -> String {
 }
 
 /// How many pods its Job had before this one. A real Job controller does not tell; the Job's status does.
-fn attempt(world: &Context, pod: &Pod) -> u32 {
+pub(crate) fn attempt(world: &Context, pod: &Pod) -> u32 {
     if let Some(told) = annotation(&pod.metadata, jobs::ATTEMPT) {
         return told.parse().unwrap_or_default();
     }

@@ -33,7 +33,8 @@ fn pending_system(node: &Node) -> Option<&str> {
     (boot == boot_id(node)).then_some(system)
 }
 
-fn boot_id(node: &Node) -> &str {
+/// The boot that a node runs.
+pub(crate) fn boot_id(node: &Node) -> &str {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     info.map(|info| info.boot_id.as_str()).unwrap_or_default()
 }
@@ -65,12 +66,13 @@ pub(crate) async fn after_pod(world: &Context, inbox: &Inbox, key: &Key, pod: &P
         inbox.later(Kind::Pod, key.clone(), due);
         return Ok(());
     }
-    let status = json!({"conditions": conditions(world, &node, false)});
-    world
-        .nodes
-        .patch_status(&key_of(node.as_ref()), &status)
-        .await
-        .map(drop)
+    go_down(world, &node).await
+}
+
+/// A node goes down.
+pub(crate) async fn go_down(world: &Context, node: &Node) -> Result<()> {
+    let status = json!({"conditions": conditions(world, node, false)});
+    world.nodes.patch_status(&key_of(node), &status).await.map(drop)
 }
 
 /// A node that is down comes back when it is time.

@@ -6,6 +6,8 @@ use futures::FutureExt;
 use node::os_steps;
 use program::{Result, step::Pace};
 
+use crate::actor::reboot::boot_id;
+
 use super::{
     Call,
     walk::{Line, UNSEEN},
@@ -32,10 +34,12 @@ pub(super) const LINES: &[Line] = &[
     ("arm-reboot", |call, pace| ready(arm_reboot(call, pace)).boxed()),
 ];
 
-/// A node that runs the new system already says so, and stays up.
+/// A node that runs the new system already says so, and stays up. Another one says in which boot it was armed.
 fn arm_reboot(call: &Call, pace: Pace<'_>) -> Result<()> {
     if call.runs_new_system()? {
         pace.report.conclude(&os_steps::no_reboot(&call.release()?.0.os));
+    } else if let Some(node) = call.world.nodes.get("", &call.node) {
+        pace.report.conclude(&os_steps::armed_in(boot_id(&node)));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! After a node was drained and RKE2 upgraded: take the drain taint away and install the operating system. The node
 //! reboots once the pod has ended.
 
+use std::time::Duration;
+
 use api::names;
 use futures::FutureExt;
 use node::{drain_steps, limits::Limits, post_drain, rke2_steps};
@@ -12,8 +14,12 @@ use program::{
 use serde_json::json;
 
 use crate::{
-    actor::reboot::{ON_DISK, installed_by},
+    actor::{
+        kubelet::attempt,
+        reboot::{ON_DISK, go_down, installed_by},
+    },
     context::annotation,
+    troubles::RebootTrouble,
 };
 
 use super::{
@@ -32,6 +38,7 @@ pub(super) const LINES: &[Line] = &[
             if call.runs_new_system()? {
                 return Ok(());
             }
+            lose_power(call, call.world.durations.post_drain).await?;
             call.take(call.world.durations.post_drain).await;
             install(call).await
         }
@@ -90,6 +97,21 @@ impl Call {
         }
         Ok(())
     }
+}
+
+/// Takes the node's power away half way through the installation of a Job's first pod, where that is the trouble. The pod is
+/// never heard of again.
+pub(super) async fn lose_power(call: &Call, installation: Duration) -> Result<()> {
+    let world = &call.world;
+    let trouble = world.troubles().reboots.get(&call.node).copied();
+    if trouble != Some(RebootTrouble::DuringInstallation) || attempt(world, &call.pod) > 0 {
+        return Ok(());
+    }
+    call.take(installation / 2).await;
+    if let Some(node) = world.nodes.get("", &call.node) {
+        go_down(world, &node).await?;
+    }
+    std::future::pending().await
 }
 
 /// Puts the new operating system on the node's disk.

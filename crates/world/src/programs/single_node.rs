@@ -13,7 +13,7 @@ use rules::evacuation;
 
 use super::{
     Call, host,
-    post_drain::{install, wait_for_repository, wait_for_rke2},
+    post_drain::{install, lose_power, wait_for_repository, wait_for_rke2},
     walk::{Line, UNSEEN, walk},
 };
 
@@ -34,6 +34,7 @@ pub(super) const LINES: &[Line] = &[
             if call.runs_new_system()? {
                 return Ok(());
             }
+            lose_power(call, call.world.durations.single_node).await?;
             call.take(call.world.durations.single_node).await;
             install(call).await
         }

@@ -130,6 +130,8 @@ fn settings(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
         settings.insert(format!("chart {name} is paused"), paused);
         let paused_by = chart.annotations().get(annotations::CHART_PAUSED_BY);
         settings.insert(format!("who paused chart {name}"), paused_by.cloned().into());
+        let record = chart.annotations().get(annotations::SAVED_CHART_METHODS);
+        settings.insert(format!("what is noted on chart {name}"), record.cloned().into());
         let ignores = spec["diff"]["comparePatches"]
             .as_array()
             .is_some_and(|patches| !patches.is_empty());

@@ -79,6 +79,12 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
             "a manifest without the operating system",
             repository(RepositoryTrouble::ReplayedManifest),
         ),
+        Failure::new(
+            on,
+            "somebody else answers for the repository",
+            repository(RepositoryTrouble::Impostor),
+        )
+        .with(Way::STALLED),
     ];
     // Without them nothing is cleaned up, and an event says so.
     let no_lists = repository(RepositoryTrouble::NoImageLists);
@@ -132,7 +138,7 @@ pub(super) fn of_nodes() -> Vec<Failure> {
     failures
 }
 
-fn reboots(on: Cluster, node: &str) -> [Failure; 2] {
+fn reboots(on: Cluster, node: &str) -> [Failure; 3] {
     let troubles = |trouble| Troubles {
         reboots: [(node.to_owned(), trouble)].into(),
         ..Troubles::default()
@@ -150,6 +156,12 @@ fn reboots(on: Cluster, node: &str) -> [Failure; 2] {
             troubles(RebootTrouble::NeverReturns),
         )
         .with(Way::STALLED),
+        Failure::new(
+            on,
+            format!("{who} loses its power while its system is installed"),
+            troubles(RebootTrouble::DuringInstallation),
+        )
+        .with(Way::WARNED),
     ]
 }
 
@@ -281,6 +293,8 @@ pub(super) fn of_two_plans() -> Vec<Failure> {
     let mut failures = vec![
         jobs::case(Cluster::Three, JobKind::ImagePreload, Some("node-2"), jobs::FAILS),
         jobs::case(Cluster::Three, JobKind::ClusterUpgrade, None, jobs::FAILS),
+        jobs::case(Cluster::Three, JobKind::SkipManifestsApply, Some("node-1"), jobs::FAILS),
+        jobs::case(Cluster::Three, JobKind::SkipManifestsApply, Some("node-2"), jobs::FAILS),
         jobs::case(Cluster::One, JobKind::ClusterUpgrade, None, jobs::FAILS),
         jobs::case(Cluster::One, JobKind::SingleNodeUpgrade, Some("node-1"), jobs::FAILS),
     ];
@@ -290,12 +304,26 @@ pub(super) fn of_two_plans() -> Vec<Failure> {
         }
     }
     failures.push(reboots(Cluster::Three, "node-2")[0].clone());
+    let full_disk = Troubles {
+        full_disks: ["node-2".to_owned()].into(),
+        ..Troubles::default()
+    };
+    failures.push(Failure::new(Cluster::Three, "a full disk", full_disk));
     for failure in &mut failures {
         failure.name.push_str(", then two plans");
     }
     let with = |failure: Failure| {
         let begins_with_nodes = failure.phase() == Some(Phase::NodeUpgrading) && !failure.cluster.is_single();
-        let ways = if begins_with_nodes { Way::BEGUN } else { Way::NOT_BEGUN };
+        let is_early = |job: &world::troubles::JobTrouble| jobs::kind_of(job) == JobKind::SkipManifestsApply;
+        let ways = if failure.phase() == Some(Phase::Initializing) {
+            Way::UNBEGUN
+        } else if failure.troubles().jobs.iter().any(is_early) {
+            Way::ABOUT_TO_BEGIN
+        } else if begins_with_nodes {
+            Way::BEGUN
+        } else {
+            Way::NOT_BEGUN
+        };
         failure.with(ways)
     };
     failures.into_iter().map(with).collect()

@@ -1,9 +1,10 @@
 //! A plan that failed and another one beside it: whatever the second did, the first one, asked for again, ends, and nothing
 //! is taken back.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use api::{JobKind, Phase, UpgradePlan};
+use api::{JobKind, Phase, UpgradePlan, labels};
+use apiserver::Verb;
 use cli::rehearsal::Rehearsal;
 use kube::{
     Api, ResourceExt,
@@ -57,22 +58,60 @@ pub(super) async fn go_on(
         _ => {
             let second = play::create(rehearsal, failure).await;
             succeeds(rehearsal, &second).await?;
+            let so_far = rehearsal.server.store().history().len();
+            play::try_again(rehearsal, &first).await;
+            succeeds(rehearsal, &first).await?;
+            return match touched(rehearsal, so_far) {
+                touched if touched.is_empty() => Ok(first),
+                touched => Err(vec![format!(
+                    "nodes that are done are touched again: {}",
+                    touched.join(", ")
+                )]),
+            };
         }
     }
     play::try_again(rehearsal, &first).await;
     Ok(first)
 }
 
-/// What goes wrong for the second plan: the same kind of step, of the node after the one that failed, or of the last.
+/// What has been done to nodes since so many writes: they were cordoned, or a Job that empties or upgrades one was made. Jobs
+/// that start what the first plan had stopped do nothing to nodes.
+fn touched(rehearsal: &Rehearsal, so_far: usize) -> Vec<String> {
+    let upgrades = [JobKind::PreDrain, JobKind::PostDrain, JobKind::SingleNodeUpgrade];
+    let history = rehearsal.server.store().history().into_iter().skip(so_far);
+    let made = history.filter_map(|write| {
+        let object = write.object.filter(|_| write.changed)?;
+        let label = |key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default();
+        let kind = JobKind::of(label(labels::UPGRADE_COMPONENT), label(labels::JOB_TYPE));
+        let is_job = write.verb == Verb::Create && write.resource.plural == "jobs";
+        let is_upgrade = is_job && kind.is_some_and(|kind| upgrades.contains(&kind));
+        let is_cordoned = write.resource.plural == "nodes" && object["spec"]["unschedulable"] == true;
+        (is_upgrade || is_cordoned).then(|| format!("{} {}", write.resource.plural, write.name))
+    });
+    let made: BTreeSet<String> = made.collect();
+    made.into_iter().collect()
+}
+
+/// What goes wrong for the second plan: the same kind of step, of the node after the one that failed, or of the last. Where the
+/// first one had not sent Rancher off, what comes first of a node.
 fn elsewhere(failure: &Failure) -> Troubles {
     let troubles = failure.troubles();
     let failed = troubles.jobs.first().and_then(|job| job.node.clone());
+    let is_early = troubles
+        .jobs
+        .iter()
+        .any(|job| jobs::kind_of(job) == JobKind::SkipManifestsApply);
     let next = if failed.as_deref() == Some("node-1") {
         "node-2"
     } else {
         "node-3"
     };
-    jobs::trouble(JobKind::PostDrain, Some(next), jobs::FAILS)
+    let step = if is_early {
+        JobKind::PreDrain
+    } else {
+        JobKind::PostDrain
+    };
+    jobs::trouble(step, Some(next), jobs::FAILS)
 }
 
 async fn ends(rehearsal: &Rehearsal, name: &str) -> Result<Arc<UpgradePlan>, Vec<String>> {

@@ -36,13 +36,21 @@ impl Way {
     pub(super) const STALLED: &[Self] = &[Self::Waits, Self::CreatesAnew, Self::CreatesBeside];
     /// The ways on from a plan that was deleted: there is no plan left to try again.
     pub(super) const DELETED: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
+    /// Two plans, the first of which had not found out what its release is.
+    pub(super) const UNBEGUN: &[Self] = &[Self::Retries, Self::RetriesAfterAnother];
     /// Two plans, the first of which had begun with nodes.
     pub(super) const BEGUN: &[Self] = &[
         Self::RetriesAfterAnother,
         Self::RetriesAfterAFailure,
         Self::IsRefusedThenRetries,
     ];
-    /// Two plans, the first of which had not sent Rancher off.
+    /// Two plans, the first of which was about to send Rancher off.
+    pub(super) const ABOUT_TO_BEGIN: &[Self] = &[
+        Self::RetriesAfterAnother,
+        Self::RetriesAfterAFailure,
+        Self::UpgradesToAnother,
+    ];
+    /// Two plans, the first of which had not come to the nodes.
     pub(super) const NOT_BEGUN: &[Self] = &[Self::RetriesAfterAnother, Self::UpgradesToAnother];
     /// The ways on from an ISO that is not whole. A plan stays with the ISO that is on record, so that another try refuses the
     /// one that was mended and says to create another plan.

@@ -3,7 +3,8 @@
 use api::annotations;
 use serde_json::Value;
 
-use crate::{draft::Draft, observed::MachinePlanSeen};
+use super::super::standing;
+use crate::{draft::Draft, observed::MachinePlanSeen, retry};
 
 /// The strategy that an upgrade of ours puts in place.
 pub(super) fn is_ours(strategy: &Value) -> bool {
@@ -76,4 +77,32 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
     if is_sent_off && cluster.kubernetes_version.as_ref() == target {
         draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
     }
+}
+
+/// Another try of a plan that never sent Rancher off, after somebody else has brought all nodes to its release: to send Rancher
+/// off once more would drain every node again. From a version to itself nodes run the release from the beginning, and that
+/// says nothing, unless another plan has been at work since this one failed.
+pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
+    let (status, seen) = (draft.status(), draft.seen);
+    let (Some(cluster), Some(failed_at)) = (&seen.cluster, retry::failed_at(status)) else {
+        return false;
+    };
+    let release = status.release_metadata.clone().unwrap_or_default();
+    let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
+        return false;
+    };
+    let began_elsewhere = status.previous_version.is_some() && status.previous_version != release.harvester;
+    let by_another = seen.other_plans.iter().any(|other| {
+        let begun = other.begun.as_ref();
+        begun.is_some_and(|begun| begun.at > failed_at && begun.os == os)
+    });
+    let kubelet = rules::version::kubelet_version(&kubernetes);
+    let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed);
+    (began_elsewhere || by_another)
+        && cluster.ready
+        && cluster.kubernetes_version.as_ref() == Some(&kubernetes)
+        && managed.all(|(name, node)| {
+            let is_let_go = standing::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
+            node.ready && node.os_image == os && node.kubelet_version == kubelet && is_let_go
+        })
 }

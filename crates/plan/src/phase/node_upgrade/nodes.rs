@@ -9,7 +9,12 @@ use super::super::{
     standing::{self, standing},
     suc_plan,
 };
-use crate::{decision::Action, draft::Draft, node, observed::MachinePlanSeen};
+use crate::{
+    decision::Action,
+    draft::Draft,
+    node,
+    observed::{MachinePlanSeen, PodSeen},
+};
 use rules::PlanEvent;
 
 /// What Jobs say about their nodes.
@@ -95,10 +100,11 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
         if standing(draft, name) != Some(NodeState::WaitingReboot) {
             continue;
         }
-        let rebooted = node
-            .boot_id_before_upgrade
-            .as_ref()
-            .is_none_or(|before| *before != node.boot_id);
+        // Where the node went down by accident while its Job ran, the Job's next pod has armed the reboot in a later boot than
+        // the one that was noted when the Job was made.
+        let armed_in = armed_in(draft, name);
+        let before = armed_in.or(node.boot_id_before_upgrade.as_ref());
+        let rebooted = before.is_none_or(|before| *before != node.boot_id);
         if node.ready && node.os_image == os && (rebooted || armed_no_reboot(draft, name)) {
             let back = if single {
                 NodeState::SingleNodeUpgraded
@@ -106,7 +112,7 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
                 NodeState::PostDrained
             };
             draft.reach(name, back, None, None);
-        } else if node.ready && rebooted && node.boot_id_before_upgrade.is_some() {
+        } else if node.ready && rebooted && before.is_some() && !is_still_told(draft, name) {
             let failed = if single {
                 NodeState::SingleNodeUpgradeFailed
             } else {
@@ -130,14 +136,28 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
 
 /// The Job that was to install a node's system has said that there was nothing to install.
 fn armed_no_reboot(draft: &Draft<'_>, name: &str) -> bool {
+    installing_pods(draft, name).any(|pod| pod.no_reboot)
+}
+
+/// The boot in which the Job that installed a node's system has armed its reboot, as far as it has said so.
+fn armed_in<'a>(draft: &Draft<'a>, name: &str) -> Option<&'a String> {
+    installing_pods(draft, name).find_map(|pod| pod.armed_in.as_ref())
+}
+
+/// The Job has ended, and its pod's end has not been seen: what it said is still to come.
+fn is_still_told(draft: &Draft<'_>, name: &str) -> bool {
+    installing_pods(draft, name).any(|pod| pod.works)
+}
+
+/// Pods of the Job that installs a node's system.
+fn installing_pods<'a>(draft: &Draft<'a>, name: &str) -> impl Iterator<Item = &'a PodSeen> {
+    let seen = draft.seen;
     let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
-    let mut jobs = steps.into_iter().filter_map(|step| {
-        let name = names::node_job(draft.plan_name(), step, name);
-        draft.seen.jobs.get(&name)
-    });
-    jobs.any(|job| {
-        let mut pods = draft.seen.pods.values();
-        pods.any(|pod| pod.no_reboot && pod.owner == job.uid && pod.node == job.node && pod.job_type == job.job_type)
+    let keys = steps.map(|step| names::node_job(draft.plan_name(), step, name));
+    let jobs = keys.into_iter().filter_map(|key| seen.jobs.get(&key));
+    jobs.flat_map(|job| {
+        let pods = seen.pods.values();
+        pods.filter(|pod| pod.owner == job.uid && pod.node == job.node && pod.job_type == job.job_type)
     })
 }
 

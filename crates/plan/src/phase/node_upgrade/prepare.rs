@@ -108,6 +108,9 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         }
     } else {
         draft.note(annotations::SAVED_UPGRADE_STRATEGY, Some(strategy.to_string()));
+        if gate::is_done_by_another(draft) {
+            draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
+        }
     }
     Outcome::Done
 }
