@@ -1,8 +1,6 @@
-//! Whether a Deployment runs what it was told to, and which nodes count. Pure.
+//! Whether a Deployment runs what it was told to. Pure.
 
-use api::labels;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
-use kube::ResourceExt;
+use k8s_openapi::api::apps::v1::Deployment;
 
 use program::report::{Look, Waiting};
 

@@ -210,7 +210,7 @@ pub(crate) fn immovable_vms(watched: &Watched) -> BTreeMap<String, Vec<String>> 
         let conditions = instance.status.conditions.as_deref().unwrap_or_default();
         let can_move = condition_is(conditions, LIVE_MIGRATABLE) == Some(true);
         let stays = instance.spec.eviction_strategy.as_deref() == Some("None");
-        let is_killed = !migration::has_ended(&instance) && (stays || !can_move);
+        let is_killed = !rules::migration::has_ended(&instance) && (stays || !can_move);
         if let Some(node) = instance.status.node_name.as_ref().filter(|_| is_killed) {
             let name = format!("{}/{}", instance.namespace().unwrap_or_default(), instance.name_any());
             by_node.entry(node.clone()).or_default().push(name);

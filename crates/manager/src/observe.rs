@@ -25,7 +25,6 @@ use plan::{
 use crate::{
     hindrance,
     memory::Memory,
-    objects,
     ours::{self, JobOwners, PodOwners, Tie},
     watched::Watched,
 };

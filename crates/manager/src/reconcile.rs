@@ -171,7 +171,7 @@ impl Manager {
     }
 
     /// Everything that a decision about a plan may depend on.
-    fn observe(&mut self, plan: &UpgradePlan) -> Observed {
+    fn observe(&mut self, plan: &Arc<UpgradePlan>) -> Observed {
         let error = self.state.backoff.trouble(plan).map(str::to_owned);
         observe(
             &self.watched,
@@ -240,7 +240,7 @@ impl Manager {
     }
 
     /// Reports events that could not be reported before, if it is time.
-    async fn report_late(&self) -> Result<(), LeaseLost> {
+    async fn report_late(&mut self) -> Result<(), LeaseLost> {
         self.actor.catch_up(self.clock.elapsed()).await.map_err(|_| LeaseLost)
     }
 

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use api::{RepositoryAccess, UpgradePlan, UpgradePlanSpec, names};
 use k8s_openapi::api::{

@@ -307,7 +307,16 @@ impl<'a> Draft<'a> {
     /// The plan as it has ended, with what is waited for nevertheless; beyond its deadline that is said as of any other wait.
     #[must_use]
     pub fn still_ended(mut self) -> Decision {
-        self.show_trouble();
+        let waited = self
+            .seen
+            .plan
+            .status
+            .iter()
+            .any(|status| !status.waiting_for.is_empty());
+        if !self.show_trouble() && waited && self.waits.is_empty() {
+            // Nobody asks for another try any more, so nothing stalls.
+            self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
+        }
         self.waiting()
     }
 

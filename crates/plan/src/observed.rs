@@ -8,7 +8,7 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use api::{
-    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
+    Component, Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
     image::Image, names,
 };
 use jiff::Timestamp;

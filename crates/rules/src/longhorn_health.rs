@@ -24,7 +24,7 @@ use std::{
 
 use api::{
     foreign::longhorn::{Engine, Replica, Volume},
-    labels, names,
+    names,
     upgrade_plan::VOLUMES_LEFT,
 };
 use k8s_openapi::{

@@ -2,20 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::node::is_ready;
-use api::{
-    foreign::{
-        capi::Machine,
-        catalog::ClusterRepo,
-        fleet::{Bundle, Cluster as FleetCluster},
-        harvester::{Addon, VirtualMachineImage},
-        kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
-        longhorn::{Engine, InstanceManager, Replica, Volume},
-        rancher::{Cluster, ManagedChart},
-        suc::Plan,
-    },
-    labels,
+use api::foreign::{
+    capi::Machine,
+    catalog::ClusterRepo,
+    fleet::{Bundle, Cluster as FleetCluster},
+    harvester::{Addon, VirtualMachineImage},
+    kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
+    longhorn::{Engine, InstanceManager, Replica, Volume},
+    rancher::{Cluster, ManagedChart},
+    suc::Plan,
 };
+use api::node::is_ready;
 use clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;

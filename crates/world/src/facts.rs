@@ -7,7 +7,7 @@ use ::release::{
     manifest::{self, FileSum, IsoSum, Manifest},
     tls::Identity,
 };
-use api::{Component, labels, names};
+use api::{Component, names};
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     actor::cdi::ISO_BYTES,
     cluster::platform::ISO_CHECKSUM,
-    context::{Context, label},
+    context::Context,
     release::{Release, image_list},
     troubles::RepositoryTrouble,
 };

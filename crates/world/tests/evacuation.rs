@@ -26,8 +26,7 @@ async fn with(vms: usize, troubles: Troubles) -> Lab {
 }
 
 async fn pre_drain(lab: &Lab, node: &str) {
-    lab.create(JOB, job("up", Component::NodeUpgrade, JobType::PreDrain, node))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, node)).await;
 }
 
 async fn is_done(lab: &Lab, node: &str) -> bool {

@@ -14,11 +14,11 @@ use world::{
 
 const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
 
-fn failing(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
+fn failing(component: Component, job_type: Option<JobType>, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
-            component: component.to_owned(),
-            job_type: job_type.map(str::to_owned),
+            component,
+            job_type,
             node: None,
             failure,
         }],
@@ -127,7 +127,7 @@ async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
     let pods = lab.list(POD, names::CATTLE_NAMESPACE).await;
     assert_eq!(
         pods[0]["metadata"]["labels"][labels::UPGRADE_COMPONENT],
-        Component::ImagePreload
+        Component::ImagePreload.as_str()
     );
     assert_eq!(pods[0]["spec"]["nodeName"], "node-1");
     lab.delete(PLAN, names::CATTLE_NAMESPACE, "up-image-preload").await;
@@ -158,7 +158,7 @@ async fn a_failed_job_fails_its_plan() {
 async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
     let lab = calm().await;
     lab.plan("up").await;
-    let mut suspended = job("up", Component::NodeUpgrade, JobType::PreDrain, "node-1");
+    let mut suspended = node_job("up", JobType::PreDrain, "node-1");
     suspended["spec"]["suspend"] = json!(true);
     let name = suspended["metadata"]["name"].as_str().unwrap().to_owned();
     lab.create(JOB, suspended).await;
@@ -178,7 +178,7 @@ async fn a_job_replaces_failed_pods_up_to_its_limit() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Fails(2));
     let twice = lab(Shape::default(), Durations::default(), troubles).await;
     twice.serve_release("up").await;
-    twice.create(JOB, job("up", Component::ClusterUpgrade, "", "")).await;
+    twice.create(JOB, cluster_job("up")).await;
     let done = twice
         .until(30, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
         .await;
@@ -186,7 +186,7 @@ async fn a_job_replaces_failed_pods_up_to_its_limit() {
 
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Fails(99));
     let always = lab(Shape::default(), Durations::default(), troubles).await;
-    always.create(JOB, job("up", Component::ClusterUpgrade, "", "")).await;
+    always.create(JOB, cluster_job("up")).await;
     let failed = always
         .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Failed"))
         .await;
@@ -198,7 +198,7 @@ async fn a_job_replaces_failed_pods_up_to_its_limit() {
 async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    let mut hanging = job("up", Component::ClusterUpgrade, "", "");
+    let mut hanging = cluster_job("up");
     hanging["spec"]["activeDeadlineSeconds"] = json!(600);
     hanging["spec"]["ttlSecondsAfterFinished"] = json!(300);
     lab.create(JOB, hanging).await;
@@ -213,7 +213,7 @@ async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
 async fn a_pod_without_its_image_waits_and_says_so() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::ImagePullBackOff);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.create(JOB, job("up", Component::ClusterUpgrade, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(60).await;
     let pods = lab.list(POD, HARVESTER).await;
     assert_eq!(pods[0]["status"]["phase"], "Pending");
@@ -235,13 +235,13 @@ async fn what_an_owner_owned_goes_with_it() {
             }),
         )
         .await;
-    let mut owned = job("up", Component::ClusterUpgrade, "", "");
+    let mut owned = cluster_job("up");
     owned["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "name": "up",
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
     }]);
     lab.create(JOB, owned).await;
-    lab.create(JOB, job("other", Component::ClusterUpgrade, "", "")).await;
+    lab.create(JOB, cluster_job("other")).await;
     lab.minutes(1).await;
     assert_eq!(lab.list(POD, HARVESTER).await.len(), 2);
     lab.delete(UPGRADE_PLAN, "", "up").await;
@@ -260,7 +260,7 @@ async fn what_an_owner_owned_goes_with_it() {
 async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
     let lab = calm().await;
     lab.world.abort();
-    let mut owner = job("up", Component::ClusterUpgrade, "", "");
+    let mut owner = cluster_job("up");
     owner["spec"]["suspend"] = json!(true);
     let owner = lab.create(JOB, owner).await;
     let mut owned = json!({
@@ -309,7 +309,7 @@ async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
         ..Durations::default()
     };
     let lab = lab(Shape::default(), durations, troubles).await;
-    lab.create(JOB, job("up", Component::ClusterUpgrade, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(1).await;
     delete_in_foreground(&lab).await;
     lab.minutes(20).await;
@@ -328,7 +328,7 @@ async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn what_does_not_block_its_owner_is_not_waited_for() {
     let lab = calm().await;
-    let mut owner = job("up", Component::ClusterUpgrade, "", "");
+    let mut owner = cluster_job("up");
     owner["spec"]["suspend"] = json!(true);
     let owner = lab.create(JOB, owner).await;
     for (name, blocks) in [("blocks", true), ("does-not", false)] {
@@ -361,7 +361,7 @@ async fn what_does_not_block_its_owner_is_not_waited_for() {
 async fn a_pod_that_somebody_deletes_is_replaced() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.create(JOB, job("up", Component::ClusterUpgrade, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(1).await;
     let first = lab.list(POD, HARVESTER).await.remove(0);
     let name = first["metadata"]["name"].as_str().unwrap();

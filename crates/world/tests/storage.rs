@@ -79,8 +79,7 @@ async fn is_guarded(lab: &Lab, node: usize) -> bool {
 }
 
 async fn empty(lab: &Lab, node: &str) {
-    lab.create(JOB, job("up", Component::NodeUpgrade, JobType::PreDrain, node))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, node)).await;
     let job = names::node_job("up", JobType::PreDrain, node);
     lab.until(60, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
 }
@@ -121,8 +120,7 @@ async fn r58_a_node_that_is_held_while_cordoned_keeps_the_budget_of_another_and_
     }
     cordon(&lab, "node-2", true).await;
     cordon(&lab, "node-1", true).await;
-    lab.create(JOB, job("up", Component::NodeUpgrade, JobType::PreDrain, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.minutes(30).await;
     assert!(is_guarded(&lab, 1).await);
     let pods = lab.list(POD, HARVESTER).await;
@@ -171,8 +169,7 @@ async fn r40_pre_drain_waits_for_a_volume_that_is_attached_and_unused_and_names_
         json!({"currentState": "running", "replicaModeMap": {}}),
     )
     .await;
-    lab.create(JOB, job("up", Component::NodeUpgrade, JobType::PreDrain, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.minutes(30).await;
     assert!(vms_on(&lab, "node-1").await.is_empty(), "VMs leave all the same");
     let pods = lab.list(POD, HARVESTER).await;

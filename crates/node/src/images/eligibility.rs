@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_version_below_the_minimum_is_refused_unless_forced() {
         assert_eq!(check(&plan("v1.7.1"), &release()), Ok(()));
-        let why = check(&plan("v1.6.0"), &release()).unwrap_err();
+        let why = check(&plan("v1.6.0"), &release()).unwrap_err().to_string();
         assert!(
             why.contains("current version does not meet minimum upgrade requirement"),
             "{why}"
@@ -137,6 +137,7 @@ mod tests {
         assert!(
             check(&other, &release())
                 .unwrap_err()
+                .to_string()
                 .contains("the plan is about v1.9.0")
         );
     }
@@ -146,6 +147,7 @@ mod tests {
         assert!(
             check(&PlanFacts::default(), &release())
                 .unwrap_err()
+                .to_string()
                 .contains("previousVersion")
         );
     }

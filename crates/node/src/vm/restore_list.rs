@@ -4,11 +4,8 @@
 //! stay on the list.
 
 use api::{UpgradePlan, labels, names, owner};
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
-use kube::{Api, Client, Resource, api::PostParams};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, api::PostParams};
 
 use super::VmName;
 use program::error::{Error, Result};

@@ -9,14 +9,14 @@ use crate::{
 };
 
 /// A cluster whose components are being upgraded, after its agents have been held back on a node.
-fn agents_held(component: &str, outcome: JobOutcome) -> Model {
+fn agents_held(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     let held = JobSeen {
         uid: None,
         namespace: names::CATTLE_NAMESPACE.to_owned(),
-        component: component.to_owned(),
+        component,
         node: Some("node-1".to_owned()),
         outcome,
         ..JobSeen::default()
@@ -50,7 +50,7 @@ fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
     let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
     let pod = PodSeen {
         name: "cattle-system/apply-up-x".to_owned(),
-        component: Component::SuspendAgent.to_owned(),
+        component: Component::SuspendAgent,
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
         ..PodSeen::default()

@@ -252,10 +252,10 @@ impl Model {
 
     fn create(&mut self, child: Child) {
         let seen = &mut self.seen;
-        let job = |component: &str, step: Option<&str>, node: Option<&str>, suspended: bool| JobSeen {
+        let job = |component: Component, step: Option<JobType>, node: Option<&str>, suspended: bool| JobSeen {
             namespace: names::HARVESTER_NAMESPACE.to_owned(),
-            component: component.to_owned(),
-            job_type: step.map(str::to_owned),
+            component,
+            job_type: step,
             node: node.map(str::to_owned),
             uid: None,
             suspended,
@@ -277,11 +277,12 @@ impl Model {
                 seen.repo.serves_manifest = true;
             }
             Child::RepoService => seen.repo.service_ready = Some(false),
-            Child::SucPlan { component, .. } => {
+            Child::SucPlan { runs, .. } => {
+                let component = runs.component();
                 for node in seen.nodes.keys() {
                     seen.jobs.insert(
                         format!("apply-{component}-{node}"),
-                        job(&component, None, Some(node), false),
+                        job(component, None, Some(node), false),
                     );
                 }
                 seen.suc_plans.insert(component, SucPlanSeen::default());
@@ -297,10 +298,10 @@ impl Model {
                 node,
                 suspend,
             } => {
-                let name = names::node_job("up", &job_type, &node);
+                let name = names::node_job("up", job_type, &node);
                 assert!(!seen.jobs.contains_key(&name), "{name} is created twice");
                 seen.jobs
-                    .insert(name, job(Component::NodeUpgrade, Some(&job_type), Some(&node), suspend));
+                    .insert(name, job(Component::NodeUpgrade, Some(job_type), Some(&node), suspend));
             }
             Child::RestoreJob { node } => {
                 let name = names::node_job("up", JobType::RestoreVm, &node);

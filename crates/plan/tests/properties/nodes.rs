@@ -12,11 +12,11 @@ use crate::{
     walk::{at, decide_and_apply, ended, fail, go_on, is_at, job, state, until},
 };
 
-fn created(decision: &Decision) -> Vec<(&str, &str)> {
+fn created(decision: &Decision) -> Vec<(JobType, &str)> {
     let actions = decision.actions.iter();
     actions
         .filter_map(|action| match action {
-            Action::Create(Child::NodeJob { job_type, node, .. }) => Some((job_type.as_str(), node.as_str())),
+            Action::Create(Child::NodeJob { job_type, node, .. }) => Some((*job_type, node.as_str())),
             _ => None,
         })
         .collect()

@@ -1,6 +1,6 @@
 //! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
 
-use api::{Component, NodeState, Phase, annotations, names, reasons};
+use api::{Component, JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
 use plan::observed::{Begun, OtherPlan};
 use rstest::rstest;
@@ -24,7 +24,7 @@ fn failed_with_components() -> Model {
 }
 
 /// An upgrade to v1.8.0 that has failed at a step of node-2, with node-1 through and our hooks in place.
-fn failed_at(step: &str) -> Model {
+fn failed_at(step: JobType) -> Model {
     let mut model = Model::new(3);
     let job = job(step, "node-2");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
@@ -144,7 +144,7 @@ fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
 #[rstest]
 #[case(JobType::PreDrain)]
 #[case(JobType::PostDrain)]
-fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: &str) {
+fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: JobType) {
     let mut model = failed_at(step);
     // The other plan failed at node-3.
     through(&mut model, "node-2");

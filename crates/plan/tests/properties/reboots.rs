@@ -1,6 +1,6 @@
 //! When a node has been rebooted, and when it has not.
 
-use api::{JobType, NodeState};
+use api::{Component, JobType, NodeState};
 use plan::observed::{JobOutcome, PodSeen};
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 fn pod(no_reboot: bool) -> PodSeen {
     PodSeen {
         name: "harvester-system/p".into(),
-        component: "node-upgrade".into(),
-        job_type: Some(JobType::PostDrain.into()),
+        component: Component::NodeUpgrade,
+        job_type: Some(JobType::PostDrain),
         node: Some("node-1".into()),
         no_reboot,
         ..PodSeen::default()

@@ -1,6 +1,6 @@
 //! A plan that failed, and what comes after it.
 
-use api::{JobType, Phase, annotations, names, reasons};
+use api::{Component, JobType, Phase, annotations, names, reasons};
 use plan::{
     Action, announce,
     decide::is_settled,
@@ -242,7 +242,7 @@ fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another(
     until(&mut model, |model| {
         let is_none = image(model).is_none();
         assert!(is_none || model.decide().finalizer);
-        model.seen.suc_plans.contains_key("image-preload")
+        model.seen.suc_plans.contains_key(&Component::ImagePreload)
     });
     let v1 = Some("rancher/toolkit:v1".to_owned());
     assert_eq!(image(&model), v1);
@@ -260,7 +260,7 @@ fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another(
         .seen
         .jobs
         .values_mut()
-        .find(|job| job.component == "image-preload");
+        .find(|job| job.component == Component::ImagePreload);
     preload.unwrap().outcome = failed();
     until(&mut early, ended);
     assert_eq!(early.phase(), Some(Phase::Failed));
@@ -293,7 +293,7 @@ fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all
         uid: Some("anybody".to_owned()),
         owner: Some("gone".to_owned()),
         namespace: names::CATTLE_NAMESPACE.to_owned(),
-        component: "image-preload".to_owned(),
+        component: Component::ImagePreload,
         left_over: true,
         ..JobSeen::default()
     };

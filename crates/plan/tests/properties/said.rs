@@ -142,7 +142,7 @@ fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_t
     for index in 0..100 {
         let pod = PodSeen {
             name: format!("cattle-system/apply-{index:03}"),
-            component: Component::ImagePreload.to_owned(),
+            component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             problem: Some(format!("ErrImagePull: {}", "x".repeat(1_000))),
             missing_image: (index % 2 == 0).then(|| "me/toolkit:v1".to_owned()),
@@ -167,7 +167,7 @@ fn s01_a_failure_on_very_many_nodes_still_fails_the_plan() {
     });
     for index in 0..100 {
         let job = JobSeen {
-            component: Component::ImagePreload.to_owned(),
+            component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             outcome: JobOutcome::Failed {
                 reason: "DeadlineExceeded".to_owned(),

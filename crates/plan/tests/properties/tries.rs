@@ -120,7 +120,7 @@ fn r10_images_that_could_not_be_loaded_or_removed_are_tried_again_without_a_step
         until(&mut model, |model| {
             let mut jobs = model.seen.jobs.values();
             model.phase() == Some(phase)
-                && jobs.any(|job| job.component.starts_with("image") && job.outcome == JobOutcome::Running)
+                && jobs.any(|job| job.component.as_str().starts_with("image") && job.outcome == JobOutcome::Running)
         });
         let name = model
             .seen

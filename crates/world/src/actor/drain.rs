@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, annotation, label, node_of, owner, phase},
+    context::{Context, annotation, label, node_of, owner},
     error::{Error, Result},
     watched::key_of,
 };

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{
-    Component, JobType, labels,
+    Component, JobType,
     pod::{has_ended, is_ready},
 };
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::{
-    context::{Context, after, annotation, digest, label, node_of, owner, phase},
+    context::{Context, after, annotation, digest, node_of, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
     programs,

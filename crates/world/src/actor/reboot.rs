@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use api::{JobType, labels, node::is_ready, pod::finished_at};
+use api::{JobType, node::is_ready, pod::finished_at};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, annotation, digest, label, node_of, ready_condition},
+    context::{Context, after, annotation, digest, node_of, ready_condition},
     error::Result,
     inbox::{Inbox, Key, Kind},
     troubles::RebootTrouble,

@@ -20,7 +20,6 @@ use rules::{
     evacuation::{self, Act, Evacuation},
     longhorn_health::{self, Storage},
 };
-use serde_json::json;
 
 use crate::{actor::kubelet::started, inbox::Key};
 
