@@ -6,7 +6,7 @@ mod support;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use api::{Component, JobType};
+use api::JobType;
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles};

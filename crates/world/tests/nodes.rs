@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use api::{Component, JobType, annotations, names};
+use api::{JobType, annotations, names};
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles, troubles::RebootTrouble};

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use api::{Component, JobType, names};
+use api::{JobType, names};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use support::*;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use api::{Component, JobType, names};
+use api::{JobType, names};
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles, troubles::MigrationTrouble};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{Component, JobType};
+use api::{JobType, NodePlan};
 use serde_json::{Value, json};
 
 use crate::{
@@ -102,8 +102,8 @@ fn manager(documents: Option<Documents>) -> Option<Value> {
 
 #[test]
 fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
-    let node = |step: &str| Some(pods::node_job(step).template);
-    let suc = |component: &str| Some(pods::suc(component).template);
+    let node = |step: JobType| Some(pods::node_job(step).template);
+    let suc = |runs: NodePlan| Some(pods::suc(runs).template);
     let repository = |server: &str| Some(pods::repository(server).template);
     // What makes a pod, what it does not keep to, and why.
     let table: Vec<(&str, Option<Value>, &[Fault], &str)> = vec![
@@ -158,25 +158,25 @@ fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
         ),
         (
             "prepare",
-            suc(Component::ImagePreload),
+            suc(NodePlan::ImagePreload),
             NODE_ROOT,
             "it loads images into the node's containerd",
         ),
         (
             "clean-images",
-            suc(Component::ImageCleanup),
+            suc(NodePlan::ImageCleanup),
             NODE_ROOT,
             "it removes images from the node's containerd",
         ),
         (
             "skip-manifests apply",
-            suc(Component::SkipManifestsApply),
+            suc(NodePlan::SkipManifestsApply),
             NODE_ROOT,
             "it writes a file of RKE2's",
         ),
         (
             "skip-manifests remove",
-            suc(Component::SkipManifestsRemove),
+            suc(NodePlan::SkipManifestsRemove),
             NODE_ROOT,
             "it removes that file",
         ),
@@ -188,7 +188,7 @@ fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
         ),
         (
             "image-check",
-            suc(Component::ImageCheck),
+            suc(NodePlan::ImageCheck),
             &[Host, HostFiles, Token],
             "system-upgrade-controller gives these to every pod, and a Plan has no word for them",
         ),

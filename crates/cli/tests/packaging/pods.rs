@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command};
 
-use api::{Component, JobType, UpgradePlan, annotations};
+use api::{JobType, NodePlan, UpgradePlan, annotations};
 use cluster_upgrade::hold_agent;
 use manager::objects::{job, repo, suc_plan};
 use plan::observed::{Accounts, Settings};
@@ -81,12 +81,12 @@ fn of_controller(plan: impl serde::Serialize) -> Pod {
     }
 }
 
-pub(crate) fn node_job(step: &str) -> Pod {
+pub(crate) fn node_job(step: JobType) -> Pod {
     of_template(job::node(&plan(), &Settings::default(), step, "node-1", false).unwrap())
 }
 
-pub(crate) fn suc(component: &str) -> Pod {
-    of_controller(suc_plan::build(&plan(), &Settings::default(), component, 1, &["a/b:c".to_owned()]).unwrap())
+pub(crate) fn suc(runs: NodePlan) -> Pod {
+    of_controller(suc_plan::build(&plan(), &Settings::default(), runs, 1, &["a/b:c".to_owned()]).unwrap())
 }
 
 pub(crate) fn repository(server: &str) -> Pod {
@@ -169,11 +169,11 @@ fn is_mounted(pod: &Pod, path: &str) -> bool {
 }
 
 #[rstest]
-#[case::prepare(suc(Component::ImagePreload), User::NodeRoot)]
-#[case::image_check(suc(Component::ImageCheck), User::Image)]
-#[case::clean_images(suc(Component::ImageCleanup), User::NodeRoot)]
-#[case::skip_manifests(suc(Component::SkipManifestsApply), User::NodeRoot)]
-#[case::skip_manifests_no_more(suc(Component::SkipManifestsRemove), User::NodeRoot)]
+#[case::prepare(suc(NodePlan::ImagePreload), User::NodeRoot)]
+#[case::image_check(suc(NodePlan::ImageCheck), User::Image)]
+#[case::clean_images(suc(NodePlan::ImageCleanup), User::NodeRoot)]
+#[case::skip_manifests(suc(NodePlan::SkipManifestsApply), User::NodeRoot)]
+#[case::skip_manifests_no_more(suc(NodePlan::SkipManifestsRemove), User::NodeRoot)]
 #[case::hold_agent(hold_agent(), User::NodeRoot)]
 #[case::pre_drain(node_job(JobType::PreDrain), User::NodeRoot)]
 #[case::post_drain(node_job(JobType::PostDrain), User::NodeRoot)]

@@ -13,10 +13,10 @@ use crate::{
     user::User,
 };
 
-pub(crate) fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
+pub(crate) fn failing_job(component: Component, job_type: Option<JobType>) -> Troubles {
     let trouble = JobTrouble {
-        component: component.to_owned(),
-        job_type: job_type.map(str::to_owned),
+        component,
+        job_type,
         node: None,
         failure: JobFailure::Fails(100),
     };

@@ -20,7 +20,8 @@ use crate::{
 fn running_hooks(jobs: &[Arc<Value>]) -> Vec<String> {
     let label = |job: &Value, key: &str| job["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
     let is_hook = |job: &&Arc<Value>| {
-        [JobType::PreDrain, JobType::PostDrain].contains(&label(job, api::labels::JOB_TYPE).as_str())
+        let step = JobType::parse(&label(job, api::labels::JOB_TYPE));
+        step.is_some_and(|step| [JobType::PreDrain, JobType::PostDrain].contains(&step))
     };
     let runs = |job: &&Arc<Value>| {
         let conditions = job["status"]["conditions"].as_array().into_iter().flatten();

@@ -196,11 +196,11 @@ fn misconfigured() -> Value {
 }
 
 /// Makes pods of a component look so for as long as the world takes to start them.
-fn look_stuck(rehearsal: &Rehearsal, component: &'static str, status: Stuck) {
+fn look_stuck(rehearsal: &Rehearsal, component: Component, status: Stuck) {
     let (client, seen) = (rehearsal.server.client(), tokio::runtime::Handle::current());
     rehearsal.server.store().observe(move |change| {
         let (object, client) = (change.object.clone(), client.clone());
-        let ours = object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
+        let ours = object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str();
         if change.resource.plural != "pods" || !ours || change.previous.is_some() {
             return;
         }

@@ -50,19 +50,22 @@ fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
 fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
     let limits = Limits::default();
     BTreeMap::from([
-        (Component::ImagePreload, steps_of(prepare::STEPS)),
-        (Component::ClusterUpgrade, steps_of(cluster_upgrade::STEPS)),
-        (Component::SkipManifestsApply, steps_of(skip_manifests::STEPS)),
-        (Component::SkipManifestsRemove, steps_of(skip_manifests::STEPS)),
-        (Component::ImageCleanup, steps_of(cleanup::STEPS)),
-        (JobType::PreDrain, with_detector(&steps_of(&pre_drain::steps(&limits)))),
-        (JobType::PostDrain, steps_of(&post_drain::steps(&limits))),
+        (Component::ImagePreload.as_str(), steps_of(prepare::STEPS)),
+        (Component::ClusterUpgrade.as_str(), steps_of(cluster_upgrade::STEPS)),
+        (Component::SkipManifestsApply.as_str(), steps_of(skip_manifests::STEPS)),
+        (Component::SkipManifestsRemove.as_str(), steps_of(skip_manifests::STEPS)),
+        (Component::ImageCleanup.as_str(), steps_of(cleanup::STEPS)),
         (
-            JobType::SingleNodeUpgrade,
+            JobType::PreDrain.as_str(),
+            with_detector(&steps_of(&pre_drain::steps(&limits))),
+        ),
+        (JobType::PostDrain.as_str(), steps_of(&post_drain::steps(&limits))),
+        (
+            JobType::SingleNodeUpgrade.as_str(),
             with_detector(&steps_of(&single_node::steps(&limits))),
         ),
-        (JobType::RestoreVm, steps_of(restore::STEPS)),
-        (Component::SuspendAgent, steps_of(HOLD_STEPS)),
+        (JobType::RestoreVm.as_str(), steps_of(restore::STEPS)),
+        (Component::SuspendAgent.as_str(), steps_of(HOLD_STEPS)),
     ])
 }
 

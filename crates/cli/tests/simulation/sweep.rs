@@ -109,7 +109,7 @@ fn as_if_the_first_had_failed(digest: &Value) -> Value {
     let is_about_it = |event: &&mut Value| {
         event
             .as_str()
-            .is_some_and(|text| text.contains(Component::ImageCleanup))
+            .is_some_and(|text| text.contains(Component::ImageCleanup.as_str()))
     };
     let events = digest["events"].as_array_mut();
     for event in events.into_iter().flatten().filter(is_about_it) {

@@ -130,7 +130,7 @@ fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
         .find(|plan| plan["status"]["currentPhase"] == "Succeeded")
         .expect("the new plan succeeds");
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let of_new = |step: &str, node: &str| {
+    let of_new = |step: JobType, node: &str| {
         let job = api::names::node_job(name, step, node);
         ended
             .writes

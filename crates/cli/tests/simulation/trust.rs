@@ -137,14 +137,14 @@ impl State {
         let phase = |plan: &Value| text(&plan["status"]["currentPhase"]);
         let before = change.previous.as_ref().map(|plan| phase(plan)).unwrap_or_default();
         let now = phase(&change.object);
-        let needed: &[&str] = match now.as_str() {
+        let needed: &[Component] = match now.as_str() {
             "RepoCreated" => &[Component::Repo],
             "ImagePreloaded" => &[Component::ImagePreload, Component::ImageCheck],
             "ClusterUpgraded" => &[Component::ClusterUpgrade],
             // Where no image is stale, there is nothing to clean up.
             _ => &[],
         };
-        if before != now && !needed.is_empty() && !needed.iter().any(|part| self.through.contains(*part)) {
+        if before != now && !needed.is_empty() && !needed.iter().any(|part| self.through.contains(part.as_str())) {
             problems.push(format!("{now} although nothing of the plan did it"));
         }
         let status = change.object["status"].to_string();
@@ -166,9 +166,7 @@ impl State {
         let wrong = hooks.into_iter().filter(|(hook, step)| {
             let before = change.previous.as_ref().map(|secret| answer(secret, hook));
             let now = answer(&change.object, hook);
-            now.is_string()
-                && before.as_ref() != Some(&now)
-                && !self.steps.contains(&((*step).to_owned(), node.clone()))
+            now.is_string() && before.as_ref() != Some(&now) && !self.steps.contains(&(step.to_string(), node.clone()))
         });
         wrong
             .map(|(hook, _)| format!("{hook} of node {node} is answered without its Job"))

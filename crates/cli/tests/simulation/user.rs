@@ -118,7 +118,10 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         }
         User::LeavesJobsAround => {
             let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
-            let left = [("left-over", "gone", JobType::PreDrain), ("unknown", name, "lunch")];
+            let left = [
+                ("left-over", "gone", JobType::PreDrain.as_str()),
+                ("unknown", name, "lunch"),
+            ];
             for (job, plan, step) in left {
                 let object = json!({
                     "metadata": {"name": job, "labels": {
@@ -217,9 +220,9 @@ pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
 }
 
 /// Waits until a Job of a component has a pod.
-async fn until_at_work(rehearsal: &Rehearsal, component: &str) {
+async fn until_at_work(rehearsal: &Rehearsal, component: Component) {
     let is_at_work = |job: &serde_json::Value| {
-        let is_of = job["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
+        let is_of = job["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str();
         is_of && job["spec"]["parallelism"] == 1
     };
     let store = rehearsal.server.store();

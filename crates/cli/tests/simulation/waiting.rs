@@ -61,8 +61,7 @@ pub(crate) fn with(troubles: Troubles) -> Case {
     case
 }
 
-fn job(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
-    let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
+fn job(component: Component, job_type: Option<JobType>, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
             component,

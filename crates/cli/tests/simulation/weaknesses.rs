@@ -62,7 +62,7 @@ fn w11_nothing_is_looked_for_before_it_can_be_there_and_nothing_is_created_twice
 
 /// The repository's Deployment has all its pods.
 fn is_deployed(deployment: &Value) -> bool {
-    let is_repo = deployment["metadata"]["labels"][labels::UPGRADE_COMPONENT] == Component::Repo;
+    let is_repo = deployment["metadata"]["labels"][labels::UPGRADE_COMPONENT] == Component::Repo.as_str();
     is_repo && deployment["status"]["availableReplicas"] == deployment["spec"]["replicas"]
 }
 

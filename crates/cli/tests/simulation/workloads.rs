@@ -17,12 +17,12 @@ use crate::{
     user::User,
 };
 
-fn is_of(object: &Value, component: &str) -> bool {
-    object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component
+fn is_of(object: &Value, component: Component) -> bool {
+    object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str()
 }
 
 /// Every image that the pods of a component ran.
-fn images(ended: &Ended, component: &str) -> BTreeSet<String> {
+fn images(ended: &Ended, component: Component) -> BTreeSet<String> {
     let objects = ["plans", "jobs", "deployments"].into_iter();
     let objects = objects.flat_map(|kind| versions(&ended.store, kind));
     let of = objects.filter(|(_, object)| is_of(object, component));
@@ -35,16 +35,16 @@ fn images(ended: &Ended, component: &str) -> BTreeSet<String> {
 }
 
 /// The Jobs of a component that had a pod, by uid.
-fn jobs_with_pods(ended: &Ended, component: &str) -> BTreeSet<String> {
+fn jobs_with_pods(ended: &Ended, component: Component) -> BTreeSet<String> {
     let jobs = versions(&ended.store, "jobs").into_iter();
     let ran = jobs.filter(|(_, job)| is_of(job, component) && job["spec"]["parallelism"] != 0);
     ran.map(|(_, job)| job["metadata"]["uid"].to_string()).collect()
 }
 
-fn trouble(component: &str, node: &str, failure: JobFailure) -> Troubles {
+fn trouble(component: Component, node: &str, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
-            component: component.to_owned(),
+            component,
             job_type: None,
             node: Some(node.to_owned()),
             failure,

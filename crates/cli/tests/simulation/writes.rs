@@ -119,21 +119,21 @@ fn not_restoring() -> Case {
 /// What a case is about and did not happen: Jobs that were to fail and were never made, phases that nobody got to.
 fn missed(case: &Case, ended: &Ended) -> Vec<String> {
     let history = ended.store.history();
-    let created = |component: &str, job_type: Option<&str>| {
+    let created = |component: Component, job_type: Option<JobType>| {
         history.iter().any(|write| {
             let labels = |object: &Arc<Value>| object["metadata"]["labels"].clone();
             let labels = write.object.as_ref().map(labels).unwrap_or_default();
             let is_job = write.verb == Verb::Create && write.resource.plural == "jobs";
             is_job
-                && labels[labels::UPGRADE_COMPONENT] == component
-                && job_type.is_none_or(|job_type| labels[labels::JOB_TYPE] == job_type)
+                && labels[labels::UPGRADE_COMPONENT] == component.as_str()
+                && job_type.is_none_or(|job_type| labels[labels::JOB_TYPE] == job_type.as_str())
         })
     };
     let skips = case.user.iter().any(|user| matches!(user, User::SkipsPreloadAt(_)));
     let check = skips.then_some((Component::ImageCheck, None));
     let failing = case.scenario.troubles.jobs.iter();
-    let failing = failing.map(|job| (job.component.as_str(), job.job_type.as_deref()));
-    let missed = failing.chain(check).filter(|(component, of)| !created(component, *of));
+    let failing = failing.map(|job| (job.component, job.job_type));
+    let missed = failing.chain(check).filter(|(component, of)| !created(*component, *of));
     missed.map(|(component, of)| format!("{component} {of:?}")).collect()
 }
 

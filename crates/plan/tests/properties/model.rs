@@ -277,8 +277,8 @@ impl Model {
                 seen.repo.serves_manifest = true;
             }
             Child::RepoService => seen.repo.service_ready = Some(false),
-            Child::SucPlan { runs, .. } => {
-                let component = runs.component();
+            Child::SucPlan { plan, .. } => {
+                let component = plan.component();
                 for node in seen.nodes.keys() {
                     seen.jobs.insert(
                         format!("apply-{component}-{node}"),
