@@ -120,6 +120,10 @@ mod tests {
         for job_type in JobType::ALL {
             assert_eq!(JobType::parse(job_type.as_str()), Some(*job_type));
         }
+        assert!(
+            Component::SkipManifestsApply < Component::ClusterUpgrade,
+            "they are listed by their texts"
+        );
         assert_eq!(Component::parse("lunch"), None);
         assert!(serde_json::from_str::<JobType>("\"lunch\"").is_err());
     }

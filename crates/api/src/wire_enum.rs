@@ -9,7 +9,7 @@ macro_rules! wire_enum {
         }
     ) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         $visibility enum $name {
             $( $(#[$meaning])* $value, )*
         }
@@ -33,6 +33,19 @@ macro_rules! wire_enum {
                     $( $text => Some(Self::$value), )*
                     _ => None,
                 }
+            }
+        }
+
+        // By text: what is listed for people stands in the order of the alphabet.
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.as_str().cmp(other.as_str())
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
             }
         }
 

@@ -1,13 +1,14 @@
 //! A decision while it is being made: rules read what is seen and add to the draft.
 
+mod nodes;
 mod notes;
 mod waits;
 
 use std::collections::BTreeMap;
 
 use api::{
-    NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus,
-    VersionSnapshot, Wait, WaitingFor, annotations,
+    Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus, VersionSnapshot,
+    Wait, WaitingFor, annotations,
     annotations::NOTES,
     names::{self, RepoScheme},
     quoted::plain,
@@ -20,7 +21,6 @@ use self::waits::Trouble;
 pub use self::waits::{Noted, Waits};
 use crate::{
     decision::{Action, Child, Decision, Need},
-    node::{self, Progress},
     observed::{JobSeen, Observed, name_of},
 };
 use rules::{PlanEvent, tries};
@@ -228,66 +228,6 @@ impl<'a> Draft<'a> {
             self.note(annotations::TOOLKIT_IMAGE, Some(own));
         }
         self.actions.push(Action::Create(child));
-    }
-
-    /// What a node has reached, as drafted so far.
-    #[must_use]
-    pub fn progress(&self, node: &str) -> Progress {
-        Progress::recorded(
-            self.status
-                .node_upgrade_statuses
-                .get(node)
-                .and_then(|entry| entry.state.as_deref()),
-        )
-    }
-
-    /// Joins a state that is seen into what the node has reached.
-    pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
-        let now = Time(self.now);
-        let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
-        if !node::advance(entry, state) {
-            return;
-        }
-        entry.reason = reason.map(str::to_owned);
-        entry.message = message.map(str::to_owned);
-        if node::ordinal(state) >= 3 && node::ordinal(state) <= 7 {
-            entry.started_at.get_or_insert_with(|| now.clone());
-        }
-        if node::is_upgraded(state) && node::ordinal(state) == 7 {
-            entry.finished_at.get_or_insert(now);
-        }
-    }
-
-    /// Says something else about a node that stays where it is.
-    pub fn remark(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
-        if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
-            entry.reason = reason.map(str::to_owned);
-            entry.message = message.map(str::to_owned);
-        }
-    }
-
-    /// The reason of a node's state.
-    #[must_use]
-    pub fn reason(&self, node: &str) -> Option<&str> {
-        self.status.node_upgrade_statuses.get(node)?.reason.as_deref()
-    }
-
-    /// The upgrade of a node has failed, and nobody tries it again.
-    #[must_use]
-    pub fn has_failed(&self, node: &str) -> bool {
-        self.status
-            .node_upgrade_statuses
-            .get(node)
-            .is_some_and(node::has_failed)
-    }
-
-    /// What the state of a node says failed is being tried again.
-    #[must_use]
-    pub fn is_tried_again(&self, node: &str) -> bool {
-        self.status
-            .node_upgrade_statuses
-            .get(node)
-            .is_some_and(node::is_tried_again)
     }
 
     /// The plan as it is, without any change but its finalizer.

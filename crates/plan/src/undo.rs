@@ -187,7 +187,7 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
 fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let seen = draft.seen;
     for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
-        if draft.progress(name).ordinal() < 3 {
+        if !draft.progress(name).stage().has_started() {
             continue;
         }
         left.push(format!("Node {name}"));

@@ -128,14 +128,14 @@ fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
     }
     let nodes = previous["status"]["nodeUpgradeStatuses"].as_object();
     for (name, old) in nodes.into_iter().flatten() {
-        let ordinal = |entry: &Value| {
+        let stage = |entry: &Value| {
             entry["state"]
                 .as_str()
                 .and_then(NodeState::parse)
-                .map(plan::node::ordinal)
+                .map(plan::node::Stage::of)
         };
         let new = &change.object["status"]["nodeUpgradeStatuses"][name];
-        if ordinal(new) < ordinal(old) {
+        if stage(new) < stage(old) {
             problems.push(format!("node {name} went back from {old} to {new}"));
         }
     }

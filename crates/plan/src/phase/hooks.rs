@@ -16,7 +16,7 @@ use super::{
 use crate::{
     decision::{Action, Child},
     draft::Draft,
-    node,
+    node::{self, Stage},
     observed::MachinePlanSeen,
 };
 
@@ -54,25 +54,22 @@ fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a
 
 fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
     let state = standing(draft, node);
-    match state.map_or(0, node::ordinal) {
+    let is_upgraded = state.is_some_and(node::is_upgraded);
+    if is_upgraded && turns.iter().any(|name| name != node) {
         // It is done, and its VMs may be back: Rancher drains it once more, and only while no other node is in flight.
-        _ if state.is_some_and(node::is_upgraded) && turns.iter().any(|name| name != node) => {
-            standing::wait_for_turn(draft, node, turns);
-        }
+        standing::wait_for_turn(draft, node, turns);
+    } else if is_upgraded && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) {
         // It has been emptied once, and nobody empties it again: what a drain would kill must go first.
-        _ if state.is_some_and(node::is_upgraded) && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) => {
-            wait_for_vms(draft, node);
-        }
+        wait_for_vms(draft, node);
+    } else if !state.map(Stage::of).unwrap_or_default().has_ended_first_job() {
+        in_turn(draft, JobType::PreDrain, node, turns);
+    } else if state.is_none_or(|state| !node::is_upgrade_failure(state)) {
         // A question that is asked again is answered again.
-        4.. if state.is_none_or(|state| !node::is_upgrade_failure(state)) => {
-            draft.act(Action::AnswerHook {
-                secret: machine_plan.secret.clone(),
-                hook: annotations::PRE_HOOK.to_owned(),
-                token: token.to_owned(),
-            });
-        }
-        0..=3 => in_turn(draft, JobType::PreDrain, node, turns),
-        _ => {}
+        draft.act(Action::AnswerHook {
+            secret: machine_plan.secret.clone(),
+            hook: annotations::PRE_HOOK.to_owned(),
+            token: token.to_owned(),
+        });
     }
 }
 

@@ -52,7 +52,8 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         let name = names::repo(draft.plan_name());
         let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));
         let message = "the repository is being deployed";
-        return draft.wait(Wait::Repository, object, message).into();
+        let limit = seen.settings.deadlines.metadata;
+        return draft.wait_within(Wait::Repository, object, message, limit).into();
     }
     // Decided by the record: whoever may change the Deployment could take its annotation away.
     let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");

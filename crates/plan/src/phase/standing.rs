@@ -7,7 +7,7 @@ use api::{JobType, NodeState, Wait, names};
 use super::hooks;
 use crate::{
     draft::Draft,
-    node,
+    node::{self, Stage},
     observed::{JobOutcome, MachinePlanSeen},
 };
 
@@ -56,9 +56,9 @@ pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a Mach
 
 /// How far a node is that is being emptied, upgraded or rebooted, or that Rancher has not been told to let go yet;
 /// nothing for all others.
-fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
+fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     let state = standing(draft, node).filter(|_| draft.seen.nodes.contains_key(node))?;
-    let ordinal = node::ordinal(state);
+    let stage = Stage::of(state);
     // Rancher keeps its questions until it has let the node go: one that is done is in flight again between the first answer
     // and the last.
     let asked = machine_plan(draft, node).is_some_and(|plan| {
@@ -68,9 +68,9 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
     let is_under_way = match state {
         _ if node::is_upgraded(state) => asked,
         _ if node::is_upgrade_failure(state) => true,
-        _ => (3..=6).contains(&ordinal),
+        _ => stage.is_in_flight(),
     };
-    is_under_way.then_some(ordinal)
+    is_under_way.then_some(stage)
 }
 
 /// The nodes whose Jobs may run: those in flight, the furthest first, then those that Rancher asks for, as many as may be
@@ -78,7 +78,7 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
 /// go on one after the other.
 pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
     let names = draft.status().node_upgrade_statuses.keys();
-    let mut flying: Vec<(Reverse<u8>, &String)> = names
+    let mut flying: Vec<(Reverse<Stage>, &String)> = names
         .filter_map(|name| Some((Reverse(in_flight(draft, name)?), name)))
         .collect();
     flying.sort();

@@ -1,7 +1,7 @@
 //! Another try, and a node that is let go: states never go back.
 
 use api::{JobType, NodeState, Phase, reasons};
-use plan::observed::JobOutcome;
+use plan::{node::Stage, observed::JobOutcome};
 
 use crate::{
     model::Model,
@@ -10,13 +10,13 @@ use crate::{
 
 /// Runs to the end; states never go back on the way.
 fn to_the_end(model: &mut Model) {
-    let ordinals = |model: &Model| -> Vec<Option<u8>> {
+    let stages = |model: &Model| -> Vec<Option<Stage>> {
         let nodes = ["node-1", "node-2", "node-3"];
-        nodes.map(|node| state(model, node).map(plan::node::ordinal)).to_vec()
+        nodes.map(|node| state(model, node).map(Stage::of)).to_vec()
     };
-    let last = std::cell::RefCell::new(ordinals(model));
+    let last = std::cell::RefCell::new(stages(model));
     until(model, |model| {
-        let now = ordinals(model);
+        let now = stages(model);
         let before = last.replace(now.clone());
         assert!(
             before.iter().zip(&now).all(|(before, now)| before <= now),

@@ -14,7 +14,7 @@ use super::{hooks, standing::standing};
 use crate::{
     decision::Action,
     draft::{Draft, Outcome},
-    node,
+    node::Stage,
 };
 
 /// Prepares the cluster: everything that is changed is on record first.
@@ -39,7 +39,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     nodes::recognise(draft);
     nodes::look_at_membership(draft);
     match single {
-        Some(node) if standing(draft, &node).map_or(0, node::ordinal) <= 3 => {
+        Some(node) if !stage(draft, &node).has_ended_first_job() => {
             hooks::ensure_job(draft, JobType::SingleNodeUpgrade, &node);
         }
         Some(_) => {}
@@ -48,13 +48,18 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     evaluate::evaluate(draft)
 }
 
+/// How far a node stands.
+fn stage(draft: &Draft<'_>, node: &str) -> Stage {
+    standing(draft, node).map(Stage::of).unwrap_or_default()
+}
+
 /// Why the only node of the cluster is not upgraded as such: another one has joined since the plan began. Stopping all VMs is
 /// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun goes on.
 fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     let single = draft.status().single_node.as_ref()?;
     let job = names::node_job(draft.plan_name(), JobType::SingleNodeUpgrade, single);
     let runs = draft.seen.jobs.get(&job).is_some_and(|job| !job.suspended);
-    let has_begun = runs || standing(draft, single).map_or(0, node::ordinal) > 2;
+    let has_begun = runs || stage(draft, single).has_started();
     let joined = draft.seen.nodes.keys().find(|name| *name != single)?;
     (!has_begun).then(|| {
         format!(

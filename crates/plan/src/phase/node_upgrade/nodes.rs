@@ -198,16 +198,16 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
             plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
         };
         let is_in_drain = plan.is_some_and(MachinePlanSeen::is_in_drain);
-        let ordinal = draft.progress(name).ordinal();
+        let stage = draft.progress(name).stage();
         // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
         let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
         let is_let_go = plan.is_some() && !is_in_drain;
-        if single && is_current && (ordinal < 3 || is_tried_again) {
+        if single && is_current && (!stage.has_started() || is_tried_again) {
             draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
-        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && ordinal < 3)) {
+        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && !stage.has_started())) {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
-        if single || (ordinal >= 4 && !is_tried_again) {
+        if single || (stage.has_ended_first_job() && !is_tried_again) {
             continue;
         }
         // Rancher keeps the answer until it lets the node go: whoever gave it, the node is past this hook.

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     decision::Action,
     draft::{Draft, Outcome, Waits},
+    node::Stage,
     undo::changing,
 };
 
@@ -25,7 +26,7 @@ const RULES: [Rule; 4] = [descheduler, replenishment_interval, upgrade_strategy,
 pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     for name in suc_plan::managed_nodes(draft) {
         // Also nodes whose images could not be loaded, in a try that does without loading them.
-        if draft.progress(&name).ordinal() <= 1 {
+        if draft.progress(&name).stage() <= Stage::Preloaded {
             draft.reach(&name, NodeState::ImagePreloaded, None, None);
         }
     }
