@@ -1,6 +1,6 @@
 //! The kinds of Jobs that an upgrade runs.
 
-use crate::labels::{component, job_type};
+use crate::{Component, JobType};
 
 /// A kind of Job of an upgrade. Its labels tell which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +12,7 @@ pub enum JobKind {
     /// Upgrades the cluster's components.
     ClusterUpgrade,
     /// Keeps Rancher's agent of a node from restarting RKE2.
-    HoldAgent,
+    SuspendAgent,
     /// Makes RKE2 of a node skip a manifest of its own.
     SkipManifestsApply,
     /// Lets RKE2 of a node apply that manifest again.
@@ -35,7 +35,7 @@ impl JobKind {
         Self::ImagePreload,
         Self::ImageCheck,
         Self::ClusterUpgrade,
-        Self::HoldAgent,
+        Self::SuspendAgent,
         Self::SkipManifestsApply,
         Self::SkipManifestsRemove,
         Self::PreDrain,
@@ -47,35 +47,35 @@ impl JobKind {
 
     /// The value of its label [`UPGRADE_COMPONENT`](crate::labels::UPGRADE_COMPONENT).
     #[must_use]
-    pub const fn component(self) -> &'static str {
+    pub const fn component(self) -> Component {
         match self {
-            Self::ImagePreload => component::IMAGE_PRELOAD,
-            Self::ImageCheck => component::IMAGE_CHECK,
-            Self::ClusterUpgrade => component::CLUSTER_UPGRADE,
-            Self::HoldAgent => component::HOLD_AGENT,
-            Self::SkipManifestsApply => component::SKIP_MANIFESTS_APPLY,
-            Self::SkipManifestsRemove => component::SKIP_MANIFESTS_REMOVE,
-            Self::PreDrain | Self::PostDrain | Self::SingleNodeUpgrade | Self::RestoreVm => component::NODE_UPGRADE,
-            Self::ImageCleanup => component::IMAGE_CLEANUP,
+            Self::ImagePreload => Component::ImagePreload,
+            Self::ImageCheck => Component::ImageCheck,
+            Self::ClusterUpgrade => Component::ClusterUpgrade,
+            Self::SuspendAgent => Component::SuspendAgent,
+            Self::SkipManifestsApply => Component::SkipManifestsApply,
+            Self::SkipManifestsRemove => Component::SkipManifestsRemove,
+            Self::PreDrain | Self::PostDrain | Self::SingleNodeUpgrade | Self::RestoreVm => Component::NodeUpgrade,
+            Self::ImageCleanup => Component::ImageCleanup,
         }
     }
 
     /// The value of its label [`JOB_TYPE`](crate::labels::JOB_TYPE), for Jobs that have one.
     #[must_use]
-    pub const fn job_type(self) -> Option<&'static str> {
+    pub const fn job_type(self) -> Option<JobType> {
         match self {
-            Self::PreDrain => Some(job_type::PRE_DRAIN),
-            Self::PostDrain => Some(job_type::POST_DRAIN),
-            Self::SingleNodeUpgrade => Some(job_type::SINGLE_NODE_UPGRADE),
-            Self::RestoreVm => Some(job_type::RESTORE_VM),
+            Self::PreDrain => Some(JobType::PreDrain),
+            Self::PostDrain => Some(JobType::PostDrain),
+            Self::SingleNodeUpgrade => Some(JobType::SingleNodeUpgrade),
+            Self::RestoreVm => Some(JobType::RestoreVm),
             _ => None,
         }
     }
 
-    /// The kind of a Job with these labels; an empty text is no label.
+    /// The kind of a Job with these labels.
     #[must_use]
-    pub fn of(component: &str, job_type: &str) -> Option<Self> {
-        let is_it = |kind: &Self| kind.component() == component && kind.job_type().unwrap_or_default() == job_type;
+    pub fn of(component: Component, job_type: Option<JobType>) -> Option<Self> {
+        let is_it = |kind: &Self| kind.component() == component && kind.job_type() == job_type;
         Self::ALL.into_iter().find(is_it)
     }
 }
@@ -87,12 +87,9 @@ mod tests {
     #[test]
     fn each_kind_is_told_by_its_labels() {
         for kind in JobKind::ALL {
-            assert_eq!(
-                JobKind::of(kind.component(), kind.job_type().unwrap_or_default()),
-                Some(kind)
-            );
+            assert_eq!(JobKind::of(kind.component(), kind.job_type()), Some(kind));
         }
-        assert_eq!(JobKind::of(component::NODE_UPGRADE, ""), None);
-        assert_eq!(JobKind::of(component::NODE_UPGRADE, "lunch"), None);
+        assert_eq!(JobKind::of(Component::NodeUpgrade, None), None);
+        assert_eq!(JobKind::of(Component::Repo, Some(JobType::PreDrain)), None);
     }
 }

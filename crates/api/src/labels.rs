@@ -2,9 +2,9 @@
 
 /// On every object we create and on its pods: the name of the UpgradePlan.
 pub const UPGRADE_PLAN: &str = "management.harvesterhci.io/upgrade-plan";
-/// On every object we create and on its pods: which part of the upgrade it serves.
+/// On every object we create and on its pods: which part of the upgrade it serves, a [`Component`](crate::Component).
 pub const UPGRADE_COMPONENT: &str = "management.harvesterhci.io/upgrade-component";
-/// On node-upgrade Jobs and pods: [`job_type`].
+/// On node-upgrade Jobs and pods: [`JobType`](crate::JobType).
 pub const JOB_TYPE: &str = "management.harvesterhci.io/job-type";
 /// On node-upgrade Jobs and pods: the node's name.
 pub const NODE: &str = "management.harvesterhci.io/node";
@@ -32,39 +32,3 @@ pub const MACHINE_NAME: &str = "rke.cattle.io/machine-name";
 pub const VMI_NODE: &str = "kubevirt.io/nodeName";
 /// Not empty on VMs that serve an upgrade themselves, as the repository of older releases did.
 pub const UPGRADE_VM: &str = "harvesterhci.io/upgrade";
-
-/// Values of [`UPGRADE_COMPONENT`].
-pub mod component {
-    /// The VirtualMachineImage that holds the ISO.
-    pub const ISO: &str = "iso";
-    /// Deployment and Service of the upgrade repository.
-    pub const REPO: &str = "repo";
-    /// The system-upgrade-controller Plan that preloads images.
-    pub const IMAGE_PRELOAD: &str = "image-preload";
-    /// The system-upgrade-controller Plan that shows that nodes can run the toolkit's image, where nothing is preloaded.
-    pub const IMAGE_CHECK: &str = "image-check";
-    /// The Job that applies the cluster's manifests.
-    pub const CLUSTER_UPGRADE: &str = "cluster-upgrade";
-    /// The Jobs that upgrade a node.
-    pub const NODE_UPGRADE: &str = "node-upgrade";
-    /// The system-upgrade-controller Plan that removes stale images.
-    pub const IMAGE_CLEANUP: &str = "image-cleanup";
-    /// The system-upgrade-controller Plan that makes RKE2 skip its bundled Multus manifest.
-    pub const SKIP_MANIFESTS_APPLY: &str = "apply-skip-rke2-manifests";
-    /// The system-upgrade-controller Plan that undoes [`SKIP_MANIFESTS_APPLY`].
-    pub const SKIP_MANIFESTS_REMOVE: &str = "remove-skip-rke2-manifests";
-    /// The Plan with which the Job of the cluster keeps the agents of Rancher from restarting RKE2.
-    pub const HOLD_AGENT: &str = "skip-restart-rancher-system-agent";
-}
-
-/// Values of [`JOB_TYPE`].
-pub mod job_type {
-    /// Moves or stops the VMs of a node before it is drained.
-    pub const PRE_DRAIN: &str = "pre-drain";
-    /// Installs the operating system of a drained node and reboots it.
-    pub const POST_DRAIN: &str = "post-drain";
-    /// Both at once, on a cluster of one node.
-    pub const SINGLE_NODE_UPGRADE: &str = "single-node-upgrade";
-    /// Starts the VMs again that were stopped for the upgrade.
-    pub const RESTORE_VM: &str = "restore-vm";
-}

@@ -5,16 +5,20 @@
 
 pub mod accounts;
 pub mod annotations;
+pub mod component;
 pub mod crd;
 pub mod foreign;
 pub mod image;
 pub mod job_kind;
 pub mod labels;
 pub mod names;
+pub mod node;
 pub mod node_state;
 pub mod overrides;
+pub mod owner;
 pub mod phase;
 mod plan_reads;
+pub mod pod;
 pub mod quoted;
 pub mod reasons;
 pub mod release_digests;
@@ -22,7 +26,10 @@ pub mod repository_access;
 // The lint takes the printer columns of the derive for one attribute written several times.
 #[allow(clippy::duplicated_attributes)]
 pub mod upgrade_plan;
+pub mod wait;
+mod wire_enum;
 
+pub use component::{Component, JobType, NodePlan};
 pub use job_kind::JobKind;
 pub use node_state::NodeState;
 pub use phase::Phase;
@@ -33,6 +40,7 @@ pub use upgrade_plan::{
     ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
     UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
 };
+pub use wait::Wait;
 
 /// The API group of everything that is ours; also the prefix of our labels and annotations.
 pub const GROUP: &str = "management.harvesterhci.io";

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::labels::component;
+use crate::{Component, JobType};
 
 /// Versions, ISO images, the repository, our Jobs.
 pub const HARVESTER_NAMESPACE: &str = "harvester-system";
@@ -85,13 +85,13 @@ pub fn digest(text: &str) -> String {
 /// The VirtualMachineImage that downloads the ISO of a plan.
 #[must_use]
 pub fn iso_image(plan: &str) -> String {
-    safe_concat(&[plan, component::ISO])
+    safe_concat(&[plan, Component::Iso.as_str()])
 }
 
 /// Deployment and Service of the plan's repository.
 #[must_use]
 pub fn repo(plan: &str) -> String {
-    safe_concat(&[plan, component::REPO])
+    safe_concat(&[plan, Component::Repo.as_str()])
 }
 
 /// How the plan's repository is reached.
@@ -149,22 +149,22 @@ pub fn repo_secret(plan: &str, certificate: &str) -> String {
     safe_concat(&[&repo(plan), &digest(certificate)[..10]])
 }
 
-/// A system-upgrade-controller Plan of the plan, by [`component`].
+/// A system-upgrade-controller Plan of the plan, by what it serves.
 #[must_use]
-pub fn suc_plan(plan: &str, component: &str) -> String {
-    safe_concat(&[plan, component])
+pub fn suc_plan(plan: &str, component: Component) -> String {
+    safe_concat(&[plan, component.as_str()])
 }
 
 /// The Job that applies the cluster's manifests.
 #[must_use]
 pub fn cluster_job(plan: &str) -> String {
-    safe_concat(&[plan, component::CLUSTER_UPGRADE])
+    safe_concat(&[plan, Component::ClusterUpgrade.as_str()])
 }
 
-/// A Job of a node, by [`crate::labels::job_type`].
+/// A Job of a node, by its step.
 #[must_use]
-pub fn node_job(plan: &str, job_type: &str, node: &str) -> String {
-    safe_concat(&[plan, component::NODE_UPGRADE, job_type, node])
+pub fn node_job(plan: &str, job_type: JobType, node: &str) -> String {
+    safe_concat(&[plan, Component::NodeUpgrade.as_str(), job_type.as_str(), node])
 }
 
 /// The ConfigMap that lists the VMs to start again.
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn short_names_are_joined_as_they_are() {
         assert_eq!(
-            node_job("up", "pre-drain", "node-1"),
+            node_job("up", JobType::PreDrain, "node-1"),
             "up-node-upgrade-pre-drain-node-1"
         );
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What the definition of UpgradePlan itself admits (reference v2-api.md §7.3, CRD), on the embedded API.
+//! What the definition of UpgradePlan itself admits, on the embedded API.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
 

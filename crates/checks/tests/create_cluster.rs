@@ -1,5 +1,4 @@
-//! Cases of creating a plan that concern nodes, machines, volumes, VMs, charts and addons (reference v2-api.md §7.3,
-//! CREATE).
+//! Cases of creating a plan that concern nodes, machines, volumes, VMs, charts and addons.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
 

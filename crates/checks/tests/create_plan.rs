@@ -1,4 +1,4 @@
-//! Cases of creating a plan that concern the plan, its source and other plans (reference v2-api.md §7.3, CREATE).
+//! Cases of creating a plan that concern the plan, its source and other plans.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
 

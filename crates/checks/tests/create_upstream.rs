@@ -1,4 +1,4 @@
-//! The cases of creating a plan that upstream itself tests (reference v2-api.md §7.2), one test a line.
+//! The cases of creating a plan that upstream itself tests, one test a line.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
 

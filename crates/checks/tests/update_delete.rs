@@ -1,4 +1,4 @@
-//! Cases of changing and deleting a plan (reference v2-api.md §7.3, UPDATE and DELETE).
+//! Cases of changing and deleting a plan.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what panics in a test fails it")]
 

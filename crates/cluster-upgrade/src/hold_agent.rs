@@ -6,14 +6,18 @@
 //! the same try finds the nodes that have it already.
 
 use api::{
-    UpgradePlan,
+    Component, UpgradePlan,
     foreign::suc::Plan,
-    labels::{self, component},
-    names,
+    labels, names,
+    node::{is_managed, is_ready},
+    owner,
 };
 use k8s_openapi::api::core::v1::Node;
-use kube::{Resource, ResourceExt, runtime::watcher};
-use rules::tries;
+use kube::{ResourceExt, runtime::watcher};
+use rules::{
+    suc_plan::{self, Wanted},
+    tries,
+};
 use serde_json::{Value, json};
 
 use program::{
@@ -22,18 +26,16 @@ use program::{
     step::Pace,
 };
 
-use super::{context::Context, rollout::is_managed};
+use super::context::Context;
 
 const CONCURRENCY: i64 = 10;
 /// How long the Job of one node may take.
-const JOB_DEADLINE_SECONDS: u32 = 10 * 60;
-/// Enough to tell versions apart, in hexadecimal digits.
-const VERSION_LENGTH: usize = 8;
+const JOB_DEADLINE_SECONDS: u64 = 10 * 60;
 
 /// Runs the Plan and waits until every node it selects has had it.
 pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let plans = context.namespaced::<Plan>(names::CATTLE_NAMESPACE);
-    let name = names::suc_plan(&context.plan, component::HOLD_AGENT);
+    let name = names::suc_plan(&context.plan, Component::SuspendAgent);
     let upgrade_plan = context.upgrade_plan()?;
     if let Some(found) = plans.get(&name).await?.filter(|plan| !is_ours(plan, upgrade_plan)) {
         let why = format!("{} belongs to somebody else", plans.called(&name));
@@ -81,9 +83,7 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
 
 /// Labels and names prove nothing: whoever creates a Plan chooses them.
 fn is_ours(plan: &Plan, upgrade_plan: &UpgradePlan) -> bool {
-    let uid = upgrade_plan.uid();
-    let mut owners = plan.owner_references().iter();
-    owners.any(|owner| Some(&owner.uid) == uid.as_ref())
+    owner::is_owned_by_plan(plan, &upgrade_plan.metadata)
 }
 
 /// Whether system-upgrade-controller has run the Plan on a node.
@@ -100,12 +100,8 @@ pub fn nodes_left<'a>(nodes: impl IntoIterator<Item = &'a Node>, plan: &str, has
 }
 
 fn waiting(node: &Node) -> Waiting {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions
-        .filter(|condition| condition.type_ == "Ready")
-        .any(|condition| condition.status == "True");
     let name = node.name_any();
-    let why = if ready {
+    let why = if is_ready(node) {
         "its Job is not done"
     } else {
         "the node is not Ready, so no Job can run there"
@@ -117,7 +113,7 @@ fn waiting(node: &Node) -> Waiting {
     }
 }
 
-/// What system-upgrade-controller identifies the Plan by: the same until a node reboots or another try begins.
+/// What tells the Plan from others of its name: the same until a node reboots or another try begins.
 #[must_use]
 pub fn version(upgrade_plan: &UpgradePlan, nodes: &[Node]) -> String {
     let tries = tries::failed_before(upgrade_plan.status.as_ref());
@@ -127,36 +123,25 @@ pub fn version(upgrade_plan: &UpgradePlan, nodes: &[Node]) -> String {
         let boot = info.map(|info| info.boot_id.as_str()).unwrap_or_default();
         text = format!("{text}/{}={boot}", node.name_any());
     }
-    names::digest(&text)[..VERSION_LENGTH].to_owned()
+    suc_plan::version(&text)
 }
 
-/// The Plan.
+/// The Plan. Its account may not name an owner that blocks deletion.
 #[must_use]
 pub fn plan(upgrade_plan: &UpgradePlan, version: &str, image: &str, service_account: &str) -> Value {
-    let plan = upgrade_plan.name_any();
-    let uid = upgrade_plan.uid().unwrap_or_default();
-    json!({
-        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
-        "metadata": {
-            "name": names::suc_plan(&plan, component::HOLD_AGENT), "namespace": names::CATTLE_NAMESPACE,
-            "labels": {labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::HOLD_AGENT},
-            "ownerReferences": [{
-                "apiVersion": UpgradePlan::api_version(&()), "kind": UpgradePlan::kind(&()), "name": plan, "uid": uid,
-            }],
-        },
-        "spec": {
-            "concurrency": CONCURRENCY,
-            "jobActiveDeadlineSecs": JOB_DEADLINE_SECONDS,
-            "nodeSelector": {"matchLabels": {labels::MANAGED: "true"}},
-            "serviceAccountName": service_account,
-            "tolerations": [{"operator": "Exists"}],
-            "upgrade": {
-                "image": image,
-                "command": ["upgrade-toolkit", "cluster-upgrade", "hold-agent"],
-                "securityContext": {"privileged": true, "runAsUser": 0},
-            },
-            "version": version,
-        },
+    suc_plan::manifest(Wanted {
+        upgrade_plan: &upgrade_plan.name_any(),
+        owner: owner::reference(&upgrade_plan.metadata),
+        component: Component::SuspendAgent,
+        concurrency: CONCURRENCY,
+        deadline_seconds: JOB_DEADLINE_SECONDS,
+        service_account,
+        version,
+        container: json!({
+            "image": image,
+            "command": ["upgrade-toolkit", "cluster-upgrade", "hold-agent"],
+            "securityContext": {"privileged": true, "runAsUser": 0},
+        }),
     })
 }
 

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use api::{foreign::longhorn, names};
+use api::{
+    foreign::longhorn,
+    names,
+    node::{is_managed, is_witness},
+};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     core::v1::{Node, Secret},
@@ -17,11 +21,7 @@ use program::{
     step::Pace,
 };
 
-use super::{
-    context::Context,
-    helm_release,
-    rollout::{is_managed, is_witness},
-};
+use super::{context::Context, helm_release};
 
 const MANAGER: &str = "longhorn-manager";
 const INSTANCE_MANAGER_IMAGE: &str = "default-instance-manager-image";

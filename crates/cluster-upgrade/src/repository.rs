@@ -5,6 +5,7 @@ use api::{UpgradePlan, names};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use release::{bundle, release_file};
+use rules::eligibility::{self, Question};
 
 use program::{
     error::{Error, Result},
@@ -135,11 +136,14 @@ pub fn may_be_upgraded<'a>(plan: &'a UpgradePlan, release: &release_file::Releas
             plan.name_any()
         ))
     })?;
-    // Who skips this skips nothing else anywhere.
-    if !plan.skips_version_check() {
-        rules::version::check(previous, &release.harvester, &release.min_upgradable_version, true)
-            .map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
-    }
+    let checked = eligibility::check(Question {
+        current: Some(previous),
+        target: &release.harvester,
+        minimum: &release.min_upgradable_version,
+        strict: true,
+        skipped: plan.skips_version_check(),
+    });
+    checked.map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
     Ok(previous)
 }
 

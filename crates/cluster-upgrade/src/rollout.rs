@@ -1,8 +1,6 @@
-//! Whether a Deployment runs what it was told to, and which nodes count. Pure.
+//! Whether a Deployment runs what it was told to. Pure.
 
-use api::labels;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
-use kube::ResourceExt;
+use k8s_openapi::api::apps::v1::Deployment;
 
 use program::report::{Look, Waiting};
 
@@ -42,18 +40,6 @@ pub fn look(called: &str, deployment: Option<&Deployment>) -> Look {
             message: format!("{called} is not rolled out: {lacks}"),
         }]
     }))
-}
-
-/// Harvester manages the node.
-#[must_use]
-pub fn is_managed(node: &Node) -> bool {
-    node.labels().get(labels::MANAGED).is_some_and(|value| value == "true")
-}
-
-/// The node only votes; it runs no workloads.
-#[must_use]
-pub fn is_witness(node: &Node) -> bool {
-    node.labels().contains_key(labels::WITNESS)
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ use crate::{
     lease::Leadership,
     metrics::Metrics,
     objects,
+    status_throttle::StatusWrite,
     watched::{Watched, Written},
 };
 
@@ -93,8 +94,30 @@ impl Actor {
         }
     }
 
-    /// Carries a decision out, in the order of its fields. `now` is the moment of the decision, and the time on the manager's
-    /// clock.
+    /// Puts a decision on record, before anything is done; the plan as it is then, unless it is gone.
+    ///
+    /// # Errors
+    /// It could not be written, or somebody has taken the plan further.
+    pub async fn record(
+        &self,
+        plan: &UpgradePlan,
+        decision: &Decision,
+        write: StatusWrite,
+        written: &mut Versions,
+    ) -> Result<Option<UpgradePlan>, ActError> {
+        let decided_on = plan.resource_version();
+        let Some(plan) = self.write_plan(plan, decision, write, written).await? else {
+            return Ok(None);
+        };
+        // A write is refused when the plan is outdated; where there was none, somebody must ask.
+        let was_written = plan.resource_version() != decided_on;
+        if !was_written && !decision.actions.is_empty() {
+            self.refuse_if_outdated(&plan).await?;
+        }
+        Ok(Some(plan))
+    }
+
+    /// Carries the actions of a decision out, in their order. `plan` is as it is on record.
     ///
     /// # Errors
     /// Where it had to stop.
@@ -103,30 +126,15 @@ impl Actor {
         plan: &UpgradePlan,
         watched: &Watched,
         decision: &Decision,
-        (now, elapsed): (Timestamp, Duration),
         written: &mut Versions,
     ) -> Result<(), ActError> {
-        let decided_on = plan.resource_version();
-        let Some(plan) = self.write_plan(plan, decision, written).await? else {
-            return Ok(());
-        };
-        // A write is refused when the plan is outdated; where there was none, somebody must ask.
-        let was_written = plan.resource_version() != decided_on;
-        if !was_written && !decision.actions.is_empty() {
-            self.refuse_if_outdated(&plan).await?;
-        }
-        for event in &decision.events {
-            self.recorder
-                .tell(&plan, now, event, elapsed, self.leadership())
-                .await?;
-        }
         let mut failures = Failures::default();
         for action in &decision.actions {
             // What cannot be put back keeps nothing else from it; but nothing goes further on what is not there.
             if failures.is_any() && action.needs_those_before() {
                 continue;
             }
-            match self.act(&plan, watched, action, written).await {
+            match self.act(plan, watched, action, written).await {
                 Ok(()) => {}
                 Err(ActError::NotLeader) => return Err(ActError::NotLeader),
                 Err(error) => failures.add(error),
@@ -135,11 +143,12 @@ impl Actor {
         failures.into_result()
     }
 
-    /// Tells events, each with its moment. One that was told is not told again, and one that cannot be told stops nothing.
+    /// Reports events, each with its moment: the only way that events of the manager take. One that was reported is not
+    /// reported again, and one that cannot be stops nothing.
     ///
     /// # Errors
     /// The lease is lost.
-    pub async fn announce(
+    pub async fn report(
         &self,
         plan: &UpgradePlan,
         events: Vec<(Timestamp, PlanEvent)>,
@@ -204,7 +213,7 @@ impl Actor {
                 kind,
                 component,
                 job_type,
-            } => self.delete(plan, *kind, component, job_type.as_deref()).await,
+            } => self.delete(plan, *kind, *component, *job_type).await,
             Action::AnnotateNode { node, annotations } => {
                 let patch = json!({"metadata": {"annotations": annotations}});
                 self.patch(

@@ -5,9 +5,11 @@ use api::{UpgradePlan, annotations};
 use kube::ResourceExt;
 use plan::{Action, Child, Decision};
 
+use crate::status_throttle::StatusWrite;
+
 /// Logs a decision, unless it changes nothing.
-pub(crate) fn log(plan: &UpgradePlan, decision: &Decision) {
-    let changes_status = plan.status.as_ref() != Some(&decision.status);
+pub(crate) fn log(plan: &UpgradePlan, decision: &Decision, write: StatusWrite) {
+    let changes_status = write == StatusWrite::Now;
     let finalizer = plan.finalizers().iter().any(|one| one == annotations::FINALIZER) != decision.finalizer;
     if !changes_status && !finalizer && decision.actions.is_empty() && decision.annotations.is_empty() {
         return;
@@ -68,7 +70,7 @@ fn describe_child(child: &Child) -> String {
         Child::RepoSecret { name } => format!("Secret {name}"),
         Child::RepoDeployment { .. } => "the repository".to_owned(),
         Child::RepoService => "the repository's Service".to_owned(),
-        Child::SucPlan { component, .. } => format!("Plan {component}"),
+        Child::SucPlan { plan, .. } => format!("Plan {}", plan.component()),
         Child::ClusterJob => "Job cluster-upgrade".to_owned(),
         Child::NodeJob { job_type, node, .. } => format!("Job {job_type} of {node}"),
         Child::RestoreJob { node } => format!("Job restore-vm of {node}"),

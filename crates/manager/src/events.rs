@@ -16,7 +16,7 @@ use rules::{
 };
 use tokio::time::error::Elapsed;
 
-use crate::{act::ActError, lease::Leadership, setbacks::Row};
+use crate::{act::ActError, backoff::ErrorStreak, lease::Leadership};
 
 /// Who tells these events.
 const TELLER: Teller<'_> = Teller {
@@ -41,7 +41,7 @@ struct State {
     /// Events that the API server did not take, oldest first.
     untold: VecDeque<Event>,
     /// Why, by the uid of the plan.
-    setbacks: BTreeMap<String, Row>,
+    errors: BTreeMap<String, ErrorStreak>,
     /// When to try again, on the manager's clock.
     again_at: Duration,
 }
@@ -70,7 +70,7 @@ impl State {
         };
         let Some(error) = error else {
             self.told.insert(event.name_any());
-            self.setbacks.remove(&of_plan);
+            self.errors.remove(&of_plan);
             return true;
         };
         // Without the name, which differs each time: this is shown on the plan, and the same trouble must have the same words.
@@ -80,7 +80,7 @@ impl State {
             names::DEFAULT_NAMESPACE
         );
         tracing::warn!(event = %event.name_any(), "{message}");
-        let pause = self.setbacks.entry(of_plan).or_default().add(message);
+        let pause = self.errors.entry(of_plan).or_default().add(message);
         self.again_at = now.saturating_add(pause);
         self.keep(event);
         false
@@ -168,7 +168,7 @@ impl Recorder {
     #[must_use]
     pub fn trouble(&self, plan: &UpgradePlan) -> Option<String> {
         let state = self.state();
-        let row = state.setbacks.get(&plan.uid().unwrap_or_default())?;
+        let row = state.errors.get(&plan.uid().unwrap_or_default())?;
         row.trouble()
             .map(|why| format!("{why}; the upgrade goes on without them"))
     }

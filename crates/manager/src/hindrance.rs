@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use api::{
-    WaitingFor, annotations,
+    Component, JobType, WaitingFor, annotations,
     foreign::{condition_is, longhorn::Volume},
     labels,
+    pod::has_ended,
     quoted::{LONGEST_MESSAGE, LONGEST_NAME, plain, quoted},
     reasons,
 };
@@ -45,16 +46,15 @@ pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
     let last_word = containers(pod).filter_map(last_word).max();
     let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
     let owner = owners.next().map(|owner| owner.uid.clone());
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let works = owner.is_some() && !has_ended(phase);
+    let works = owner.is_some() && !has_ended(pod);
     if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot && armed_in.is_none() && !works {
         return None;
     }
     let label = |key: &str| pod.labels().get(key).cloned();
     Some(PodSeen {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
-        component: label(labels::UPGRADE_COMPONENT)?,
-        job_type: label(labels::JOB_TYPE),
+        component: Component::of(&pod.metadata)?,
+        job_type: JobType::of(&pod.metadata),
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
         owner,
         problem,
@@ -65,11 +65,6 @@ pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         armed_in,
         works,
     })
-}
-
-/// A pod of this phase runs nothing any more.
-pub(crate) fn has_ended(phase: Option<&str>) -> bool {
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// All containers of a pod, as far as they have something to say.
@@ -215,8 +210,7 @@ pub(crate) fn immovable_vms(watched: &Watched) -> BTreeMap<String, Vec<String>> 
         let conditions = instance.status.conditions.as_deref().unwrap_or_default();
         let can_move = condition_is(conditions, LIVE_MIGRATABLE) == Some(true);
         let stays = instance.spec.eviction_strategy.as_deref() == Some("None");
-        let has_ended = matches!(instance.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let is_killed = !has_ended && (stays || !can_move);
+        let is_killed = !rules::migration::has_ended(&instance) && (stays || !can_move);
         if let Some(node) = instance.status.node_name.as_ref().filter(|_| is_killed) {
             let name = format!("{}/{}", instance.namespace().unwrap_or_default(), instance.name_any());
             by_node.entry(node.clone()).or_default().push(name);

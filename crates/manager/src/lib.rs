@@ -4,6 +4,7 @@
 //! rehearsal and the tests run the very same code on a simulated cluster.
 
 pub mod act;
+mod backoff;
 mod capi_version;
 pub mod client;
 mod decision_log;
@@ -19,15 +20,15 @@ pub mod lease;
 pub mod lists;
 pub mod memory;
 pub mod metrics;
-mod news;
 pub mod objects;
 pub mod observe;
 mod ours;
 pub mod outside;
 pub mod own_image;
 pub mod rbac;
+mod reconcile;
 pub mod run;
-mod setbacks;
+pub mod status_throttle;
 pub mod tls;
 pub mod watched;
 pub mod webhook;

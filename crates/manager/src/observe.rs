@@ -5,7 +5,9 @@ mod repository;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{NodeState, UpgradePlan, annotations, foreign::condition_is, labels, names, quoted};
+use api::{
+    Component, JobType, NodeState, UpgradePlan, annotations, foreign::condition_is, labels, names, node, quoted,
+};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Node, Pod},
@@ -23,7 +25,6 @@ use plan::{
 use crate::{
     hindrance,
     memory::Memory,
-    objects,
     ours::{self, JobOwners, PodOwners, Tie},
     watched::Watched,
 };
@@ -167,13 +168,13 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
 }
 
 /// What Plans of system-upgrade-controller do for an upgrade.
-pub(crate) const SUC_COMPONENTS: [&str; 6] = [
-    labels::component::IMAGE_PRELOAD,
-    labels::component::IMAGE_CHECK,
-    labels::component::IMAGE_CLEANUP,
-    labels::component::SKIP_MANIFESTS_APPLY,
-    labels::component::SKIP_MANIFESTS_REMOVE,
-    labels::component::HOLD_AGENT,
+pub(crate) const SUC_COMPONENTS: [Component; 6] = [
+    Component::ImagePreload,
+    Component::ImageCheck,
+    Component::ImageCleanup,
+    Component::SkipManifestsApply,
+    Component::SkipManifestsRemove,
+    Component::SuspendAgent,
 ];
 
 /// The labels that system-upgrade-controller leaves on nodes for this plan.
@@ -185,16 +186,11 @@ fn leftovers(plan: &str) -> [String; 6] {
 fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
     let status = node.status.as_ref();
     let info = status.and_then(|status| status.node_info.as_ref());
-    let conditions = status
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
     let has_label = |key: &str| node.labels().contains_key(key);
     NodeSeen {
-        managed: node.labels().get(labels::MANAGED).is_some_and(|value| value == "true"),
-        witness: has_label(labels::WITNESS),
-        ready: conditions
-            .iter()
-            .any(|one| one.type_ == "Ready" && one.status == "True"),
+        managed: node::is_managed(node),
+        witness: node::is_witness(node),
+        ready: node::is_ready(node),
         os_image: info
             .map(|info| quoted::plain(&info.os_image, quoted::LONGEST_NAME))
             .unwrap_or_default(),
@@ -202,7 +198,7 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
         boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
         pending_os_image: node.annotations().get(annotations::PENDING_OS_IMAGE).cloned(),
         boot_id_before_upgrade: node.annotations().get(annotations::BOOT_ID_BEFORE_UPGRADE).cloned(),
-        drain_taint: objects::node::is_draining(node),
+        drain_taint: node::has_drain_taint(node),
         leftover_labels: leftovers.iter().filter(|label| has_label(label)).cloned().collect(),
     }
 }
@@ -233,7 +229,7 @@ fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
     })
 }
 
-fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<String, SucPlanSeen> {
+fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<Component, SucPlanSeen> {
     let ours = watched
         .suc_plans
         .list()
@@ -241,9 +237,9 @@ fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<String, SucPlanS
         // And be it one that is being deleted: it may run still.
         .filter(|found| ours::is_child(found.as_ref(), plan));
     ours.filter_map(|found| {
-        let component = found.labels().get(labels::UPGRADE_COMPONENT)?.clone();
+        let component = Component::of(&found.metadata)?;
         // Each has one name, so that no other can stand in its place.
-        (found.name_any() == names::suc_plan(&plan.name_any(), &component)).then_some(())?;
+        (found.name_any() == names::suc_plan(&plan.name_any(), component)).then_some(())?;
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
         let complete = conditions.iter().find(|condition| condition.type_ == "Complete");
         let seen = SucPlanSeen {
@@ -285,9 +281,9 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
             .and_then(|status| status.failed)
             .and_then(|failed| failed.try_into().ok())
             .unwrap_or_default(),
-        component: label(labels::UPGRADE_COMPONENT)?,
+        component: Component::of(&job.metadata)?,
         // Steps of nodes are Jobs of ours; what system-upgrade-controller runs is none.
-        job_type: label(labels::JOB_TYPE).filter(|_| namespace == names::HARVESTER_NAMESPACE),
+        job_type: JobType::of(&job.metadata).filter(|_| namespace == names::HARVESTER_NAMESPACE),
         namespace,
         left_over: false,
         node: label(labels::NODE).or_else(|| label(labels::SUC_NODE)),
@@ -306,7 +302,7 @@ pub fn failed_restores(watched: &Watched, plan: &UpgradePlan) -> Vec<FailedResto
 }
 
 fn failed_restore(job: &Job) -> Option<FailedRestore> {
-    let seen = job_seen(job).filter(|seen| seen.job_type.as_deref() == Some(labels::job_type::RESTORE_VM))?;
+    let seen = job_seen(job).filter(|seen| seen.job_type == Some(JobType::RestoreVm))?;
     let JobOutcome::Failed { message, .. } = seen.outcome else {
         return None;
     };

@@ -12,9 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
-    UpgradePlan,
-    labels::{self, component},
-    names,
+    Component, UpgradePlan, labels, names,
+    owner::{self, is_owned_by},
 };
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
@@ -27,12 +26,7 @@ use crate::{observe::SUC_COMPONENTS, watched::Watched};
 
 /// The plan owns an object itself.
 pub(crate) fn is_child<K: Resource>(object: &K, plan: &UpgradePlan) -> bool {
-    plan.uid().is_some_and(|uid| is_owned_by(object, &uid))
-}
-
-/// An object names this UID as one of its owners.
-pub(crate) fn is_owned_by<K: Resource>(object: &K, uid: &str) -> bool {
-    object.owner_references().iter().any(|owner| owner.uid == uid)
+    owner::is_owned_by_plan(object, &plan.metadata)
 }
 
 /// How a Job or a pod is tied to a plan.
@@ -63,11 +57,11 @@ fn controller<'a, K: Resource>(object: &'a K, (api_version, kind): (&str, &str))
 pub(crate) struct JobOwners {
     plan: String,
     /// UIDs of the plan's Plans that are there, and what each is for. Their Jobs are for nothing else.
-    suc_plans: BTreeMap<String, String>,
+    suc_plans: BTreeMap<String, Component>,
     /// All other Plans that are there.
     strangers: BTreeSet<String>,
     /// What the plan's Plans are for, by the names that they have.
-    suc_names: BTreeMap<String, &'static str>,
+    suc_names: BTreeMap<String, Component>,
 }
 
 impl JobOwners {
@@ -84,7 +78,7 @@ impl JobOwners {
             let uid = found.uid().unwrap_or_default();
             match owners.suc_names.get(&found.name_any()) {
                 Some(component) if is_child(found.as_ref(), plan) => {
-                    owners.suc_plans.insert(uid, (*component).to_owned());
+                    owners.suc_plans.insert(uid, *component);
                 }
                 _ => {
                     owners.strangers.insert(uid);
@@ -110,17 +104,16 @@ impl JobOwners {
     }
 
     fn suc_tie(&self, job: &Job) -> Tie {
-        let (Some(owner), Some(is_for)) = (controller(job, SUC_OWNER), job.labels().get(labels::UPGRADE_COMPONENT))
-        else {
+        let (Some(owner), Some(is_for)) = (controller(job, SUC_OWNER), Component::of(&job.metadata)) else {
             return Tie::None;
         };
         let is_named = || {
             self.suc_names
                 .get(&owner.name)
-                .is_some_and(|component| component == is_for)
+                .is_some_and(|component| *component == is_for)
         };
         match self.suc_plans.get(&owner.uid) {
-            Some(component) if component == is_for => Tie::Own,
+            Some(component) if *component == is_for => Tie::Own,
             None if !self.strangers.contains(&owner.uid) && is_named() => Tie::LeftOver,
             _ => Tie::None,
         }
@@ -132,7 +125,7 @@ impl JobOwners {
 pub(crate) struct PodOwners {
     plan: String,
     /// UIDs, each with where its pods are and what they are for.
-    ours: BTreeMap<String, (String, String)>,
+    ours: BTreeMap<String, (String, Component)>,
     /// Jobs that are there and not the plan's.
     strangers: BTreeSet<String>,
 }
@@ -141,8 +134,8 @@ impl PodOwners {
     pub(crate) fn of(watched: &Watched, plan: &UpgradePlan, jobs: &BTreeMap<String, JobSeen>) -> Self {
         let known: BTreeSet<&String> = jobs.values().filter_map(|job| job.uid.as_ref()).collect();
         let own = jobs.values().filter(|job| !job.left_over);
-        let mut ours: BTreeMap<String, (String, String)> = own
-            .filter_map(|job| Some((job.uid.clone()?, (job.namespace.clone(), job.component.clone()))))
+        let mut ours: BTreeMap<String, (String, Component)> = own
+            .filter_map(|job| Some((job.uid.clone()?, (job.namespace.clone(), job.component))))
             .collect();
         let all = watched.jobs.list().into_iter().chain(watched.suc_jobs.list());
         let strangers = all
@@ -154,7 +147,7 @@ impl PodOwners {
         let deployments: Vec<String> = deployments.filter_map(|found| found.uid()).collect();
         for set in watched.replica_sets.list() {
             if deployments.iter().any(|uid| is_owned_by(set.as_ref(), uid)) {
-                let place = (set.namespace().unwrap_or_default(), component::REPO.to_owned());
+                let place = (set.namespace().unwrap_or_default(), Component::Repo);
                 ours.extend(set.uid().map(|uid| (uid, place)));
             }
         }
@@ -171,9 +164,9 @@ impl PodOwners {
     }
 
     pub(crate) fn tie(&self, pod: &Pod) -> Tie {
-        let is_for = pod.labels().get(labels::UPGRADE_COMPONENT);
-        let is_theirs = |(namespace, component): &(String, String)| {
-            pod.metadata.namespace.as_ref() == Some(namespace) && is_for == Some(component)
+        let is_for = Component::of(&pod.metadata);
+        let is_theirs = |(namespace, component): &(String, Component)| {
+            pod.metadata.namespace.as_ref() == Some(namespace) && is_for == Some(*component)
         };
         let mut owners = pod.owner_references().iter();
         if owners.any(|owner| self.ours.get(&owner.uid).is_some_and(is_theirs)) {

@@ -277,8 +277,7 @@ fn prune_replica_set(set: &mut ReplicaSet) {
 /// A program that has ended waits for nothing, whatever it said last.
 pub(crate) fn prune_pod(pod: &mut Pod) {
     pod.spec = None;
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let ended = hindrance::has_ended(phase);
+    let ended = api::pod::has_ended(pod);
     if let Some(kept) = &mut pod.metadata.annotations {
         kept.retain(|key, _| key == annotations::WAITING_FOR && !ended);
     }

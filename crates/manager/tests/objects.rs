@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what panics in a test fails it")]
 
-use api::{
-    UpgradePlan, annotations, labels,
-    labels::{component, job_type},
-};
+use api::{JobType, NodePlan, UpgradePlan, annotations, labels};
 use manager::objects::{job, repo, suc_plan};
 use plan::observed::Settings;
 use proptest::prelude::*;
@@ -16,43 +13,31 @@ const ISO: repo::Iso<'_> = repo::Iso {
     checksum: None,
 };
 
-const COMPONENTS: [&str; 5] = [
-    component::IMAGE_PRELOAD,
-    component::IMAGE_CHECK,
-    component::IMAGE_CLEANUP,
-    component::SKIP_MANIFESTS_APPLY,
-    component::SKIP_MANIFESTS_REMOVE,
-];
-
 fn plan() -> UpgradePlan {
     UpgradePlan::new("up", Default::default())
 }
 
-/// The system-upgrade-controller Plan of a component.
-fn plan_of(component: &str) -> Value {
+/// The system-upgrade-controller Plan with which something runs on all nodes.
+fn plan_of(runs: NodePlan) -> Value {
     let images = ["a:1".to_owned()];
-    let built = suc_plan::build(&plan(), &Settings::default(), component, 1, &images).unwrap();
+    let built = suc_plan::build(&plan(), &Settings::default(), runs, 1, &images).unwrap();
     serde_json::to_value(built).unwrap()
 }
 
 #[test]
 fn w33_no_plan_has_a_deadline_that_old_and_new_controllers_read_differently() {
-    for component in COMPONENTS {
-        let seconds = plan_of(component)["spec"]["jobActiveDeadlineSecs"].as_u64();
+    for runs in NodePlan::ALL {
+        let seconds = plan_of(runs)["spec"]["jobActiveDeadlineSecs"].as_u64();
         // Zero is "for ever" to some and "a quarter of an hour" to others.
-        let expected = if component == component::IMAGE_PRELOAD {
-            3600
-        } else {
-            600
-        };
-        assert_eq!(seconds, Some(expected), "{component}");
+        let expected = if runs == NodePlan::ImagePreload { 3600 } else { 600 };
+        assert_eq!(seconds, Some(expected), "{runs:?}");
     }
 }
 
 #[test]
 fn every_plan_is_named_after_its_component_and_neither_cordons_nor_drains() {
-    for component in COMPONENTS {
-        let built = plan_of(component);
+    for runs in NodePlan::ALL {
+        let (built, component) = (plan_of(runs), runs.component().as_str());
         assert_eq!(built["metadata"]["name"], format!("up-{component}"));
         assert_eq!(built["metadata"]["labels"][labels::UPGRADE_COMPONENT], component);
         let spec = built["spec"].as_object().unwrap();
@@ -74,7 +59,7 @@ fn r29_every_workload_runs_the_managers_image_whole() {
         };
         let plan = plan();
         let of_template = |object: Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
-        let node_job = job::node(&plan, &settings, job_type::PRE_DRAIN, "node-1", false).unwrap();
+        let node_job = job::node(&plan, &settings, JobType::PreDrain, "node-1", false).unwrap();
         let templates = [
             serde_json::to_value(repo::deployment(&plan, &settings, 2, ISO, "up-repo-x").unwrap()).unwrap(),
             serde_json::to_value(job::cluster(&plan, &settings).unwrap()).unwrap(),
@@ -84,16 +69,16 @@ fn r29_every_workload_runs_the_managers_image_whole() {
         for template in templates {
             assert_eq!(of_template(template), own);
         }
-        for component in COMPONENTS {
-            let built = suc_plan::build(&plan, &settings, component, 1, &[]).unwrap();
-            assert_eq!(built.spec.upgrade.unwrap().image, Some(own.clone()), "{component}");
+        for runs in NodePlan::ALL {
+            let built = suc_plan::build(&plan, &settings, runs, 1, &[]).unwrap();
+            assert_eq!(built.spec.upgrade.unwrap().image, Some(own.clone()), "{runs:?}");
         }
     }
 }
 
 #[test]
 fn r21_jobs_of_a_node_share_its_network_and_are_neither_rejected_nor_evicted() {
-    for step in [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE] {
+    for step in [JobType::PreDrain, JobType::PostDrain, JobType::SingleNodeUpgrade] {
         let built = job::node(&plan(), &Settings::default(), step, "node-1", false).unwrap();
         let built = serde_json::to_value(built).unwrap();
         let pod = &built["spec"]["template"]["spec"];
@@ -125,7 +110,7 @@ fn r21_jobs_of_a_node_share_its_network_and_are_neither_rejected_nor_evicted() {
 #[test]
 fn finished_jobs_are_kept_for_seven_days() {
     let (plan, settings) = (plan(), Settings::default());
-    let steps = [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PreDrain, JobType::PostDrain, JobType::SingleNodeUpgrade];
     let mut jobs = vec![
         job::cluster(&plan, &settings).unwrap(),
         job::restore_vm(&plan, &settings, "node-1").unwrap(),
@@ -161,8 +146,8 @@ proptest! {
         let runs = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
         prop_assert_eq!(runs, &wanted);
         prop_assert!(job::cluster(&plan, &settings).is_ok() && repo::service(&plan).is_ok());
-        for component in COMPONENTS {
-            let built = suc_plan::build(&plan, &settings, component, 1, &[]).unwrap();
+        for runs in NodePlan::ALL {
+            let built = suc_plan::build(&plan, &settings, runs, 1, &[]).unwrap();
             let built = serde_json::to_value(built).unwrap();
             prop_assert_eq!(&built["spec"]["upgrade"]["image"], &wanted);
         }

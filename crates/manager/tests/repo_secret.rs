@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use api::{RepositoryAccess, UpgradePlan, UpgradePlanSpec, names};
 use k8s_openapi::api::{
@@ -103,15 +103,8 @@ async fn s07_only_a_secret_that_this_manager_has_made_is_mounted() {
     let actor = Actor::new(support::manager_client(&server), Settings::default(), leadership, None);
     let actor = actor.with_keys(keyring.clone());
     let act = async || {
-        let moment = (support::beginning(), Duration::ZERO);
         actor
-            .carry_out(
-                &plan,
-                &Watched::default(),
-                &decision(&plan),
-                moment,
-                &mut Versions::new(),
-            )
+            .carry_out(&plan, &Watched::default(), &decision(&plan), &mut Versions::new())
             .await
     };
     let deployed = async || deployments.get_opt(&names::repo("up")).await.unwrap();

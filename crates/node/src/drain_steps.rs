@@ -264,8 +264,7 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
         } => {
             tracing::info!(vm = %format!("{namespace}/{name}"), number, "having the migration tried again");
             // Noted first: who starts again after a crash goes on counting.
-            let noted = json!({"metadata": {"annotations": {
-                annotations::EVACUATION_RETRIES: format!("{}={number}", run.plan)}}});
+            let noted = evacuation::retry_note(&run.plan, *number);
             let instances: Api<VirtualMachineInstance> = Api::namespaced(run.client.clone(), namespace);
             let patched = instances
                 .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&noted))

@@ -2,7 +2,10 @@
 
 use api::UpgradePlan;
 use kube::{Api, Client};
-use rules::version::{self, Ineligible};
+use rules::{
+    eligibility::{self, Refused, Verdict},
+    version::Ineligible,
+};
 
 use program::error::{Error, Result};
 
@@ -29,12 +32,9 @@ pub enum Pass {
 /// Why an upgrade may not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The plan does not know the release yet.
-    #[error("release metadata is not available in UpgradePlan status")]
-    NoRelease,
-    /// The plan does not know the running version yet.
-    #[error("previous version is not available in UpgradePlan status")]
-    NoPreviousVersion,
+    /// What must be on record is not.
+    #[error(transparent)]
+    Unknown(Refused),
     /// The versions forbid it.
     #[error("{why} (from {} to {}, minimum {})", compared.current, compared.target, shown(&compared.minimum))]
     Ineligible {
@@ -56,29 +56,26 @@ fn shown(minimum: &str) -> &str {
 /// # Errors
 /// The first rule that forbids the upgrade.
 pub fn judge(plan: &UpgradePlan, strict: bool, minimum: Option<&str>) -> Result<Pass, Refusal> {
-    if plan.skips_version_check() {
-        return Ok(Pass::Unchecked);
-    }
-    let status = plan.status.as_ref();
-    let release = status.and_then(|status| status.release_metadata.as_ref());
-    let release = release.ok_or(Refusal::NoRelease)?;
-    let current = status.and_then(|status| status.previous_version.clone());
-    let given = minimum.filter(|given| !given.is_empty()).map(str::to_owned);
+    let status = plan.status.clone().unwrap_or_default();
+    let release = status.release_metadata.clone().unwrap_or_default();
+    let given = minimum.filter(|given| !given.is_empty());
+    let own = release.min_upgradable_version.unwrap_or_default();
     let compared = Compared {
-        current: current.ok_or(Refusal::NoPreviousVersion)?,
-        target: release.harvester.clone().unwrap_or_default(),
-        minimum: given
-            .clone()
-            .or_else(|| release.min_upgradable_version.clone())
-            .unwrap_or_default(),
+        current: status.previous_version.clone().unwrap_or_default(),
+        target: release.harvester.unwrap_or_default(),
+        minimum: given.map_or(own, str::to_owned),
     };
-    if given.as_deref() == Some("v") {
-        let why = Ineligible::Invalid;
-        return Err(Refusal::Ineligible { why, compared });
-    }
-    match version::check(&compared.current, &compared.target, &compared.minimum, strict) {
-        Ok(()) => Ok(Pass::Eligible(compared)),
-        Err(why) => Err(Refusal::Ineligible { why, compared }),
+    let verdict = eligibility::of_plan(&status, plan.skips_version_check(), strict, given);
+    match verdict {
+        Ok(Verdict::Unchecked) => Ok(Pass::Unchecked),
+        Err(Refused::Ineligible(why)) => Err(Refusal::Ineligible { why, compared }),
+        Err(unknown) => Err(Refusal::Unknown(unknown)),
+        // "v" alone is no version, whatever it is compared with.
+        Ok(Verdict::Eligible) if given == Some("v") => Err(Refusal::Ineligible {
+            why: Ineligible::Invalid,
+            compared,
+        }),
+        Ok(Verdict::Eligible) => Ok(Pass::Eligible(compared)),
     }
 }
 

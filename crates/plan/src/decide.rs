@@ -1,11 +1,11 @@
 //! What to do next: the table of contents of an upgrade.
 
-use api::{Phase, UpgradePlan, UpgradePlanStatus, annotations, reasons};
+use api::{Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, reasons};
 use jiff::Timestamp;
 
 use crate::{
     decision::Decision,
-    draft::{Draft, Outcome, UNBOUNDED},
+    draft::{Draft, Outcome},
     observed::Observed,
     phase::{finalize, node_upgrade, release_digests, repo_create},
     pipeline::{self, Entry},
@@ -81,7 +81,7 @@ fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
         Outcome::Done if draft.status().current_phase.as_deref() == Some(Phase::Succeeded.as_str()) => {
             draft.finish(EXECUTED, false, Some(reasons::COMPLETED_MESSAGE.to_owned()))
         }
-        Outcome::Done | Outcome::Wait => draft.finish(EXECUTABLE, true, None),
+        Outcome::Done | Outcome::Wait(_) => draft.finish(EXECUTABLE, true, None),
         Outcome::Fail(message) => {
             draft.fail(&message);
             draft.finish(EXECUTABLE, true, Some(message))
@@ -190,7 +190,7 @@ fn another_active_plan(seen: &Observed) -> Option<&str> {
 fn postponed(mut draft: Draft<'_>, other: &str) -> Decision {
     draft.set_finalizer(false);
     let message = format!("another try of this plan begins when the upgrade {other:?} has ended");
-    draft.wait("OtherUpgrade", Some(format!("UpgradePlan {other}")), message, UNBOUNDED);
+    draft.wait(Wait::OtherUpgrade, Some(format!("UpgradePlan {other}")), message);
     draft.still_ended()
 }
 
@@ -202,7 +202,7 @@ fn left_by_another(mut draft: Draft<'_>) -> Decision {
         "another manager left this plan without starting it: to start it, set annotation {} to a new value; else delete it",
         annotations::RETRY
     );
-    draft.wait("Wish", Some(format!("UpgradePlan {name}")), &message, UNBOUNDED);
+    draft.wait(Wait::StartRequest, Some(format!("UpgradePlan {name}")), &message);
     draft.finish((false, reasons::NOT_STARTED, &message), false, None)
 }
 
@@ -225,7 +225,7 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
     }
     // An upgrade has no fixed length, so waiting for one is never stalled by itself.
     let object = Some(format!("UpgradePlan {older}"));
-    draft.wait("OlderUpgrade", object, &message, UNBOUNDED);
+    draft.wait(Wait::OlderUpgrade, object, &message);
     draft.finish((false, reasons::CONCURRENT_UPGRADE_BLOCKED, &message), true, None)
 }
 

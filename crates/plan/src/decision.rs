@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{UpgradePlanStatus, reasons};
+use api::{Component, JobType, NodePlan, UpgradePlanStatus, reasons};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use rules::PlanEvent;
@@ -33,7 +33,7 @@ pub struct Decision {
 impl Decision {
     /// The status would change, but only the words about what is waited for.
     #[must_use]
-    pub fn is_only_news(&self, before: &UpgradePlanStatus) -> bool {
+    pub fn changes_only_waits(&self, before: &UpgradePlanStatus) -> bool {
         // Every field is named, so that none that is added is forgotten.
         let UpgradePlanStatus {
             conditions,
@@ -123,9 +123,9 @@ pub enum Action {
         /// What they are.
         kind: ChildKind,
         /// The component.
-        component: String,
+        component: Component,
         /// The step of a node, for Jobs of nodes.
-        job_type: Option<String>,
+        job_type: Option<JobType>,
     },
     /// Set (`Some`) or remove (`None`) annotations of a node.
     AnnotateNode {
@@ -284,8 +284,8 @@ pub enum Child {
     RepoService,
     /// A system-upgrade-controller Plan.
     SucPlan {
-        /// The component it serves.
-        component: String,
+        /// What it does on every node.
+        plan: NodePlan,
         /// How many nodes at once.
         concurrency: i64,
         /// Images to remove, for the clean-up.
@@ -296,7 +296,7 @@ pub enum Child {
     /// A Job of a node.
     NodeJob {
         /// Which step.
-        job_type: String,
+        job_type: JobType,
         /// The node.
         node: String,
         /// Create it held.

@@ -1,13 +1,14 @@
 //! A decision while it is being made: rules read what is seen and add to the draft.
 
+mod nodes;
 mod notes;
 mod waits;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use api::{
-    NodeState, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus,
-    VersionSnapshot, WaitingFor, annotations,
+    Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus, VersionSnapshot,
+    Wait, WaitingFor, annotations,
     annotations::NOTES,
     names::{self, RepoScheme},
     quoted::plain,
@@ -17,9 +18,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use self::waits::Trouble;
+pub use self::waits::{Noted, Waits};
 use crate::{
     decision::{Action, Child, Decision, Need},
-    node::{self, Progress},
     observed::{JobSeen, Observed, name_of},
 };
 use rules::{PlanEvent, tries};
@@ -29,18 +30,21 @@ use rules::{PlanEvent, tries};
 pub enum Outcome {
     /// Everything it is about holds.
     Done,
-    /// Not yet; the draft says what is waited for.
-    Wait,
+    /// Not yet: these things are waited for.
+    Wait(Waits),
     /// It can never hold.
     Fail(String),
+}
+
+impl From<Noted> for Outcome {
+    fn from(noted: Noted) -> Self {
+        Self::Wait(noted.into())
+    }
 }
 
 /// The most characters of a condition, and of why a phase ended. The API server refuses a status with more than 32,768 in a
 /// condition, and it would be refused for ever.
 const LONGEST_SUMMARY: usize = 8_000;
-
-/// A limit for what has none by its nature.
-pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The parts of a status that rules write. Phase, conditions, waits and what nodes have reached are not among them: they
 /// have their own ways in, so that no rule can take a node back.
@@ -76,8 +80,8 @@ pub struct Draft<'a> {
     actions: Vec<Action>,
     needs: Vec<Need>,
     waits: Vec<WaitingFor>,
-    /// How many of these are only shown: nothing waits for them any more.
-    given_up: usize,
+    /// What the plan waits for. Other waits are only shown: programs wait for them, or nothing does any more.
+    noted: Vec<Wait>,
     degraded: Option<Trouble>,
     ask_again_at: Option<Timestamp>,
 }
@@ -112,7 +116,7 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             needs: Vec::new(),
             waits: Vec::new(),
-            given_up: 0,
+            noted: Vec::new(),
             degraded: None,
             ask_again_at: None,
         }
@@ -226,66 +230,6 @@ impl<'a> Draft<'a> {
         self.actions.push(Action::Create(child));
     }
 
-    /// What a node has reached, as drafted so far.
-    #[must_use]
-    pub fn progress(&self, node: &str) -> Progress {
-        Progress::recorded(
-            self.status
-                .node_upgrade_statuses
-                .get(node)
-                .and_then(|entry| entry.state.as_deref()),
-        )
-    }
-
-    /// Joins a state that is seen into what the node has reached.
-    pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
-        let now = Time(self.now);
-        let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
-        if !node::advance(entry, state) {
-            return;
-        }
-        entry.reason = reason.map(str::to_owned);
-        entry.message = message.map(str::to_owned);
-        if node::ordinal(state) >= 3 && node::ordinal(state) <= 7 {
-            entry.started_at.get_or_insert_with(|| now.clone());
-        }
-        if node::is_upgraded(state) && node::ordinal(state) == 7 {
-            entry.finished_at.get_or_insert(now);
-        }
-    }
-
-    /// Says something else about a node that stays where it is.
-    pub fn remark(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
-        if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
-            entry.reason = reason.map(str::to_owned);
-            entry.message = message.map(str::to_owned);
-        }
-    }
-
-    /// The reason of a node's state.
-    #[must_use]
-    pub fn reason(&self, node: &str) -> Option<&str> {
-        self.status.node_upgrade_statuses.get(node)?.reason.as_deref()
-    }
-
-    /// The upgrade of a node has failed, and nobody tries it again.
-    #[must_use]
-    pub fn has_failed(&self, node: &str) -> bool {
-        self.status
-            .node_upgrade_statuses
-            .get(node)
-            .is_some_and(node::has_failed)
-    }
-
-    /// What the state of a node says failed is being tried again.
-    #[must_use]
-    pub fn is_tried_again(&self, node: &str) -> bool {
-        self.status
-            .node_upgrade_statuses
-            .get(node)
-            .is_some_and(node::is_tried_again)
-    }
-
     /// The plan as it is, without any change but its finalizer.
     #[must_use]
     pub fn unchanged(self) -> Decision {
@@ -303,7 +247,16 @@ impl<'a> Draft<'a> {
     /// The plan as it has ended, with what is waited for nevertheless; beyond its deadline that is said as of any other wait.
     #[must_use]
     pub fn still_ended(mut self) -> Decision {
-        self.show_trouble();
+        let waited = self
+            .seen
+            .plan
+            .status
+            .iter()
+            .any(|status| !status.waiting_for.is_empty());
+        if !self.show_trouble() && waited && self.waits.is_empty() {
+            // Nobody asks for another try any more, so nothing stalls.
+            self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
+        }
         self.waiting()
     }
 

@@ -2,23 +2,75 @@
 
 use api::{NodeState, NodeUpgradeStatus, reasons};
 
-/// The group of a state. A node moves to a higher group or stays; it never goes back.
-#[must_use]
-pub const fn ordinal(state: NodeState) -> u8 {
-    match state {
-        NodeState::ImagePreloading => 0,
-        NodeState::ImagePreloaded | NodeState::ImagePreloadFailed => 1,
-        NodeState::UpgradePaused => 2,
-        NodeState::PreDraining | NodeState::SingleNodeUpgrading => 3,
-        NodeState::PreDrained | NodeState::PreDrainFailed => 4,
-        NodeState::PostDraining => 5,
-        NodeState::WaitingReboot => 6,
-        NodeState::PostDrained
-        | NodeState::PostDrainFailed
-        | NodeState::SingleNodeUpgraded
-        | NodeState::SingleNodeUpgradeFailed => 7,
-        NodeState::ImageCleaning => 8,
-        NodeState::ImageCleaned | NodeState::ImageCleanFailed => 9,
+/// The group of a state. A node moves to a later group or stays; it never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Its images are being loaded. A node that has reached nothing counts as here.
+    #[default]
+    Preloading,
+    /// Its images are loaded, or could not be.
+    Preloaded,
+    /// It is held.
+    Paused,
+    /// Its first Job empties it; on a cluster of one node, it does everything.
+    Emptying,
+    /// It is empty, or could not be emptied.
+    Emptied,
+    /// Its operating system is being installed.
+    Installing,
+    /// It reboots.
+    Rebooting,
+    /// Its upgrade has ended, well or not.
+    Ended,
+    /// Stale images are being removed from it.
+    Cleaning,
+    /// Stale images are removed, or could not be.
+    Cleaned,
+}
+
+impl Stage {
+    /// The group of a state.
+    #[must_use]
+    pub const fn of(state: NodeState) -> Self {
+        match state {
+            NodeState::ImagePreloading => Self::Preloading,
+            NodeState::ImagePreloaded | NodeState::ImagePreloadFailed => Self::Preloaded,
+            NodeState::UpgradePaused => Self::Paused,
+            NodeState::PreDraining | NodeState::SingleNodeUpgrading => Self::Emptying,
+            NodeState::PreDrained | NodeState::PreDrainFailed => Self::Emptied,
+            NodeState::PostDraining => Self::Installing,
+            NodeState::WaitingReboot => Self::Rebooting,
+            NodeState::PostDrained
+            | NodeState::PostDrainFailed
+            | NodeState::SingleNodeUpgraded
+            | NodeState::SingleNodeUpgradeFailed => Self::Ended,
+            NodeState::ImageCleaning => Self::Cleaning,
+            NodeState::ImageCleaned | NodeState::ImageCleanFailed => Self::Cleaned,
+        }
+    }
+
+    /// How many groups are before it.
+    #[must_use]
+    pub const fn index(self) -> u8 {
+        self as u8
+    }
+
+    /// The upgrade of the node has begun: a Job works on it, or has.
+    #[must_use]
+    pub fn has_started(self) -> bool {
+        self >= Self::Emptying
+    }
+
+    /// The first Job of its upgrade has ended, well or not, or is behind it.
+    #[must_use]
+    pub fn has_ended_first_job(self) -> bool {
+        self >= Self::Emptied
+    }
+
+    /// It is being emptied, upgraded or rebooted.
+    #[must_use]
+    pub fn is_in_flight(self) -> bool {
+        self.has_started() && self < Self::Ended
     }
 }
 
@@ -40,7 +92,7 @@ pub const fn is_failure(state: NodeState) -> bool {
 /// The node runs the new operating system.
 #[must_use]
 pub const fn is_upgraded(state: NodeState) -> bool {
-    ordinal(state) >= 7 && !is_upgrade_failure(state)
+    Stage::of(state).index() >= Stage::Ended.index() && !is_upgrade_failure(state)
 }
 
 /// The upgrade of a node has failed, and nobody tries it again.
@@ -83,18 +135,15 @@ impl Progress {
 
     /// The group of what has been reached; nothing reached counts as the first.
     #[must_use]
-    pub const fn ordinal(self) -> u8 {
-        match self.0 {
-            Some(state) => ordinal(state),
-            None => 0,
-        }
+    pub fn stage(self) -> Stage {
+        self.0.map(Stage::of).unwrap_or_default()
     }
 
     /// What was known joined with what is seen: a stale sight never moves a node back. Within a group the newer sight
     /// wins, so that a Job that is tried again can turn a failure into a success.
     #[must_use]
-    pub const fn join(self, seen: NodeState) -> Self {
-        if self.ordinal() > ordinal(seen) {
+    pub fn join(self, seen: NodeState) -> Self {
+        if self.stage() > Stage::of(seen) {
             self
         } else {
             Self(Some(seen))
@@ -136,24 +185,52 @@ mod tests {
     }
 
     #[rstest]
-    #[case(0, &[ImagePreloading])]
-    #[case(1, &[ImagePreloaded, ImagePreloadFailed])]
-    #[case(2, &[UpgradePaused])]
-    #[case(3, &[PreDraining, SingleNodeUpgrading])]
-    #[case(4, &[PreDrained, PreDrainFailed])]
-    #[case(5, &[PostDraining])]
-    #[case(6, &[WaitingReboot])]
-    #[case(7, &[PostDrained, PostDrainFailed, SingleNodeUpgraded, SingleNodeUpgradeFailed])]
-    #[case(8, &[ImageCleaning])]
-    #[case(9, &[ImageCleaned, ImageCleanFailed])]
-    fn each_group_holds_its_states_and_no_others(#[case] group: u8, #[case] states: &[NodeState]) {
-        let all = NodeState::ALL.into_iter().filter(|state| ordinal(*state) == group);
+    #[case(Stage::Preloading, &[ImagePreloading])]
+    #[case(Stage::Preloaded, &[ImagePreloaded, ImagePreloadFailed])]
+    #[case(Stage::Paused, &[UpgradePaused])]
+    #[case(Stage::Emptying, &[PreDraining, SingleNodeUpgrading])]
+    #[case(Stage::Emptied, &[PreDrained, PreDrainFailed])]
+    #[case(Stage::Installing, &[PostDraining])]
+    #[case(Stage::Rebooting, &[WaitingReboot])]
+    #[case(Stage::Ended, &[PostDrained, PostDrainFailed, SingleNodeUpgraded, SingleNodeUpgradeFailed])]
+    #[case(Stage::Cleaning, &[ImageCleaning])]
+    #[case(Stage::Cleaned, &[ImageCleaned, ImageCleanFailed])]
+    fn each_group_holds_its_states_and_no_others(#[case] group: Stage, #[case] states: &[NodeState]) {
+        let all = NodeState::ALL.into_iter().filter(|state| Stage::of(*state) == group);
         assert_eq!(all.collect::<Vec<_>>(), states);
     }
 
     #[test]
+    fn a_node_is_in_flight_from_its_first_job_to_its_end() {
+        let states = |is: fn(Stage) -> bool| -> Vec<NodeState> {
+            NodeState::ALL
+                .into_iter()
+                .filter(|state| is(Stage::of(*state)))
+                .collect()
+        };
+        let flying = states(Stage::is_in_flight);
+        let expected = [
+            PreDraining,
+            PreDrained,
+            PreDrainFailed,
+            PostDraining,
+            WaitingReboot,
+            SingleNodeUpgrading,
+        ];
+        assert_eq!(flying.len(), expected.len(), "{flying:?}");
+        assert!(expected.iter().all(|state| flying.contains(state)), "{flying:?}");
+        let before = [ImagePreloading, ImagePreloaded, ImagePreloadFailed, UpgradePaused];
+        assert_eq!(states(|stage| !stage.has_started()), before);
+        let first_job = states(|stage| stage.has_started() && !stage.has_ended_first_job());
+        assert_eq!(first_job, [PreDraining, SingleNodeUpgrading]);
+    }
+
+    #[test]
     fn a_text_that_is_no_state_blocks_nothing() {
-        assert_eq!(Progress::recorded(Some("KubernetesUpgraded")).ordinal(), 0);
+        assert_eq!(
+            Progress::recorded(Some("KubernetesUpgraded")).stage(),
+            Stage::Preloading
+        );
         assert_eq!(Progress::recorded(None).join(PreDraining), at(PreDraining));
     }
 
@@ -161,7 +238,7 @@ mod tests {
     fn only_two_states_end_the_upgrade_of_a_node_well() {
         let upgraded: Vec<_> = NodeState::ALL
             .into_iter()
-            .filter(|s| is_upgraded(*s) && ordinal(*s) == 7)
+            .filter(|s| is_upgraded(*s) && Stage::of(*s) == Stage::Ended)
             .collect();
         assert_eq!(upgraded, [PostDrained, SingleNodeUpgraded]);
         assert!(!is_upgrade_failure(ImageCleanFailed));
@@ -177,7 +254,7 @@ mod tests {
             let mut progress = Progress::recorded(None);
             for state in seen {
                 let next = progress.join(state);
-                prop_assert!(next.ordinal() >= progress.ordinal());
+                prop_assert!(next.stage() >= progress.stage());
                 prop_assert_eq!(next.join(state), next, "joining twice is joining once");
                 progress = next;
             }

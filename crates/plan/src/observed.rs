@@ -8,7 +8,7 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use api::{
-    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
+    Component, Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
     image::Image, names,
 };
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ pub struct Observed {
     /// The plan's repository.
     pub repo: RepoSeen,
     /// The plan's system-upgrade-controller Plans, by component.
-    pub suc_plans: BTreeMap<String, SucPlanSeen>,
+    pub suc_plans: BTreeMap<Component, SucPlanSeen>,
     /// The plan's Jobs and those of its system-upgrade-controller Plans, by [`key`].
     pub jobs: Shared<BTreeMap<String, JobSeen>>,
     /// Rancher's machine-plan Secrets.

@@ -2,11 +2,7 @@
 //!
 //! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
 
-use api::{
-    NodeState, Phase, UpgradePlan, UpgradePlanStatus, annotations,
-    labels::{component, job_type},
-    reasons,
-};
+use api::{Component, JobType, NodeState, Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, reasons};
 
 use jiff::Timestamp;
 
@@ -54,7 +50,7 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     if image.is_some_and(|image| image.ours && image.imported == Some(false)) {
         draft.act(Action::Delete {
             kind: ChildKind::Image,
-            component: component::ISO.to_owned(),
+            component: Component::Iso,
             job_type: None,
         });
         return draft.unchanged();
@@ -147,7 +143,7 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
         {
             draft.act(Action::Delete {
                 kind: ChildKind::SucPlan,
-                component: job.component.clone(),
+                component: job.component,
                 job_type: None,
             });
         }
@@ -161,11 +157,8 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
-    let (object, limit) = (
-        format!("UpgradePlan {}", draft.plan_name()),
-        draft.seen.settings.deadlines.stop,
-    );
-    draft.wait("StillRunning", Some(object), message, limit);
+    let object = format!("UpgradePlan {}", draft.plan_name());
+    draft.wait(Wait::StillRunning, Some(object), message);
     draft.still_ended()
 }
 
@@ -175,14 +168,14 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
 fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
     let state = job.node.as_deref().and_then(|node| draft.progress(node).state());
     let step = match state {
-        Some(NodeState::PreDrainFailed) => Some(job_type::PRE_DRAIN),
-        Some(NodeState::PostDrainFailed) => Some(job_type::POST_DRAIN),
-        Some(NodeState::SingleNodeUpgradeFailed) => Some(job_type::SINGLE_NODE_UPGRADE),
+        Some(NodeState::PreDrainFailed) => Some(JobType::PreDrain),
+        Some(NodeState::PostDrainFailed) => Some(JobType::PostDrain),
+        Some(NodeState::SingleNodeUpgradeFailed) => Some(JobType::SingleNodeUpgrade),
         _ => None,
     };
-    let repeated = step.is_some() && job.job_type.as_deref() == step;
+    let repeated = step.is_some() && job.job_type == step;
     let is_done = state.is_some_and(node::is_upgraded);
-    let starts_vms = job.job_type.as_deref() == Some(job_type::RESTORE_VM) && !is_done;
+    let starts_vms = job.job_type == Some(JobType::RestoreVm) && !is_done;
     // Another Plan of the name of the one that made it would take it for its own.
     repeated || job.left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
 }

@@ -7,11 +7,7 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{
-    annotations,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, NodePlan, Wait, annotations, names, reasons};
 use serde_json::Value;
 
 use crate::{
@@ -72,10 +68,10 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     last.iter().for_each(|undo| undo(draft, ending, &mut left));
     if !left.is_empty() {
         let message = format!("being put back or removed: {}", left.join(", "));
-        draft.wait("PutBack", None, message, draft.seen.settings.deadlines.setting);
+        draft.wait(Wait::PutBack, None, message);
     }
-    if draft.is_waiting() {
-        Outcome::Wait
+    if let Some(waits) = draft.waiting_for() {
+        Outcome::Wait(waits)
     } else {
         Outcome::Done
     }
@@ -87,7 +83,7 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
         return;
     }
     let seen = draft.seen;
-    let plan = seen.suc_plans.get(component::SKIP_MANIFESTS_REMOVE);
+    let plan = seen.suc_plans.get(&Component::SkipManifestsRemove);
     if plan.is_some_and(|plan| plan.complete) {
         draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         return;
@@ -95,16 +91,15 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
     if plan.is_none() {
         let nodes = seen.nodes.values().filter(|node| node.managed).count();
         draft.create(Child::SucPlan {
-            component: component::SKIP_MANIFESTS_REMOVE.to_owned(),
+            plan: NodePlan::SkipManifestsRemove,
             concurrency: i64::try_from(nodes).unwrap_or(i64::MAX),
             images: Vec::new(),
         });
     }
-    let name = names::suc_plan(draft.plan_name(), component::SKIP_MANIFESTS_REMOVE);
+    let name = names::suc_plan(draft.plan_name(), Component::SkipManifestsRemove);
     let object = Some(format!("Plan cattle-system/{name}"));
-    let limit = seen.settings.deadlines.skip_manifests;
     let message = "waiting for skip-manifest remove plan to complete";
-    if draft.wait("SkipManifestsRemove", object, message, limit) {
+    if draft.wait(Wait::SkipManifestsRemove, object, message).is_overdue() {
         // A node that is gone for good must not keep the plan from ending.
         draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         let text = "RKE2 manifests are still skipped on some nodes: remove \
@@ -192,7 +187,7 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
 fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let seen = draft.seen;
     for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
-        if draft.progress(name).ordinal() < 3 {
+        if !draft.progress(name).stage().has_started() {
             continue;
         }
         left.push(format!("Node {name}"));
@@ -241,25 +236,25 @@ fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
 /// start VMs again always stay.
 fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<String>) {
     let seen = draft.seen;
-    let mut found: BTreeSet<(ChildKind, &str, Option<&str>)> = BTreeSet::new();
-    let mut going: BTreeSet<(ChildKind, &str, Option<&str>)> = BTreeSet::new();
+    let mut found: BTreeSet<(ChildKind, Component, Option<JobType>)> = BTreeSet::new();
+    let mut going: BTreeSet<(ChildKind, Component, Option<JobType>)> = BTreeSet::new();
     if ending != Ending::Failure && seen.iso_image.as_ref().is_some_and(|image| image.ours) {
-        found.insert((ChildKind::Image, component::ISO, None));
+        found.insert((ChildKind::Image, Component::Iso, None));
     }
     if seen.repo.deployment_ready.is_some() {
-        found.insert((ChildKind::Deployment, component::REPO, None));
+        found.insert((ChildKind::Deployment, Component::Repo, None));
     }
     if seen.repo.service_ready.is_some() {
-        found.insert((ChildKind::Service, component::REPO, None));
+        found.insert((ChildKind::Service, Component::Repo, None));
     }
     let undoing = draft.noted(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
     let plans = seen
         .suc_plans
         .iter()
-        .filter(|(plan, _)| !(undoing && *plan == component::SKIP_MANIFESTS_REMOVE));
+        .filter(|(plan, _)| !(undoing && **plan == Component::SkipManifestsRemove));
     for (plan, seen) in plans {
         let which = if seen.deleting { &mut going } else { &mut found };
-        which.insert((ChildKind::SucPlan, plan.as_str(), None));
+        which.insert((ChildKind::SucPlan, *plan, None));
     }
     let jobs = seen
         .jobs
@@ -267,15 +262,15 @@ fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<St
         .filter(|job| ending != Ending::Failure && is_removed(job));
     for job in jobs {
         let which = if job.deleting { &mut going } else { &mut found };
-        which.insert((ChildKind::Job, job.component.as_str(), job.job_type.as_deref()));
+        which.insert((ChildKind::Job, job.component, job.job_type));
     }
     // What is being deleted is there until its pods are gone; one that nobody waits for any more does not keep it.
     let shown = going.iter().filter(|_| gone != Gone::GivenUp);
     for (kind, component, job_type) in found.iter().chain(shown).collect::<BTreeSet<_>>() {
-        left.push(format!("{} {}", kind.name(), job_type.unwrap_or(component)));
+        let what = job_type.map_or(component.as_str(), JobType::as_str);
+        left.push(format!("{} {what}", kind.name()));
     }
     for (kind, component, job_type) in found {
-        let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
         draft.act(Action::Delete {
             kind,
             component,
@@ -288,7 +283,7 @@ fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<St
 /// list of them goes with the plan. Last, when nothing is left that could stop another one.
 fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     // After a success NodeUpgrade has seen to them.
-    if ending == Ending::Success || !left.is_empty() || draft.is_waiting() {
+    if ending == Ending::Success || !left.is_empty() || draft.waiting_for().is_some() {
         return;
     }
     let seen = draft.seen;
@@ -296,7 +291,7 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
         if !node_upgrade::restores_vms(draft, node) {
             continue;
         }
-        let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+        let name = names::node_job(draft.plan_name(), JobType::RestoreVm, node);
         let object = format!("Job harvester-system/{name}");
         match seen.jobs.get(&name).map(|job| &job.outcome) {
             None => {
@@ -305,10 +300,9 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
             }
             // It goes with the plan, so it gets its time.
             Some(JobOutcome::Running) if ending == Ending::Deletion => {
-                let limit = seen.settings.deadlines.rancher;
-                if !draft.is_overdue("RestoreVM", &object, limit) {
+                if !draft.is_overdue(Wait::RestoreVm, &object) {
                     let message = format!("VMs that were stopped for node {node} are being started again");
-                    draft.wait("RestoreVM", Some(object), message, limit);
+                    draft.wait(Wait::RestoreVm, Some(object), message);
                 }
             }
             Some(_) => {}
@@ -318,21 +312,15 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
 
 /// A Job of ours that goes when the upgrade has ended. Jobs of system-upgrade-controller go with their Plan.
 fn is_removed(job: &JobSeen) -> bool {
-    match (job.component.as_str(), job.job_type.as_deref()) {
-        (component::CLUSTER_UPGRADE, _) => true,
-        (component::NODE_UPGRADE, Some(step)) => step != job_type::RESTORE_VM,
+    match (job.component, job.job_type) {
+        (Component::ClusterUpgrade, _) => true,
+        (Component::NodeUpgrade, Some(step)) => step != JobType::RestoreVm,
         _ => false,
     }
 }
 
 /// Waits for a change of ours to show.
 pub fn changing(draft: &mut Draft<'_>, object: &str) -> Outcome {
-    let limit = draft.seen.settings.deadlines.setting;
-    draft.wait(
-        "Setting",
-        Some(object.to_owned()),
-        format!("{object} is being changed"),
-        limit,
-    );
-    Outcome::Wait
+    let message = format!("{object} is being changed");
+    draft.wait(Wait::Setting, Some(object.to_owned()), message).into()
 }

@@ -11,6 +11,7 @@ use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use rules::Waiting;
+use rules::waiting;
 use tokio::sync::Notify;
 
 use crate::board::{Begun, Board};
@@ -224,14 +225,11 @@ fn thing(item: &WaitingFor) -> (&str, Option<&str>) {
 }
 
 fn carry_on(item: &Waiting, before: &[WaitingFor], now: Timestamp, deadline: Option<Timestamp>) -> WaitingFor {
-    let known = before
-        .iter()
-        .find(|known| thing(known) == (item.what, Some(item.object.as_str())));
     WaitingFor {
         what: item.what.to_owned(),
         object: Some(item.object.clone()),
         message: Some(item.message.clone()),
-        since: known.map_or(Time(now), |known| known.since.clone()),
+        since: Time(waiting::since(before, item.what, Some(&item.object), now)),
         deadline: deadline.map(Time),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::Wait;
 use serde::{Deserialize, Serialize};
 
 macro_rules! deadlines {
@@ -72,6 +73,44 @@ deadlines! {
     single_node: 60,
     /// For stale images to be removed from a node.
     cleanup: 10,
+}
+
+/// A limit for what has none by its nature.
+pub const UNBOUNDED: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+impl Deadlines {
+    /// How long a wait may take before it counts as stalled. A Plan that serves nodes in waves has so long for each.
+    #[must_use]
+    pub fn of(&self, wait: Wait) -> Duration {
+        match wait {
+            Wait::StartRequest
+            | Wait::OlderUpgrade
+            | Wait::OtherUpgrade
+            | Wait::Paused
+            | Wait::BehindPaused
+            | Wait::More => UNBOUNDED,
+            Wait::Version | Wait::ServerVersion | Wait::Nodes | Wait::Cluster => self.prerequisite,
+            Wait::Preflight | Wait::NewImages => self.preflight,
+            Wait::IsoImport => self.iso,
+            Wait::Annotation | Wait::RepositoryCertificate | Wait::Repository => self.repo,
+            Wait::ReleaseManifest | Wait::ReleaseMetadata => self.metadata,
+            Wait::ImagePreload => self.preload,
+            Wait::ToolkitImage => self.toolkit_image,
+            Wait::FailedJob | Wait::Setting | Wait::ManagedChart | Wait::PutBack => self.setting,
+            Wait::ClusterUpgradeJob => self.cluster,
+            Wait::SkipManifestsApply | Wait::SkipManifestsRemove => self.skip_manifests,
+            Wait::RancherNextNode | Wait::RancherUpdate | Wait::RancherCompletion | Wait::RestoreVm => self.rancher,
+            Wait::PreDrainJob | Wait::ImmovableVms => self.pre_drain,
+            Wait::PostDrainJob => self.post_drain,
+            Wait::SingleNodeJob => self.single_node,
+            Wait::Reboot => self.reboot,
+            // As long as whoever is before it may take.
+            Wait::Turn => self.pre_drain + self.rancher + self.post_drain + self.reboot,
+            Wait::ImageLists | Wait::ImageCleanup => self.cleanup,
+            Wait::Pod => self.pod,
+            Wait::StillRunning => self.stop,
+        }
+    }
 }
 
 #[cfg(test)]

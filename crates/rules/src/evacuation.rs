@@ -26,6 +26,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::{Value, json};
 
 use crate::{Waiting, migration};
 
@@ -328,6 +329,12 @@ pub fn retries(instance: &ObjectMeta, plan: &str) -> u32 {
     } else {
         0
     }
+}
+
+/// The patch that notes how often; [`retries`] reads it.
+#[must_use]
+pub fn retry_note(plan: &str, number: u32) -> Value {
+    json!({"metadata": {"annotations": {annotations::EVACUATION_RETRIES: format!("{plan}={number}")}}})
 }
 
 /// An instance that runs on a node, or is about to.

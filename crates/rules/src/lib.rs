@@ -4,6 +4,8 @@
 //! cluster. What only one of them needs stays with it.
 
 pub mod deadlines;
+pub mod eligibility;
+pub mod error_text;
 pub mod evacuation;
 pub mod event;
 pub mod event_object;
@@ -11,6 +13,7 @@ pub mod fleet;
 pub mod longhorn_health;
 pub mod migration;
 pub mod stale_images;
+pub mod suc_plan;
 pub mod tries;
 pub mod version;
 pub mod waiting;

@@ -24,7 +24,7 @@ use std::{
 
 use api::{
     foreign::longhorn::{Engine, Replica, Volume},
-    labels, names,
+    names,
     upgrade_plan::VOLUMES_LEFT,
 };
 use k8s_openapi::{
@@ -84,8 +84,7 @@ pub fn cordoned<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> BTreeSet<Strin
 pub fn claims_in_use<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeSet<String> {
     let mut claims = BTreeSet::new();
     for pod in pods {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        if matches!(phase, Some("Succeeded" | "Failed")) {
+        if api::pod::has_ended(pod) {
             continue;
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -106,13 +105,7 @@ pub fn claims_in_use<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeSet<St
 /// The nodes that volumes can be on: managed by Harvester and no witness.
 #[must_use]
 pub fn storage_nodes<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> usize {
-    let counts = |node: &&Node| {
-        let labels = node.metadata.labels.as_ref();
-        labels.is_some_and(|labels| {
-            labels.get(labels::MANAGED).is_some_and(|managed| managed == "true")
-                && !labels.contains_key(labels::WITNESS)
-        })
-    };
+    let counts = |node: &&Node| api::node::is_managed(node) && !api::node::is_witness(node);
     nodes.into_iter().filter(counts).count()
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use api::{
     foreign::{condition_is, kubevirt::VirtualMachineInstance},
     labels,
+    node::{is_cordoned, is_witness},
 };
 use k8s_openapi::api::core::v1::{Affinity, Node, NodeSelector, NodeSelectorRequirement};
 
@@ -43,10 +44,6 @@ impl fmt::Display for Stuck {
 /// Nodes that can carry VMs: all but witnesses. The label's key alone decides.
 #[must_use]
 pub fn hosts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<&'a Node> {
-    let is_witness = |node: &&Node| {
-        let labels = node.metadata.labels.as_ref();
-        labels.is_some_and(|labels| labels.contains_key(labels::WITNESS))
-    };
     nodes.into_iter().filter(|node| !is_witness(node)).collect()
 }
 
@@ -117,11 +114,10 @@ pub fn denial(vmi: &VirtualMachineInstance) -> Option<String> {
 }
 
 fn is_target(vmi: &VirtualMachineInstance, node: &Node) -> bool {
-    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     // A VM that has no node yet runs on none of them.
     let is_elsewhere = vmi.status.node_name.is_none() || node.metadata.name != vmi.status.node_name;
     is_elsewhere
-        && !cordoned
+        && !is_cordoned(node)
         && has_labels(node, vmi.spec.node_selector.iter().flatten())
         && matches_affinity(node, vmi.spec.affinity.as_ref())
 }

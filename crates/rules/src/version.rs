@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    // v2-helpers.md §4.5, go-common.
+    // Cases of the library that Harvester itself uses.
     #[rstest]
     #[case("v1.2.1", "v1.2.1", "v1.1.2", Ok(()))]
     #[case("v1.1.2", "v1.2.1", "v1.1.2", Ok(()))]
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(check(from, to, min, true), expected);
     }
 
-    // v2-helpers.md §4.5, toolkit; v2-phases.md §14.16.
+    // Cases of the existing toolkit.
     #[rstest]
     #[case("v1.2.1", "v1.2.2", "v1.2.1", Ok(()))]
     #[case("v1.2.0", "v1.2.2", "v1.2.1", Err(Ineligible::BelowMinimum))]
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(check(from, to, min, true), expected);
     }
 
-    // v2-helpers.md §4.5, IsUpgrade.
+    // Is it an upgrade at all?
     #[rstest]
     #[case("v1.2.2", "v1.2.1", "", Err(Ineligible::Downgrade))]
     #[case("v1.2.2-rc2", "v1.2.1", "", Err(Ineligible::Downgrade))]
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(check(from, to, min, true), expected);
     }
 
-    // v2-helpers.md §4.5, IsUpgradable.
+    // Is it one that is allowed?
     #[rstest]
     #[case("v1.2.1", "v1.3.0", "v1.2.0", Ok(()))]
     #[case("v1.2.1", "v1.3.0", "v1.2.2", Err(Ineligible::BelowMinimum))]
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(check(from, to, min, true), expected);
     }
 
-    // v2-helpers.md §4.5, IsNewer, IsEqual, IsOlder: numbers are compared as numbers, and build metadata says nothing.
+    // Newer, equal, older: numbers are compared as numbers, and build metadata says nothing.
     #[rstest]
     #[case("v1.2.0", "v1.2.1")]
     #[case("v1.2.9", "v1.2.10")]

@@ -2,19 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{
-    foreign::{
-        capi::Machine,
-        catalog::ClusterRepo,
-        fleet::{Bundle, Cluster as FleetCluster},
-        harvester::{Addon, VirtualMachineImage},
-        kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
-        longhorn::{Engine, InstanceManager, Replica, Volume},
-        rancher::{Cluster, ManagedChart},
-        suc::Plan,
-    },
-    labels,
+use api::foreign::{
+    capi::Machine,
+    catalog::ClusterRepo,
+    fleet::{Bundle, Cluster as FleetCluster},
+    harvester::{Addon, VirtualMachineImage},
+    kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration},
+    longhorn::{Engine, InstanceManager, Replica, Volume},
+    rancher::{Cluster, ManagedChart},
+    suc::Plan,
 };
+use api::node::is_ready;
 use clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -213,30 +211,10 @@ pub(crate) fn controlled_by<K: Resource<DynamicType = ()>>(object: &K) -> Value 
     }])
 }
 
-/// The node reports Ready.
-pub(crate) fn is_ready(node: &Node) -> bool {
-    ready_condition(node).is_some_and(|condition| condition.status == "True")
-}
-
 /// The node's Ready condition.
 pub(crate) fn ready_condition(node: &Node) -> Option<&k8s_openapi::api::core::v1::NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready")
-}
-
-/// The node is a witness: it votes and carries no workload.
-pub(crate) fn is_witness(node: &Node) -> bool {
-    label(&node.metadata, labels::WITNESS).is_some()
-}
-
-/// A pod's Ready condition is True.
-pub(crate) fn is_pod_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|conditions| {
-        conditions
-            .iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    })
 }
 
 /// A pod's phase; empty when it has none yet.

@@ -7,7 +7,7 @@ use ::release::{
     manifest::{self, FileSum, IsoSum, Manifest},
     tls::Identity,
 };
-use api::{labels, names};
+use api::{Component, names};
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     actor::cdi::ISO_BYTES,
     cluster::platform::ISO_CHECKSUM,
-    context::{Context, label},
+    context::Context,
     release::{Release, image_list},
     troubles::RepositoryTrouble,
 };
@@ -119,7 +119,7 @@ impl Facts {
         };
         let name = host.split('.').next().unwrap_or(host);
         let deployment = world.deployments.get(names::HARVESTER_NAMESPACE, name);
-        let is_repo = |meta: &ObjectMeta| label(meta, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
+        let is_repo = |meta: &ObjectMeta| Component::of(meta) == Some(Component::Repo);
         let Some(deployment) = deployment.filter(|found| is_repo(&found.metadata)) else {
             return refuse("no such host");
         };

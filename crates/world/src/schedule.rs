@@ -2,10 +2,11 @@
 //!
 //! Pods are created with their node already chosen; there is no separate binding step.
 
+use api::node::is_ready;
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
 use rules::migration::{has_labels, matches_affinity};
 
-use crate::context::{Context, is_ready};
+use crate::context::Context;
 
 /// The fitting node with the least load, ties by name. Of a pod that already names its node, that one.
 pub(crate) fn pick(world: &Context, spec: &PodSpec, load: impl Fn(&str) -> usize) -> Option<String> {

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use api::{Component, JobType};
+
 /// What goes wrong in a simulated cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Troubles {
@@ -46,9 +48,9 @@ pub struct Troubles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTrouble {
     /// Value of the label `upgrade-component`.
-    pub component: String,
+    pub component: Component,
     /// Value of the label `job-type`; any when unset.
-    pub job_type: Option<String>,
+    pub job_type: Option<JobType>,
     /// Its node; any when unset.
     pub node: Option<String>,
     /// What goes wrong.
@@ -140,12 +142,12 @@ all_of!(
 impl Troubles {
     /// What goes wrong with a Job's pod.
     #[must_use]
-    pub fn of_job(&self, component: &str, job_type: &str, node: &str) -> Option<JobFailure> {
+    pub fn of_job(&self, component: Component, job_type: Option<JobType>, node: &str) -> Option<JobFailure> {
         self.jobs
             .iter()
             .find(|trouble| {
                 trouble.component == component
-                    && trouble.job_type.as_deref().is_none_or(|wanted| wanted == job_type)
+                    && (trouble.job_type.is_none() || trouble.job_type == job_type)
                     && trouble.node.as_deref().is_none_or(|wanted| wanted == node)
             })
             .map(|trouble| trouble.failure)

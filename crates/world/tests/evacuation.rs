@@ -6,7 +6,7 @@ mod support;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use api::labels::{component, job_type};
+use api::JobType;
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles};
@@ -26,12 +26,11 @@ async fn with(vms: usize, troubles: Troubles) -> Lab {
 }
 
 async fn pre_drain(lab: &Lab, node: &str) {
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, node))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, node)).await;
 }
 
 async fn is_done(lab: &Lab, node: &str) -> bool {
-    let name = api::names::node_job("up", job_type::PRE_DRAIN, node);
+    let name = api::names::node_job("up", JobType::PreDrain, node);
     lab.get(JOB, HARVESTER, &name)
         .await
         .is_some_and(|job| is(&job, "Complete"))
@@ -158,7 +157,7 @@ async fn r33_an_evacuation_of_many_hours_does_not_run_into_the_limit_of_its_step
     let (seconds, ..) = empty_looking_every(&lab, &["node-1"], 600).await;
     let limit = node::limits::Limits::default().vms.as_secs();
     assert!(seconds > limit, "{seconds} s: the limit is {limit} s");
-    let name = api::names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let name = api::names::node_job("up", JobType::PreDrain, "node-1");
     let failed = lab.get(JOB, HARVESTER, &name).await.unwrap()["status"]["failed"].clone();
     assert_eq!(
         failed.as_i64().unwrap_or(0),
@@ -204,7 +203,7 @@ async fn r18_a_vm_that_kubevirt_will_not_migrate_is_waited_for_until_the_plan_sa
     assert!(pods.iter().any(said), "{pods:#?}");
     lab.patch(UPGRADE_PLAN, "", "up", json!({"spec": {"onMigrationFailure": "Stop"}}))
         .await;
-    let job = api::names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = api::names::node_job("up", JobType::PreDrain, "node-1");
     lab.until(10, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
     let vm = lab.get(VM, namespace, &name).await.unwrap();
     assert_eq!(vm["spec"]["runStrategy"], "Halted");

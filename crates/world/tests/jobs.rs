@@ -4,11 +4,7 @@
 
 mod support;
 
-use api::{
-    labels,
-    labels::{component, job_type},
-    names,
-};
+use api::{Component, JobType, labels, names};
 use serde_json::{Value, json};
 use support::*;
 use world::{
@@ -18,11 +14,11 @@ use world::{
 
 const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
 
-fn failing(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
+fn failing(component: Component, job_type: Option<JobType>, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
-            component: component.to_owned(),
-            job_type: job_type.map(str::to_owned),
+            component,
+            job_type,
             node: None,
             failure,
         }],
@@ -42,7 +38,7 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
     };
     let lab = lab(shape, Durations::default(), Troubles::default()).await;
     lab.serve_release("up").await;
-    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 2)).await;
+    lab.create(PLAN, suc_plan("up", Component::ImagePreload, 2)).await;
     let mut most = 0;
     for _ in 0..40 {
         lab.minutes(1).await;
@@ -74,8 +70,8 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
 async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_is_for_nobody() {
     let lab = calm().await;
     lab.serve_release("up").await;
-    let named = lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
-    let mut misnamed = suc_plan("up", component::IMAGE_PRELOAD, 3);
+    let named = lab.create(PLAN, suc_plan("up", Component::ImagePreload, 3)).await;
+    let mut misnamed = suc_plan("up", Component::ImagePreload, 3);
     misnamed["metadata"]["name"] = json!("misnamed");
     misnamed["spec"]["upgrade"]["env"] = named["spec"]["upgrade"]["envs"].clone();
     misnamed["spec"]["upgrade"].as_object_mut().unwrap().remove("envs");
@@ -114,7 +110,7 @@ async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_i
 #[tokio::test(start_paused = true)]
 async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
     let lab = calm().await;
-    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    lab.create(PLAN, suc_plan("up", Component::ImagePreload, 3)).await;
     lab.minutes(1).await;
     let jobs = lab.list(JOB, names::CATTLE_NAMESPACE).await;
     assert_eq!(jobs.len(), 3);
@@ -131,7 +127,7 @@ async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
     let pods = lab.list(POD, names::CATTLE_NAMESPACE).await;
     assert_eq!(
         pods[0]["metadata"]["labels"][labels::UPGRADE_COMPONENT],
-        component::IMAGE_PRELOAD
+        Component::ImagePreload.as_str()
     );
     assert_eq!(pods[0]["spec"]["nodeName"], "node-1");
     lab.delete(PLAN, names::CATTLE_NAMESPACE, "up-image-preload").await;
@@ -146,9 +142,9 @@ async fn the_jobs_of_a_plan_carry_its_labels_and_go_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_job_fails_its_plan() {
-    let troubles = failing(component::IMAGE_PRELOAD, None, JobFailure::Fails(100));
+    let troubles = failing(Component::ImagePreload, None, JobFailure::Fails(100));
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.create(PLAN, suc_plan("up", component::IMAGE_PRELOAD, 3)).await;
+    lab.create(PLAN, suc_plan("up", Component::ImagePreload, 3)).await;
     // A hundred pods, ten minutes apart.
     let plan = lab
         .until(18 * 60, PLAN, names::CATTLE_NAMESPACE, "up-image-preload", |plan| {
@@ -162,7 +158,7 @@ async fn a_failed_job_fails_its_plan() {
 async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
     let lab = calm().await;
     lab.plan("up").await;
-    let mut suspended = job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1");
+    let mut suspended = node_job("up", JobType::PreDrain, "node-1");
     suspended["spec"]["suspend"] = json!(true);
     let name = suspended["metadata"]["name"].as_str().unwrap().to_owned();
     lab.create(JOB, suspended).await;
@@ -179,18 +175,18 @@ async fn a_suspended_job_has_no_pod_until_it_is_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_replaces_failed_pods_up_to_its_limit() {
-    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Fails(2));
+    let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Fails(2));
     let twice = lab(Shape::default(), Durations::default(), troubles).await;
     twice.serve_release("up").await;
-    twice.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    twice.create(JOB, cluster_job("up")).await;
     let done = twice
         .until(30, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
         .await;
     assert_eq!(done["status"]["failed"], 2);
 
-    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Fails(99));
+    let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Fails(99));
     let always = lab(Shape::default(), Durations::default(), troubles).await;
-    always.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    always.create(JOB, cluster_job("up")).await;
     let failed = always
         .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Failed"))
         .await;
@@ -200,9 +196,9 @@ async fn a_job_replaces_failed_pods_up_to_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
-    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    let mut hanging = job("up", component::CLUSTER_UPGRADE, "", "");
+    let mut hanging = cluster_job("up");
     hanging["spec"]["activeDeadlineSeconds"] = json!(600);
     hanging["spec"]["ttlSecondsAfterFinished"] = json!(300);
     lab.create(JOB, hanging).await;
@@ -215,9 +211,9 @@ async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_its_image_waits_and_says_so() {
-    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::ImagePullBackOff);
+    let troubles = failing(Component::ClusterUpgrade, None, JobFailure::ImagePullBackOff);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(60).await;
     let pods = lab.list(POD, HARVESTER).await;
     assert_eq!(pods[0]["status"]["phase"], "Pending");
@@ -239,13 +235,13 @@ async fn what_an_owner_owned_goes_with_it() {
             }),
         )
         .await;
-    let mut owned = job("up", component::CLUSTER_UPGRADE, "", "");
+    let mut owned = cluster_job("up");
     owned["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "name": "up",
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
     }]);
     lab.create(JOB, owned).await;
-    lab.create(JOB, job("other", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.create(JOB, cluster_job("other")).await;
     lab.minutes(1).await;
     assert_eq!(lab.list(POD, HARVESTER).await.len(), 2);
     lab.delete(UPGRADE_PLAN, "", "up").await;
@@ -264,7 +260,7 @@ async fn what_an_owner_owned_goes_with_it() {
 async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
     let lab = calm().await;
     lab.world.abort();
-    let mut owner = job("up", component::CLUSTER_UPGRADE, "", "");
+    let mut owner = cluster_job("up");
     owner["spec"]["suspend"] = json!(true);
     let owner = lab.create(JOB, owner).await;
     let mut owned = json!({
@@ -306,14 +302,14 @@ async fn delete_in_foreground(lab: &Lab) {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
-    let mut troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    let mut troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     troubles.stuck_kubelets = (1..=3).map(|number| format!("node-{number}")).collect();
     let durations = Durations {
         pod_stop: std::time::Duration::from_secs(30),
         ..Durations::default()
     };
     let lab = lab(Shape::default(), durations, troubles).await;
-    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(1).await;
     delete_in_foreground(&lab).await;
     lab.minutes(20).await;
@@ -332,7 +328,7 @@ async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn what_does_not_block_its_owner_is_not_waited_for() {
     let lab = calm().await;
-    let mut owner = job("up", component::CLUSTER_UPGRADE, "", "");
+    let mut owner = cluster_job("up");
     owner["spec"]["suspend"] = json!(true);
     let owner = lab.create(JOB, owner).await;
     for (name, blocks) in [("blocks", true), ("does-not", false)] {
@@ -363,9 +359,9 @@ async fn what_does_not_block_its_owner_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_somebody_deletes_is_replaced() {
-    let troubles = failing(component::CLUSTER_UPGRADE, None, JobFailure::Hangs);
+    let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.create(JOB, job("up", component::CLUSTER_UPGRADE, "", "")).await;
+    lab.create(JOB, cluster_job("up")).await;
     lab.minutes(1).await;
     let first = lab.list(POD, HARVESTER).await.remove(0);
     let name = first["metadata"]["name"].as_str().unwrap();

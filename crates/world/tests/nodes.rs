@@ -6,11 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use api::{
-    annotations,
-    labels::{component, job_type},
-    names,
-};
+use api::{JobType, annotations, names};
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles, troubles::RebootTrouble};
@@ -122,8 +118,7 @@ async fn a_budget_that_allows_nothing_blocks_the_drain() {
     lab.minutes(20).await;
     let (secret, token) = tokens(&lab).await.remove(0);
     lab.plan("up").await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
         is(job, "Complete")
     })
@@ -148,8 +143,7 @@ async fn reboot(lab: &Lab) -> Value {
         .await
         .unwrap();
     let before = lab.get(NODE, "", "node-1").await.unwrap();
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::POST_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PostDrain, "node-1")).await;
     lab.until(10, JOB, HARVESTER, "up-node-upgrade-post-drain-node-1", |job| {
         is(job, "Complete")
     })
@@ -241,7 +235,7 @@ async fn another_world_goes_on_where_one_stopped() {
     let lab = calm().await;
     lab.serve_release("up").await;
     // On another node than the one that reboots.
-    let mut cluster_job = job("up", component::CLUSTER_UPGRADE, "", "");
+    let mut cluster_job = cluster_job("up");
     cluster_job["spec"]["template"]["spec"]["nodeName"] = json!("node-2");
     lab.create(JOB, cluster_job).await;
     lab.until(10, JOB, HARVESTER, "up-cluster-upgrade", |job| {

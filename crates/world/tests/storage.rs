@@ -6,10 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use api::{
-    labels::{component, job_type},
-    names,
-};
+use api::{JobType, names};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use support::*;
@@ -82,9 +79,8 @@ async fn is_guarded(lab: &Lab, node: usize) -> bool {
 }
 
 async fn empty(lab: &Lab, node: &str) {
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, node))
-        .await;
-    let job = names::node_job("up", job_type::PRE_DRAIN, node);
+    lab.create(JOB, node_job("up", JobType::PreDrain, node)).await;
+    let job = names::node_job("up", JobType::PreDrain, node);
     lab.until(60, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
 }
 
@@ -124,8 +120,7 @@ async fn r58_a_node_that_is_held_while_cordoned_keeps_the_budget_of_another_and_
     }
     cordon(&lab, "node-2", true).await;
     cordon(&lab, "node-1", true).await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.minutes(30).await;
     assert!(is_guarded(&lab, 1).await);
     let pods = lab.list(POD, HARVESTER).await;
@@ -138,7 +133,7 @@ async fn r58_a_node_that_is_held_while_cordoned_keeps_the_budget_of_another_and_
         "{said}"
     );
     cordon(&lab, "node-2", false).await;
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     lab.until(10, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
     assert!(!is_guarded(&lab, 1).await);
 }
@@ -174,8 +169,7 @@ async fn r40_pre_drain_waits_for_a_volume_that_is_attached_and_unused_and_names_
         json!({"currentState": "running", "replicaModeMap": {}}),
     )
     .await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.minutes(30).await;
     assert!(vms_on(&lab, "node-1").await.is_empty(), "VMs leave all the same");
     let pods = lab.list(POD, HARVESTER).await;
@@ -188,7 +182,7 @@ async fn r40_pre_drain_waits_for_a_volume_that_is_attached_and_unused_and_names_
         "{said}"
     );
     set(ENGINE, "pvc-left-e-0", json!({"currentState": "stopped"})).await;
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     lab.until(10, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
 }
 

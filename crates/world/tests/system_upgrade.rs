@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use api::{labels, labels::component, names::CATTLE_NAMESPACE};
+use api::{Component, labels, names::CATTLE_NAMESPACE};
 use serde_json::{Value, json};
 use support::*;
 use world::{
@@ -19,13 +19,13 @@ const MARK: &str = "plan.upgrade.cattle.io/up-image-preload";
 
 /// A Plan that all nodes are to have at once.
 fn plan() -> Value {
-    suc_plan("up", component::IMAGE_PRELOAD, 3)
+    suc_plan("up", Component::ImagePreload, 3)
 }
 
 fn failing(times: u32) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
-            component: component::IMAGE_PRELOAD.to_owned(),
+            component: Component::ImagePreload.to_owned(),
             job_type: None,
             node: None,
             failure: JobFailure::Fails(times),

@@ -4,10 +4,7 @@
 
 mod support;
 
-use api::{
-    labels::{component, job_type},
-    names,
-};
+use api::{JobType, names};
 use serde_json::{Value, json};
 use support::*;
 use world::{Durations, Shape, Troubles, troubles::MigrationTrouble};
@@ -20,8 +17,7 @@ async fn a_drained_nodes_vms_end_on_other_nodes() {
     let there = vms_on(&lab, "node-1").await;
     assert_eq!(there.len(), 2);
     lab.plan("up").await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
         is(job, "Complete")
     })
@@ -57,8 +53,7 @@ async fn a_stuck_migration_holds_the_pre_drain_job() {
     };
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.plan("up").await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.minutes(120).await;
     assert_eq!(vms_on(&lab, "node-1").await, ["web-1"]);
     let job = lab
@@ -76,8 +71,7 @@ async fn a_failed_migration_is_tried_again() {
     };
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.plan("up").await;
-    lab.create(JOB, job("up", component::NODE_UPGRADE, job_type::PRE_DRAIN, "node-1"))
-        .await;
+    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
     lab.until(20, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
         is(job, "Complete")
     })

@@ -6,7 +6,7 @@ mod support;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{annotations, labels, labels::component, labels::job_type, names};
+use api::{Component, JobType, annotations, labels, names};
 use cache::Cache;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
@@ -34,7 +34,7 @@ impl Walk {
         (self.marks[at].1 - before).as_secs()
     }
 
-    async fn plan(&self, component: &str, concurrency: i64) {
+    async fn plan(&self, component: Component, concurrency: i64) {
         let plan = self.lab.create(PLAN, suc_plan(NAME, component, concurrency)).await;
         let name = plan["metadata"]["name"].as_str().unwrap().to_owned();
         self.lab
@@ -42,8 +42,17 @@ impl Walk {
             .await;
     }
 
-    async fn job(&self, component: &str, job_type: &str, node: &str) {
-        let job = self.lab.create(JOB, job(NAME, component, job_type, node)).await;
+    async fn cluster_job(&self) {
+        self.complete(cluster_job(NAME)).await;
+    }
+
+    async fn node_job(&self, job_type: JobType, node: &str) {
+        self.complete(node_job(NAME, job_type, node)).await;
+    }
+
+    /// Creates a Job, and waits for its end.
+    async fn complete(&self, job: Value) {
+        let job = self.lab.create(JOB, job).await;
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
         self.lab
             .until(3000, JOB, names::HARVESTER_NAMESPACE, &name, |job| is(job, "Complete"))
@@ -76,7 +85,7 @@ async fn prepare(walk: &mut Walk) {
         names::repo_url(NAME, names::RepoScheme::Http)
     );
     assert!(walk.lab.facts.repository(&url, None).is_err());
-    let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: component::REPO});
+    let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: Component::Repo});
     let meta = json!({"name": names::repo(NAME), "namespace": names::HARVESTER_NAMESPACE, "labels": repo});
     let replicas = walk.lab.shape.nodes.min(2);
     walk.lab
@@ -115,9 +124,9 @@ async fn prepare(walk: &mut Walk) {
     assert!(String::from_utf8_lossy(&yaml).contains("os: Harvester v1.8.0"));
     walk.mark("repo");
     let nodes = i64::try_from(walk.lab.shape.nodes).unwrap();
-    walk.plan(component::IMAGE_PRELOAD, nodes).await;
+    walk.plan(Component::ImagePreload, nodes).await;
     walk.mark("preload");
-    walk.job(component::CLUSTER_UPGRADE, "", "").await;
+    walk.cluster_job().await;
     walk.mark("cluster");
 }
 
@@ -159,7 +168,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         asked.insert(node.clone(), lab.clock.elapsed());
         let before = lab.get(NODE, "", &node).await.unwrap();
         assert_eq!(before["spec"]["unschedulable"], true);
-        walk.job(component::NODE_UPGRADE, job_type::PRE_DRAIN, &node).await;
+        walk.node_job(JobType::PreDrain, &node).await;
         let ack = |key: &str, token: &str| json!({"metadata": {"annotations": {key: token}}});
         lab.patch(
             SECRET,
@@ -173,7 +182,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
                 text(secret, annotations::RKE_POST_DRAIN).is_some()
             })
             .await;
-        walk.job(component::NODE_UPGRADE, job_type::POST_DRAIN, &node).await;
+        walk.node_job(JobType::PostDrain, &node).await;
         let back = lab
             .until(20, NODE, "", &node, |node| {
                 node["status"]["nodeInfo"]["osImage"] == "Harvester v1.8.0" && is(node, "Ready")
@@ -205,8 +214,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
             .await
             .unwrap();
         if config["data"][&node].as_str().is_some_and(|list| !list.is_empty()) {
-            lab.create(JOB, job(NAME, component::NODE_UPGRADE, job_type::RESTORE_VM, &node))
-                .await;
+            lab.create(JOB, node_job(NAME, JobType::RestoreVm, &node)).await;
         }
     }
     lab.until(10, CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, |cluster| {
@@ -225,10 +233,10 @@ async fn three_nodes_take_as_long_as_they_did_in_life() {
     let mut walk = Walk { lab, marks: Vec::new() };
     prepare(&mut walk).await;
     let before: BTreeMap<String, Value> = running(&walk.lab).await;
-    walk.plan(component::SKIP_MANIFESTS_APPLY, 3).await;
+    walk.plan(Component::SkipManifestsApply, 3).await;
     let asked = upgrade_nodes(&mut walk).await;
     walk.mark("nodes");
-    walk.plan(component::IMAGE_CLEANUP, 1).await;
+    walk.plan(Component::ImageCleanup, 1).await;
     walk.mark("cleanup");
     let near = |what: &str, seconds: u64| {
         let took = walk.took(what);
@@ -308,13 +316,12 @@ async fn a_single_node_stops_its_vms_reboots_and_starts_them_again() {
     let mut walk = Walk { lab, marks: Vec::new() };
     prepare(&mut walk).await;
     assert_eq!(running(&walk.lab).await.len(), 3);
-    walk.job(component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE, "node-1")
-        .await;
+    walk.node_job(JobType::SingleNodeUpgrade, "node-1").await;
     assert!(running(&walk.lab).await.is_empty());
     let back = |node: &Value| node["status"]["nodeInfo"]["osImage"] == "Harvester v1.8.0" && is(node, "Ready");
     let node = walk.lab.until(20, NODE, "", "node-1", back).await;
     assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.35.2+rke2r1");
-    walk.job(component::NODE_UPGRADE, job_type::RESTORE_VM, "node-1").await;
+    walk.node_job(JobType::RestoreVm, "node-1").await;
     walk.lab.minutes(2).await;
     assert_eq!(running(&walk.lab).await.len(), 3);
 }
@@ -332,13 +339,13 @@ async fn nothing_needs_time_and_witnesses_carry_no_vms() {
     prepare(&mut walk).await;
     let before = running(&walk.lab).await;
     upgrade_nodes(&mut walk).await;
-    walk.plan(component::IMAGE_CLEANUP, 1).await;
+    walk.plan(Component::ImageCleanup, 1).await;
     walk.lab.minutes(1).await;
     let after = running(&walk.lab).await;
     assert_eq!(before.len(), after.len());
     assert!(after.values().all(|node| node != "node-3"), "{after:?}");
     let pods = walk.lab.list(POD, names::HARVESTER_NAMESPACE).await;
-    let repo = |pod: &&Value| pod["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component::REPO;
+    let repo = |pod: &&Value| pod["metadata"]["labels"][labels::UPGRADE_COMPONENT] == Component::Repo.as_str();
     assert!(pods.iter().filter(repo).all(|pod| pod["spec"]["nodeName"] != "node-3"));
 }
 

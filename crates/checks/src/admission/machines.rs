@@ -59,7 +59,7 @@ pub(super) fn are_paired_with_nodes(_: &UpgradePlan, cluster: &Cluster) -> Resul
 /// Why the node has no machine of its own; the first reason only.
 fn unpaired(node: &Node, machines: &[&Machine]) -> Option<String> {
     let name = node.name_any();
-    if node.labels().get(labels::MANAGED).is_none_or(|value| value != "true") {
+    if !api::node::is_managed(node) {
         return Some(format!("node \"{name}\" is missing {} label", labels::MANAGED));
     }
     let Some(wanted) = node.annotations().get(annotations::MACHINE) else {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use api::UpgradePlan;
-use k8s_openapi::api::core::v1::Node;
+use api::{
+    UpgradePlan,
+    node::{is_cordoned, is_ready},
+};
 use kube::ResourceExt;
 
 use crate::{Cluster, FieldError};
@@ -16,24 +18,17 @@ pub(super) fn are_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldE
     let mut errors = Vec::new();
     // Rancher keeps what it drains cordoned until another plan goes on, whoever uncordons it. Mostly that is one node, but it
     // lets machines past its limit that were never well.
-    let cordoned = |node: &&Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let may_be_cordoned = takes_over(cluster);
     for node in all(&cluster.nodes, "nodes")? {
         let name = node.name_any();
         if !is_ready(node) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is not Ready")));
         }
-        if !may_be_cordoned && cordoned(&node) {
+        if !may_be_cordoned && is_cordoned(node) {
             errors.push(FieldError::forbidden(SPEC, format!("node \"{name}\" is unschedulable")));
         }
     }
     Ok(errors)
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 pub(super) fn to_pause_exist(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {

@@ -6,7 +6,7 @@ use api::{NodeState, Phase, UpgradePlan, UpgradePlanStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use plan::{
-    node,
+    node::Stage,
     pipeline::{Entry, PIPELINE},
 };
 
@@ -18,7 +18,7 @@ use super::{
 /// More node bars than this do not fit a terminal of 30 lines; the others share one.
 const NODE_BARS: usize = 12;
 /// Steps of a node: the groups of its states.
-const NODE_STEPS: u64 = 10;
+const NODE_STEPS: u64 = Stage::Cleaned.index() as u64 + 1;
 /// Parts of a phase's bar. How far a phase is can only be told by its nodes.
 const PHASE_PARTS: u64 = 60;
 
@@ -84,7 +84,7 @@ impl Bars {
     fn show_nodes(&mut self, status: &UpgradePlanStatus) {
         let (mut hidden, mut hidden_steps) = (0, 0);
         for (name, node) in &status.node_upgrade_statuses {
-            let step = ordinal(node).map_or(0, |ordinal| ordinal + 1);
+            let step = stage(node).map_or(0, |stage| u64::from(stage.index()) + 1);
             if self.nodes.contains_key(name) || self.nodes.len() < NODE_BARS {
                 let bar = self
                     .nodes
@@ -170,23 +170,28 @@ impl PhaseBar {
 fn parts(phase: Phase, status: &UpgradePlanStatus) -> u64 {
     // The groups of node states that the phase begins and ends with.
     let (first, last) = match phase {
-        Phase::ImagePreloading => (0, 1),
-        Phase::NodeUpgrading => (1, 7),
-        Phase::CleaningUp => (7, 9),
+        Phase::ImagePreloading => (Stage::Preloading, Stage::Preloaded),
+        Phase::NodeUpgrading => (Stage::Preloaded, Stage::Ended),
+        Phase::CleaningUp => (Stage::Ended, Stage::Cleaned),
         _ => return 0,
     };
     let nodes = &status.node_upgrade_statuses;
     let done: u64 = nodes
         .values()
-        .map(|node| ordinal(node).unwrap_or_default().clamp(first, last) - first)
+        .map(|node| steps(first, stage(node).unwrap_or_default().clamp(first, last)))
         .sum();
-    let all = (last - first) * nodes.len() as u64;
+    let all = steps(first, last) * nodes.len() as u64;
     (PHASE_PARTS * done).checked_div(all).unwrap_or_default()
 }
 
-fn ordinal(node: &api::NodeUpgradeStatus) -> Option<u64> {
+/// How many steps a node takes from one group of states to another.
+fn steps(from: Stage, to: Stage) -> u64 {
+    u64::from(to.index().saturating_sub(from.index()))
+}
+
+fn stage(node: &api::NodeUpgradeStatus) -> Option<Stage> {
     let state = node.state.as_deref().and_then(NodeState::parse);
-    state.map(|state| u64::from(node::ordinal(state)))
+    state.map(Stage::of)
 }
 
 fn bar(all: &MultiProgress, name: &str, color: &str, length: u64) -> ProgressBar {

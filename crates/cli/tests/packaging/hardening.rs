@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use api::labels::{component, job_type};
+use api::{JobType, NodePlan};
 use serde_json::{Value, json};
 
 use crate::{
@@ -102,8 +102,8 @@ fn manager(documents: Option<Documents>) -> Option<Value> {
 
 #[test]
 fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
-    let node = |step: &str| Some(pods::node_job(step).template);
-    let suc = |component: &str| Some(pods::suc(component).template);
+    let node = |step: JobType| Some(pods::node_job(step).template);
+    let suc = |runs: NodePlan| Some(pods::suc(runs).template);
     let repository = |server: &str| Some(pods::repository(server).template);
     // What makes a pod, what it does not keep to, and why.
     let table: Vec<(&str, Option<Value>, &[Fault], &str)> = vec![
@@ -140,43 +140,43 @@ fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
         ),
         (
             "pre-drain",
-            node(job_type::PRE_DRAIN),
+            node(JobType::PreDrain),
             NODE_ROOT,
             "it stops VMs and changes files of the node",
         ),
         (
             "post-drain",
-            node(job_type::POST_DRAIN),
+            node(JobType::PostDrain),
             NODE_ROOT,
             "it installs the node's system and reboots it",
         ),
         (
             "single-node-upgrade",
-            node(job_type::SINGLE_NODE_UPGRADE),
+            node(JobType::SingleNodeUpgrade),
             NODE_ROOT,
             "both at once",
         ),
         (
             "prepare",
-            suc(component::IMAGE_PRELOAD),
+            suc(NodePlan::ImagePreload),
             NODE_ROOT,
             "it loads images into the node's containerd",
         ),
         (
             "clean-images",
-            suc(component::IMAGE_CLEANUP),
+            suc(NodePlan::ImageCleanup),
             NODE_ROOT,
             "it removes images from the node's containerd",
         ),
         (
             "skip-manifests apply",
-            suc(component::SKIP_MANIFESTS_APPLY),
+            suc(NodePlan::SkipManifestsApply),
             NODE_ROOT,
             "it writes a file of RKE2's",
         ),
         (
             "skip-manifests remove",
-            suc(component::SKIP_MANIFESTS_REMOVE),
+            suc(NodePlan::SkipManifestsRemove),
             NODE_ROOT,
             "it removes that file",
         ),
@@ -188,7 +188,7 @@ fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
         ),
         (
             "image-check",
-            suc(component::IMAGE_CHECK),
+            suc(NodePlan::ImageCheck),
             &[Host, HostFiles, Token],
             "system-upgrade-controller gives these to every pod, and a Plan has no word for them",
         ),

@@ -3,10 +3,7 @@
 
 use std::{path::Path, process::Command};
 
-use api::{
-    UpgradePlan, annotations,
-    labels::{component, job_type},
-};
+use api::{JobType, NodePlan, UpgradePlan, annotations};
 use cluster_upgrade::hold_agent;
 use manager::objects::{job, repo, suc_plan};
 use plan::observed::{Accounts, Settings};
@@ -84,12 +81,12 @@ fn of_controller(plan: impl serde::Serialize) -> Pod {
     }
 }
 
-pub(crate) fn node_job(step: &str) -> Pod {
+pub(crate) fn node_job(step: JobType) -> Pod {
     of_template(job::node(&plan(), &Settings::default(), step, "node-1", false).unwrap())
 }
 
-pub(crate) fn suc(component: &str) -> Pod {
-    of_controller(suc_plan::build(&plan(), &Settings::default(), component, 1, &["a/b:c".to_owned()]).unwrap())
+pub(crate) fn suc(runs: NodePlan) -> Pod {
+    of_controller(suc_plan::build(&plan(), &Settings::default(), runs, 1, &["a/b:c".to_owned()]).unwrap())
 }
 
 pub(crate) fn repository(server: &str) -> Pod {
@@ -172,15 +169,15 @@ fn is_mounted(pod: &Pod, path: &str) -> bool {
 }
 
 #[rstest]
-#[case::prepare(suc(component::IMAGE_PRELOAD), User::NodeRoot)]
-#[case::image_check(suc(component::IMAGE_CHECK), User::Image)]
-#[case::clean_images(suc(component::IMAGE_CLEANUP), User::NodeRoot)]
-#[case::skip_manifests(suc(component::SKIP_MANIFESTS_APPLY), User::NodeRoot)]
-#[case::skip_manifests_no_more(suc(component::SKIP_MANIFESTS_REMOVE), User::NodeRoot)]
+#[case::prepare(suc(NodePlan::ImagePreload), User::NodeRoot)]
+#[case::image_check(suc(NodePlan::ImageCheck), User::Image)]
+#[case::clean_images(suc(NodePlan::ImageCleanup), User::NodeRoot)]
+#[case::skip_manifests(suc(NodePlan::SkipManifestsApply), User::NodeRoot)]
+#[case::skip_manifests_no_more(suc(NodePlan::SkipManifestsRemove), User::NodeRoot)]
 #[case::hold_agent(hold_agent(), User::NodeRoot)]
-#[case::pre_drain(node_job(job_type::PRE_DRAIN), User::NodeRoot)]
-#[case::post_drain(node_job(job_type::POST_DRAIN), User::NodeRoot)]
-#[case::single_node(node_job(job_type::SINGLE_NODE_UPGRADE), User::NodeRoot)]
+#[case::pre_drain(node_job(JobType::PreDrain), User::NodeRoot)]
+#[case::post_drain(node_job(JobType::PostDrain), User::NodeRoot)]
+#[case::single_node(node_job(JobType::SingleNodeUpgrade), User::NodeRoot)]
 #[case::cluster_upgrade(cluster_upgrade(), User::Image)]
 #[case::restore_vm(restore_vm(), User::Image)]
 #[case::repo(repository("toolkit"), User::Importer)]

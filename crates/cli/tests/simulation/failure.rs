@@ -1,10 +1,6 @@
 //! Upgrades that fail: with the documented message, with everything put back, and with Rancher's gate kept closed.
 
-use api::{
-    NodeState, Phase, UpgradePlan, annotations,
-    labels::{component, job_type},
-    reasons,
-};
+use api::{Component, JobType, NodeState, Phase, UpgradePlan, annotations, reasons};
 use rstest::rstest;
 use serde_json::json;
 use world::{
@@ -17,10 +13,10 @@ use crate::{
     user::User,
 };
 
-pub(crate) fn failing_job(component: &str, job_type: Option<&str>) -> Troubles {
+pub(crate) fn failing_job(component: Component, job_type: Option<JobType>) -> Troubles {
     let trouble = JobTrouble {
-        component: component.to_owned(),
-        job_type: job_type.map(str::to_owned),
+        component,
+        job_type,
         node: None,
         failure: JobFailure::Fails(100),
     };
@@ -72,18 +68,18 @@ fn assert_put_back(ended: &Ended) {
 #[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() }, "Node node-2 will reach")]
 #[case::certificates(Troubles { certificate_days: Some(3), ..Troubles::default() }, "Please rotate RKE2 certificates")]
 #[case::iso(Troubles { iso_failures: 100, ..Troubles::default() }, "ISO image download failed")]
-#[case::preload(failing_job(component::IMAGE_PRELOAD, None), "image-preload plan job(s) failed")]
-#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None), "cluster-upgrade job failed")]
+#[case::preload(failing_job(Component::ImagePreload, None), "image-preload plan job(s) failed")]
+#[case::cluster(failing_job(Component::ClusterUpgrade, None), "cluster-upgrade job failed")]
 #[case::pre_drain(
-    failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)),
+    failing_job(Component::NodeUpgrade, Some(JobType::PreDrain)),
     "node node-1 upgrade failed: "
 )]
 #[case::post_drain(
-    failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)),
+    failing_job(Component::NodeUpgrade, Some(JobType::PostDrain)),
     "node node-1 upgrade failed: "
 )]
 #[case::old_system(old_system(), "node node-1 upgrade failed: it came back with")]
-#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None), "image-cleanup plan job(s) failed")]
+#[case::cleanup(failing_job(Component::ImageCleanup, None), "image-cleanup plan job(s) failed")]
 fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Troubles, #[case] message: &str) {
     let ended = run(&case(troubles));
     assert_eq!(ended.violations, [""; 0]);
@@ -113,23 +109,23 @@ fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Trou
 }
 
 #[rstest]
-#[case(3, failing_job(component::IMAGE_PRELOAD, None), NodeState::ImagePreloadFailed)]
+#[case(3, failing_job(Component::ImagePreload, None), NodeState::ImagePreloadFailed)]
 #[case(
     3,
-    failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)),
+    failing_job(Component::NodeUpgrade, Some(JobType::PreDrain)),
     NodeState::PreDrainFailed
 )]
 #[case(
     3,
-    failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)),
+    failing_job(Component::NodeUpgrade, Some(JobType::PostDrain)),
     NodeState::PostDrainFailed
 )]
 #[case(
     1,
-    failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE)),
+    failing_job(Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade)),
     NodeState::SingleNodeUpgradeFailed
 )]
-#[case(3, failing_job(component::IMAGE_CLEANUP, None), NodeState::ImageCleanFailed)]
+#[case(3, failing_job(Component::ImageCleanup, None), NodeState::ImageCleanFailed)]
 fn a_failed_job_is_its_nodes_state_and_the_end_of_the_plan(
     #[case] nodes: usize,
     #[case] troubles: Troubles,
@@ -166,7 +162,7 @@ fn a_release_that_may_not_be_upgraded_to_is_refused_before_anything_is_loaded() 
 
 #[test]
 fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
-    let ended = run(&case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))));
+    let ended = run(&case(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))));
     let strategy = &ended.digest["cluster"]["rkeConfig"]["upgradeStrategy"];
     let hook = &strategy["controlPlaneDrainOptions"]["preDrainHooks"][0]["annotation"];
     assert_eq!(hook, annotations::PRE_HOOK);
@@ -180,12 +176,12 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
 }
 
 #[rstest]
-#[case::preload(failing_job(component::IMAGE_PRELOAD, None))]
-#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None))]
-#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)))]
-#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
+#[case::preload(failing_job(Component::ImagePreload, None))]
+#[case::cluster(failing_job(Component::ClusterUpgrade, None))]
+#[case::pre_drain(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain)))]
+#[case::post_drain(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain)))]
 #[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() })]
-#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+#[case::cleanup(failing_job(Component::ImageCleanup, None))]
 #[case::old_system(old_system())]
 fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: Troubles) {
     let ended = run(&Case {
@@ -218,9 +214,9 @@ fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: T
 }
 
 #[rstest]
-#[case::job(failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE)))]
+#[case::job(failing_job(Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade)))]
 #[case::old_system(old_system())]
-#[case::cleanup(failing_job(component::IMAGE_CLEANUP, None))]
+#[case::cleanup(failing_job(Component::ImageCleanup, None))]
 fn a_failed_single_node_is_tried_again(#[case] troubles: Troubles) {
     let mut case = Case {
         user: vec![User::MendsAndRetries],
@@ -241,7 +237,7 @@ fn what_the_gate_replaced_stays_on_the_clusters_record_until_it_is_put_back() {
             .list("provisioning.cattle.io", "clusters", Some("fleet-local"));
         clusters[0]["metadata"]["annotations"][annotations::SAVED_UPGRADE_STRATEGY].clone()
     };
-    let failed = run(&case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))));
+    let failed = run(&case(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))));
     let saved: serde_json::Value = serde_json::from_str(record(&failed).as_str().unwrap()).unwrap();
     assert_eq!(saved["workerConcurrency"], "10%", "{saved}");
     let done = run(&Case::three_nodes());

@@ -1,9 +1,6 @@
 //! Somebody in a tenant's namespace wants to steer an upgrade.
 
-use api::{
-    Phase,
-    labels::{component, job_type},
-};
+use api::{Component, JobType, Phase};
 use serde_json::Value;
 
 use crate::{
@@ -56,7 +53,7 @@ fn s01_look_alikes_of_all_that_a_plan_makes_steer_nothing(#[case] case: Case) {
 fn s12_what_others_labelled_as_ours_is_still_there_when_a_plan_has_succeeded_failed_or_gone() {
     let failing = |user: Vec<User>| {
         let mut case = Case::three_nodes();
-        case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+        case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
         case.user = user;
         case
     };

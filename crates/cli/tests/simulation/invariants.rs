@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use api::{JobKind, NodeState, Phase, annotations, labels};
+use api::{Component, JobKind, JobType, NodeState, Phase, annotations, labels};
 use apiserver::{Change, ChangeKind, Verb};
 use cli::rehearsal::{Rehearsal, manager_user};
 use serde_json::Value;
@@ -83,8 +83,23 @@ fn of_no_kind(change: &Change) -> Option<String> {
     let label = |key: &str| metadata["labels"][key].as_str().unwrap_or_default();
     let (component, job_type) = (label(labels::UPGRADE_COMPONENT), label(labels::JOB_TYPE));
     let is_ours = metadata["ownerReferences"].is_array() && !component.is_empty();
-    (is_ours && JobKind::of(component, job_type).is_none())
+    (is_ours && job_kind(&change.object).is_none())
         .then(|| format!("Job {} is of no kind: {component} {job_type}", metadata["name"]))
+}
+
+/// The kind of a Job by its labels. One with a value that nobody knows is of none.
+pub(crate) fn job_kind(job: &Value) -> Option<JobKind> {
+    let label = |key: &str| {
+        job["metadata"]["labels"][key]
+            .as_str()
+            .filter(|value| !value.is_empty())
+    };
+    let component = Component::parse(label(labels::UPGRADE_COMPONENT)?)?;
+    let job_type = match label(labels::JOB_TYPE) {
+        None => None,
+        Some(value) => Some(JobType::parse(value)?),
+    };
+    JobKind::of(component, job_type)
 }
 
 fn failed_before(change: &Change) -> bool {
@@ -113,14 +128,14 @@ fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
     }
     let nodes = previous["status"]["nodeUpgradeStatuses"].as_object();
     for (name, old) in nodes.into_iter().flatten() {
-        let ordinal = |entry: &Value| {
+        let stage = |entry: &Value| {
             entry["state"]
                 .as_str()
                 .and_then(NodeState::parse)
-                .map(plan::node::ordinal)
+                .map(plan::node::Stage::of)
         };
         let new = &change.object["status"]["nodeUpgradeStatuses"][name];
-        if ordinal(new) < ordinal(old) {
+        if stage(new) < stage(old) {
             problems.push(format!("node {name} went back from {old} to {new}"));
         }
     }

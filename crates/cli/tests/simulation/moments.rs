@@ -1,9 +1,6 @@
 //! At every moment an unfinished upgrade says what it waits for.
 
-use api::{
-    WaitingFor,
-    labels::{component, job_type},
-};
+use api::{Component, JobType, WaitingFor};
 use rstest::rstest;
 use serde_json::Value;
 use world::{Troubles, troubles::RepositoryTrouble};
@@ -63,7 +60,7 @@ fn tried_again() -> Case {
         user: vec![User::MendsAndRetries],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
     case
 }
 

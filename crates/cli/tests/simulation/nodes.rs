@@ -2,11 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use api::{
-    NodeState, Phase, UpgradePlan, annotations,
-    labels::{component, job_type},
-    reasons,
-};
+use api::{Component, JobType, NodeState, Phase, UpgradePlan, annotations, reasons};
 use apiserver::ChangeKind;
 use cli::rehearsal::beginning;
 use clock::Clock;
@@ -25,7 +21,8 @@ use crate::{
 fn running_hooks(jobs: &[Arc<Value>]) -> Vec<String> {
     let label = |job: &Value, key: &str| job["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
     let is_hook = |job: &&Arc<Value>| {
-        [job_type::PRE_DRAIN, job_type::POST_DRAIN].contains(&label(job, api::labels::JOB_TYPE).as_str())
+        let step = JobType::parse(&label(job, api::labels::JOB_TYPE));
+        step.is_some_and(|step| [JobType::PreDrain, JobType::PostDrain].contains(&step))
     };
     let runs = |job: &&Arc<Value>| {
         let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
@@ -156,7 +153,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
 
 #[test]
 fn r07_a_plan_after_one_whose_post_drain_job_failed_goes_on_from_the_answered_hook() {
-    let mut troubles = failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN));
+    let mut troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
     troubles.jobs[0].node = Some("node-2".to_owned());
     let (plan, left) = start_over(troubles, has_failed);
     assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", plan.status);
@@ -191,8 +188,8 @@ fn r10_a_node_that_is_let_go_before_its_turn_is_never_shown_as_not_held_yet() {
 #[test]
 fn r22_a_failed_plan_leaves_no_drain_taint() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN));
-    case.scenario.troubles.jobs[0].job_type = Some(job_type::PRE_DRAIN.to_owned());
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
+    case.scenario.troubles.jobs[0].job_type = Some(JobType::PreDrain.to_owned());
     // The taint is set by the first pod that gets that far; the ones after it fail.
     case.arranged = Some(|rehearsal| {
         let client = rehearsal.server.client();

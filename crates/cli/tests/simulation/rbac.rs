@@ -6,11 +6,7 @@ mod programs;
 
 use std::time::Duration;
 
-use api::{
-    Phase, UpgradePlan,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, Phase, UpgradePlan, names, reasons};
 use apiserver::Identity;
 pub(crate) use asked::{Asked, note};
 use checks::admission::{self, Reads};
@@ -83,7 +79,7 @@ fn failure() -> Case {
         user: vec![User::MendsAndRetries],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
     case
 }
 
@@ -92,7 +88,7 @@ fn failed_preload() -> Case {
         user: vec![User::SeesJobOfGonePlan, User::MendsAndRetries],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::IMAGE_PRELOAD, None);
+    case.scenario.troubles = failing_job(Component::ImagePreload, None);
     case
 }
 

@@ -2,10 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use api::{
-    labels::{self, component},
-    names,
-};
+use api::{Component, labels, names};
 use apiserver::{Fault, FaultPlan};
 use cli::rehearsal::Rehearsal;
 use k8s_openapi::api::core::v1::Pod;
@@ -199,11 +196,11 @@ fn misconfigured() -> Value {
 }
 
 /// Makes pods of a component look so for as long as the world takes to start them.
-fn look_stuck(rehearsal: &Rehearsal, component: &'static str, status: Stuck) {
+fn look_stuck(rehearsal: &Rehearsal, component: Component, status: Stuck) {
     let (client, seen) = (rehearsal.server.client(), tokio::runtime::Handle::current());
     rehearsal.server.store().observe(move |change| {
         let (object, client) = (change.object.clone(), client.clone());
-        let ours = object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
+        let ours = object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str();
         if change.resource.plural != "pods" || !ours || change.previous.is_some() {
             return;
         }
@@ -223,23 +220,23 @@ fn crashing() -> Value {
 }
 
 fn unschedulable_preload(rehearsal: &Rehearsal) {
-    look_stuck(rehearsal, component::IMAGE_PRELOAD, unschedulable);
+    look_stuck(rehearsal, Component::ImagePreload, unschedulable);
 }
 
 fn misconfigured_preload(rehearsal: &Rehearsal) {
-    look_stuck(rehearsal, component::IMAGE_PRELOAD, misconfigured);
+    look_stuck(rehearsal, Component::ImagePreload, misconfigured);
 }
 
 fn unschedulable_cluster_job(rehearsal: &Rehearsal) {
-    look_stuck(rehearsal, component::CLUSTER_UPGRADE, unschedulable);
+    look_stuck(rehearsal, Component::ClusterUpgrade, unschedulable);
 }
 
 fn misconfigured_cluster_job(rehearsal: &Rehearsal) {
-    look_stuck(rehearsal, component::CLUSTER_UPGRADE, misconfigured);
+    look_stuck(rehearsal, Component::ClusterUpgrade, misconfigured);
 }
 
 fn crashing_repository(rehearsal: &Rehearsal) {
-    look_stuck(rehearsal, component::REPO, crashing);
+    look_stuck(rehearsal, Component::Repo, crashing);
 }
 
 const CRASHES: &str = "CrashLoopBackOff: \"back-off 5m0s restarting failed container\"";

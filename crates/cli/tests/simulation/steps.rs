@@ -6,12 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::{
-    Phase,
-    foreign::fleet::Bundle,
-    labels::{component, job_type},
-    names,
-};
+use api::{Component, JobType, Phase, foreign::fleet::Bundle, names};
 use cli::rehearsal::{Rehearsal, beginning};
 use clock::Clock;
 use kube::{
@@ -56,22 +51,22 @@ fn with_detector(steps: &[&'static str]) -> Vec<&'static str> {
 fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
     let limits = Limits::default();
     BTreeMap::from([
-        (component::IMAGE_PRELOAD, steps_of(prepare::STEPS)),
-        (component::CLUSTER_UPGRADE, steps_of(cluster_upgrade::STEPS)),
-        (component::SKIP_MANIFESTS_APPLY, steps_of(skip_manifests::STEPS)),
-        (component::SKIP_MANIFESTS_REMOVE, steps_of(skip_manifests::STEPS)),
-        (component::IMAGE_CLEANUP, steps_of(cleanup::STEPS)),
+        (Component::ImagePreload.as_str(), steps_of(prepare::STEPS)),
+        (Component::ClusterUpgrade.as_str(), steps_of(cluster_upgrade::STEPS)),
+        (Component::SkipManifestsApply.as_str(), steps_of(skip_manifests::STEPS)),
+        (Component::SkipManifestsRemove.as_str(), steps_of(skip_manifests::STEPS)),
+        (Component::ImageCleanup.as_str(), steps_of(cleanup::STEPS)),
         (
-            job_type::PRE_DRAIN,
+            JobType::PreDrain.as_str(),
             with_detector(&steps_of(&pre_drain::steps(&limits))),
         ),
-        (job_type::POST_DRAIN, steps_of(&post_drain::steps(&limits))),
+        (JobType::PostDrain.as_str(), steps_of(&post_drain::steps(&limits))),
         (
-            job_type::SINGLE_NODE_UPGRADE,
+            JobType::SingleNodeUpgrade.as_str(),
             with_detector(&steps_of(&single_node::steps(&limits))),
         ),
-        (job_type::RESTORE_VM, steps_of(restore::STEPS)),
-        (component::HOLD_AGENT, steps_of(HOLD_STEPS)),
+        (JobType::RestoreVm.as_str(), steps_of(restore::STEPS)),
+        (Component::SuspendAgent.as_str(), steps_of(HOLD_STEPS)),
     ])
 }
 

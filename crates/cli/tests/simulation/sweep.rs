@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use api::{
-    NodeState, Phase,
-    labels::{component, job_type},
-};
+use api::{Component, JobType, NodeState, Phase};
 use rstest::rstest;
 use serde_json::Value;
 
@@ -112,7 +109,7 @@ fn as_if_the_first_had_failed(digest: &Value) -> Value {
     let is_about_it = |event: &&mut Value| {
         event
             .as_str()
-            .is_some_and(|text| text.contains(component::IMAGE_CLEANUP))
+            .is_some_and(|text| text.contains(Component::ImageCleanup.as_str()))
     };
     let events = digest["events"].as_array_mut();
     for event in events.into_iter().flatten().filter(is_about_it) {
@@ -232,10 +229,10 @@ fn whatever_happens_a_held_node_ends_the_same() {
 #[rstest]
 #[case::disk(world::Troubles { full_disks: ["node-2".to_owned()].into(), ..world::Troubles::default() })]
 #[case::iso(world::Troubles { iso_failures: 100, ..world::Troubles::default() })]
-#[case::preload(failing_job(component::IMAGE_PRELOAD, None))]
-#[case::cluster(failing_job(component::CLUSTER_UPGRADE, None))]
-#[case::pre_drain(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN)))]
-#[case::post_drain(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN)))]
+#[case::preload(failing_job(Component::ImagePreload, None))]
+#[case::cluster(failing_job(Component::ClusterUpgrade, None))]
+#[case::pre_drain(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain)))]
+#[case::post_drain(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain)))]
 #[case::reboot(old_system())]
 fn whatever_happens_a_failure_ends_the_same(#[case] troubles: world::Troubles) {
     let mut case = Case::three_nodes();
@@ -246,7 +243,7 @@ fn whatever_happens_a_failure_ends_the_same(#[case] troubles: world::Troubles) {
 #[test]
 fn whatever_happens_a_failed_cleanup_ends_the_same() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = failing_job(component::IMAGE_CLEANUP, None);
+    case.scenario.troubles = failing_job(Component::ImageCleanup, None);
     sweep_drawn(&case, Same::ButForWhoFailed, 1);
 }
 
@@ -294,7 +291,7 @@ fn s01_whatever_happens_beside_a_saboteur_a_plan_that_is_tried_again_succeeds() 
         user: vec![User::MendsAndRetries],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
     case.scenario.troubles.saboteur = true;
     sweep_drawn(&case, Same::TheCluster, 3);
 }
@@ -324,6 +321,6 @@ fn whatever_happens_a_plan_that_is_tried_again_succeeds() {
         user: vec![User::MendsAndRetries],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
     sweep_drawn(&case, Same::TheCluster, 1);
 }

@@ -1,10 +1,6 @@
 //! Upgrades that meet others: a plan that failed, nodes that join, people that hold nodes.
 
-use api::{
-    Phase,
-    labels::{component, job_type},
-    reasons,
-};
+use api::{Component, JobType, Phase, reasons};
 
 use crate::{
     failure::failing_job,
@@ -115,7 +111,7 @@ fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
         user: vec![User::MendsAndStartsOver],
         ..Case::three_nodes()
     };
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
     case.scenario.troubles.jobs[0].node = Some("node-2".to_owned());
     let ended = run(&case);
     assert_eq!(ended.violations, [""; 0]);
@@ -134,7 +130,7 @@ fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
         .find(|plan| plan["status"]["currentPhase"] == "Succeeded")
         .expect("the new plan succeeds");
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let of_new = |step: &str, node: &str| {
+    let of_new = |step: JobType, node: &str| {
         let job = api::names::node_job(name, step, node);
         ended
             .writes
@@ -142,10 +138,10 @@ fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
             .any(|write| write.contains("jobs") && write.contains(&job))
     };
     assert!(
-        !of_new(job_type::PRE_DRAIN, "node-1"),
+        !of_new(JobType::PreDrain, "node-1"),
         "node-1 was done and is not drained again"
     );
-    assert!(of_new(job_type::PRE_DRAIN, "node-2") && of_new(job_type::POST_DRAIN, "node-3"));
+    assert!(of_new(JobType::PreDrain, "node-2") && of_new(JobType::PostDrain, "node-3"));
     for (node, state) in ended.digest["nodes"].as_object().unwrap() {
         assert_eq!(state["osImage"], "Harvester v1.8.0", "{node}");
         assert!(state["cordoned"].is_null(), "{node} is left cordoned");

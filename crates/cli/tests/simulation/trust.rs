@@ -9,11 +9,7 @@ use std::{
     sync::Mutex,
 };
 
-use api::{
-    annotations,
-    foreign::kubevirt::VirtualMachineInstance,
-    labels::{self, component, job_type},
-};
+use api::{Component, JobType, annotations, foreign::kubevirt::VirtualMachineInstance, labels};
 use apiserver::{Change, ChangeKind};
 use cli::rehearsal::{Rehearsal, manager_user};
 use rules::migration::unlisted;
@@ -208,7 +204,7 @@ impl State {
 
     /// A node is through by a Job of this plan, or by one of a plan that came so far with it and has ended.
     fn is_through(&self, plan: &str, node: &str) -> bool {
-        let last = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+        let last = [JobType::PostDrain, JobType::SingleNodeUpgrade];
         let counts = |uid: &str| uid == plan || self.plans.get(uid).is_some_and(|phase| !is_at_work(phase));
         let mut steps = self.steps.iter();
         steps.any(|(uid, step, of)| of == node && last.contains(&step.as_str()) && counts(uid))
@@ -223,9 +219,9 @@ impl State {
             none.then(|| parts.join(" or ")).into_iter().collect()
         };
         match phase {
-            "RepoCreated" => any_of(&[component::REPO]),
-            "ImagePreloaded" => any_of(&[component::IMAGE_PRELOAD, component::IMAGE_CHECK]),
-            "ClusterUpgraded" => any_of(&[component::CLUSTER_UPGRADE]),
+            "RepoCreated" => any_of(&[Component::Repo]),
+            "ImagePreloaded" => any_of(&[Component::ImagePreload, Component::ImageCheck]),
+            "ClusterUpgraded" => any_of(&[Component::ClusterUpgrade]),
             "NodeUpgraded" => {
                 let here: BTreeSet<&String> = self.nodes.values().collect();
                 let nodes = plan["status"]["nodeUpgradeStatuses"].as_object().into_iter().flatten();
@@ -238,7 +234,7 @@ impl State {
             }
             // Where no image is stale, there is nothing to clean up.
             "CleanedUp" => {
-                let cleanup = component::IMAGE_CLEANUP;
+                let cleanup = Component::ImageCleanup;
                 let is_begun = self.made.contains(&(uid.clone(), cleanup.to_owned()));
                 if is_begun { any_of(&[cleanup]) } else { Vec::new() }
             }
@@ -271,8 +267,8 @@ impl State {
         let machine = label(&change.object, labels::MACHINE_NAME);
         let node = self.nodes.get(&machine).cloned().unwrap_or_default();
         let hooks = [
-            (annotations::PRE_HOOK, job_type::PRE_DRAIN),
-            (annotations::POST_HOOK, job_type::POST_DRAIN),
+            (annotations::PRE_HOOK, JobType::PreDrain),
+            (annotations::POST_HOOK, JobType::PostDrain),
         ];
         let answer = |secret: &Value, hook: &str| secret["metadata"]["annotations"][hook].clone();
         let wrong = hooks.into_iter().filter(|(hook, step)| {

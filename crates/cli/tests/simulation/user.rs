@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{NodeState, Phase, UpgradePlan, annotations, foreign::capi::Machine, labels, names};
+use api::{Component, JobType, NodeState, Phase, UpgradePlan, annotations, foreign::capi::Machine, labels, names};
 use cli::rehearsal::Rehearsal;
 use k8s_openapi::{
     api::{
@@ -108,7 +108,7 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         User::SkipsPreloadAt(phase) => {
             rehearsal.follow(name, None, |plan| plan.phase() >= Some(*phase)).await;
             if *phase == Phase::ImagePreloading {
-                until_at_work(rehearsal, labels::component::IMAGE_PRELOAD).await;
+                until_at_work(rehearsal, Component::ImagePreload).await;
             }
             patch(json!({"spec": {"imagePreloadOption": {"concurrency": -1}}})).await;
         }
@@ -119,13 +119,13 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
         User::LeavesJobsAround => {
             let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
             let left = [
-                ("left-over", "gone", labels::job_type::PRE_DRAIN),
+                ("left-over", "gone", JobType::PreDrain.as_str()),
                 ("unknown", name, "lunch"),
             ];
             for (job, plan, step) in left {
                 let object = json!({
                     "metadata": {"name": job, "labels": {
-                        labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: labels::component::NODE_UPGRADE,
+                        labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: Component::NodeUpgrade,
                         labels::JOB_TYPE: step, labels::NODE: "node-1",
                     }},
                     "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
@@ -142,7 +142,7 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
             let jobs: Api<Job> = Api::namespaced(rehearsal.server.client(), names::CATTLE_NAMESPACE);
-            let component = labels::component::IMAGE_PRELOAD;
+            let component = Component::ImagePreload;
             let object = json!({
                 "metadata": {"name": "left", "labels": {
                     labels::UPGRADE_PLAN: name, labels::UPGRADE_COMPONENT: component, labels::NODE: "node-1",
@@ -220,9 +220,9 @@ pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
 }
 
 /// Waits until a Job of a component has a pod.
-async fn until_at_work(rehearsal: &Rehearsal, component: &str) {
+async fn until_at_work(rehearsal: &Rehearsal, component: Component) {
     let is_at_work = |job: &serde_json::Value| {
-        let is_of = job["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component;
+        let is_of = job["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str();
         is_of && job["spec"]["parallelism"] == 1
     };
     let store = rehearsal.server.store();

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::{
-    Phase, UpgradePlan,
-    labels::{component, job_type},
-};
+use api::{Phase, UpgradePlan};
 use cli::rehearsal::beginning;
 use clock::Clock;
 use kube::ResourceExt;
@@ -65,8 +62,7 @@ pub(crate) fn with(troubles: Troubles) -> Case {
     case
 }
 
-fn job(component: &str, job_type: Option<&str>, failure: JobFailure) -> Troubles {
-    let (component, job_type) = (component.to_owned(), job_type.map(str::to_owned));
+fn job(component: Component, job_type: Option<JobType>, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
             component,
@@ -120,19 +116,19 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
 #[case::metadata(Troubles { repository: Some(RepositoryTrouble::Unreachable), ..Troubles::default() },
     "ReleaseManifest: failed to read https://")]
 #[case::image(
-    job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
+    job(Component::ImagePreload, None, JobFailure::ImagePullBackOff),
     "ToolkitImage: node node-2 does not have the image rancher/harvester-upgrade-toolkit:"
 )]
 #[case::stalled_image(
-    job(component::IMAGE_PRELOAD, None, JobFailure::ImagePullBackOff),
+    job(Component::ImagePreload, None, JobFailure::ImagePullBackOff),
     "Degraded Stalled: node node-1 does not have the image "
 )]
 #[case::cluster(
-    job(component::CLUSTER_UPGRADE, None, JobFailure::Hangs),
+    job(Component::ClusterUpgrade, None, JobFailure::Hangs),
     "Degraded Stalled: cluster components are being upgraded"
 )]
 #[case::pre_drain(
-    job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN), JobFailure::Hangs),
+    job(Component::NodeUpgrade, Some(JobType::PreDrain), JobFailure::Hangs),
     "Degraded Stalled: node node-1: "
 )]
 #[case::drain(Troubles { blocked_drains: ["node-1".to_owned()].into(), ..Troubles::default() },

@@ -2,11 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use api::{
-    NodeState, Phase, annotations,
-    labels::{self, component},
-    names,
-};
+use api::{Component, JobType, NodeState, Phase, annotations, labels, names};
 use apiserver::{Fault, FaultPlan};
 use cli::rehearsal::{Rehearsal, manager_user};
 use jiff::Timestamp;
@@ -66,7 +62,7 @@ fn w11_nothing_is_looked_for_before_it_can_be_there_and_nothing_is_created_twice
 
 /// The repository's Deployment has all its pods.
 fn is_deployed(deployment: &Value) -> bool {
-    let is_repo = deployment["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component::REPO;
+    let is_repo = deployment["metadata"]["labels"][labels::UPGRADE_COMPONENT] == Component::Repo.as_str();
     is_repo && deployment["status"]["availableReplicas"] == deployment["spec"]["replicas"]
 }
 
@@ -125,7 +121,7 @@ fn w13_a_repository_whose_endpoints_come_late_is_gone_on_with_as_soon_as_they_co
 #[test]
 fn w15_a_failed_cleanup_says_which_node_and_keeps_the_jobs_of_the_upgrade() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = failing_job(component::IMAGE_CLEANUP, None);
+    case.scenario.troubles = failing_job(Component::ImageCleanup, None);
     let ended = run(&case);
     assert_eq!(ended.plan.as_ref().unwrap().phase(), Some(Phase::Failed));
     let jobs: Vec<String> = serde_json::from_value(ended.digest["jobs"].clone()).unwrap();
@@ -148,11 +144,7 @@ fn w20_jobs_of_plans_that_are_gone_and_of_unknown_kinds_are_nobodys_business() {
     assert_eq!(ended.violations, [""; 0]);
     let plan = ended.plan.unwrap();
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
-    let own = names::node_job(
-        plan.metadata.name.as_deref().unwrap(),
-        labels::job_type::PRE_DRAIN,
-        "node-1",
-    );
+    let own = names::node_job(plan.metadata.name.as_deref().unwrap(), JobType::PreDrain, "node-1");
     assert!(
         ended.writes.contains(&format!("create jobs {own} 201")),
         "node-1 was emptied by a Job of ours: {:#?}",

@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{
-    Phase, labels,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, Phase, labels, names, reasons};
 use plan::observed::Settings;
 use serde_json::Value;
 use world::{
@@ -21,12 +17,12 @@ use crate::{
     user::User,
 };
 
-fn is_of(object: &Value, component: &str) -> bool {
-    object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component
+fn is_of(object: &Value, component: Component) -> bool {
+    object["metadata"]["labels"][labels::UPGRADE_COMPONENT] == component.as_str()
 }
 
 /// Every image that the pods of a component ran.
-fn images(ended: &Ended, component: &str) -> BTreeSet<String> {
+fn images(ended: &Ended, component: Component) -> BTreeSet<String> {
     let objects = ["plans", "jobs", "deployments"].into_iter();
     let objects = objects.flat_map(|kind| versions(&ended.store, kind));
     let of = objects.filter(|(_, object)| is_of(object, component));
@@ -39,16 +35,16 @@ fn images(ended: &Ended, component: &str) -> BTreeSet<String> {
 }
 
 /// The Jobs of a component that had a pod, by uid.
-fn jobs_with_pods(ended: &Ended, component: &str) -> BTreeSet<String> {
+fn jobs_with_pods(ended: &Ended, component: Component) -> BTreeSet<String> {
     let jobs = versions(&ended.store, "jobs").into_iter();
     let ran = jobs.filter(|(_, job)| is_of(job, component) && job["spec"]["parallelism"] != 0);
     ran.map(|(_, job)| job["metadata"]["uid"].to_string()).collect()
 }
 
-fn trouble(component: &str, node: &str, failure: JobFailure) -> Troubles {
+fn trouble(component: Component, node: &str, failure: JobFailure) -> Troubles {
     Troubles {
         jobs: vec![JobTrouble {
-            component: component.to_owned(),
+            component,
             job_type: None,
             node: Some(node.to_owned()),
             failure,
@@ -67,13 +63,13 @@ fn r04_from_the_first_to_the_last_every_workload_runs_the_managers_own_image() {
     let ended = run(&Case::three_nodes());
     let own = Settings::default().own_image.to_string();
     for component in [
-        component::REPO,
-        component::IMAGE_PRELOAD,
-        component::CLUSTER_UPGRADE,
-        component::SKIP_MANIFESTS_APPLY,
-        component::SKIP_MANIFESTS_REMOVE,
-        component::NODE_UPGRADE,
-        component::IMAGE_CLEANUP,
+        Component::Repo,
+        Component::ImagePreload,
+        Component::ClusterUpgrade,
+        Component::SkipManifestsApply,
+        Component::SkipManifestsRemove,
+        Component::NodeUpgrade,
+        Component::ImageCleanup,
     ] {
         assert_eq!(images(&ended, component), [own.clone()].into(), "{component}");
     }
@@ -82,20 +78,20 @@ fn r04_from_the_first_to_the_last_every_workload_runs_the_managers_own_image() {
 #[test]
 fn r08_another_try_skips_the_manifests_on_every_node_again_and_ends_that_on_every_node() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
     case.user = vec![User::MendsAndRetries];
     let ended = run(&case);
-    for component in [component::SKIP_MANIFESTS_APPLY, component::SKIP_MANIFESTS_REMOVE] {
+    for component in [Component::SkipManifestsApply, Component::SkipManifestsRemove] {
         assert_eq!(jobs_with_pods(&ended, component).len(), 2 * 3, "{component}");
     }
     // Nodes that have the images are not asked to load them again.
-    assert_eq!(jobs_with_pods(&ended, component::IMAGE_PRELOAD).len(), 3);
+    assert_eq!(jobs_with_pods(&ended, Component::ImagePreload).len(), 3);
 }
 
 #[test]
 fn r15_a_preload_that_fails_again_and_again_ends_the_plan_within_minutes_with_its_last_word() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = trouble(component::IMAGE_PRELOAD, "node-2", JobFailure::Fails(1000));
+    case.scenario.troubles = trouble(Component::ImagePreload, "node-2", JobFailure::Fails(1000));
     let ended = run(&case);
     assert_eq!(
         message(&ended),
@@ -115,19 +111,19 @@ fn r25_a_preload_that_is_skipped_while_it_runs_does_not_run_on_and_the_upgrade_d
     assert_eq!(ended.plan.as_ref().unwrap().phase(), Some(Phase::Succeeded));
     let finished = versions(&ended.store, "jobs").into_iter();
     let finished = finished
-        .filter(|(_, job): &(_, Arc<Value>)| is_of(job, component::IMAGE_PRELOAD) && job["status"]["succeeded"] == 1);
+        .filter(|(_, job): &(_, Arc<Value>)| is_of(job, Component::ImagePreload) && job["status"]["succeeded"] == 1);
     assert_eq!(finished.count(), 0, "they were removed");
     assert!(
-        !jobs_with_pods(&ended, component::IMAGE_PRELOAD).is_empty(),
+        !jobs_with_pods(&ended, Component::ImagePreload).is_empty(),
         "there were some to remove"
     );
-    assert_eq!(jobs_with_pods(&ended, component::IMAGE_CHECK).len(), 3);
+    assert_eq!(jobs_with_pods(&ended, Component::ImageCheck).len(), 3);
 }
 
 #[test]
 fn r04_without_a_preload_a_node_that_cannot_get_the_image_ends_the_plan_before_anything_is_changed() {
     let mut case = Case::three_nodes();
-    case.scenario.troubles = trouble(component::IMAGE_CHECK, "node-2", JobFailure::ImagePullBackOff);
+    case.scenario.troubles = trouble(Component::ImageCheck, "node-2", JobFailure::ImagePullBackOff);
     case.user = vec![User::SkipsPreloadAt(Phase::ISODownloading)];
     let ended = run(&case);
     let plan = ended.plan.as_ref().unwrap();
@@ -145,11 +141,11 @@ fn r04_without_a_preload_a_node_that_cannot_get_the_image_ends_the_plan_before_a
         "{waited:?}"
     );
     let jobs = versions(&ended.store, "jobs");
-    assert!(!jobs.iter().any(|(_, job)| is_of(job, component::CLUSTER_UPGRADE)));
-    assert_eq!(jobs_with_pods(&ended, component::IMAGE_PRELOAD).len(), 0);
+    assert!(!jobs.iter().any(|(_, job)| is_of(job, Component::ClusterUpgrade)));
+    assert_eq!(jobs_with_pods(&ended, Component::ImagePreload).len(), 0);
     let name = plan.metadata.name.as_deref().unwrap();
     assert!(waited.contains(&format!(
         "Plan cattle-system/{}",
-        names::suc_plan(name, component::IMAGE_CHECK)
+        names::suc_plan(name, Component::ImageCheck)
     )));
 }

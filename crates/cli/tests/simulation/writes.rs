@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{
-    Phase,
-    labels::{self, component, job_type},
-};
+use api::{Component, JobType, Phase, labels};
 use apiserver::Verb;
 use cli::rehearsal::manager_user;
 use rstest::rstest;
@@ -80,7 +77,7 @@ fn alone(mut case: Case) -> Case {
 }
 
 fn failing_node_job() -> Troubles {
-    failing_job(component::NODE_UPGRADE, Some(job_type::SINGLE_NODE_UPGRADE))
+    failing_job(Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade))
 }
 
 /// The preload is skipped, so that nodes are only asked whether they can run the toolkit's image.
@@ -115,28 +112,28 @@ fn no_iso() -> Troubles {
 /// VMs that are stopped and that nobody can start again.
 fn not_restoring() -> Case {
     let mut case = restoring();
-    case.scenario.troubles = failing_job(component::NODE_UPGRADE, Some(job_type::RESTORE_VM));
+    case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::RestoreVm));
     case
 }
 
 /// What a case is about and did not happen: Jobs that were to fail and were never made, phases that nobody got to.
 fn missed(case: &Case, ended: &Ended) -> Vec<String> {
     let history = ended.store.history();
-    let created = |component: &str, job_type: Option<&str>| {
+    let created = |component: Component, job_type: Option<JobType>| {
         history.iter().any(|write| {
             let labels = |object: &Arc<Value>| object["metadata"]["labels"].clone();
             let labels = write.object.as_ref().map(labels).unwrap_or_default();
             let is_job = write.verb == Verb::Create && write.resource.plural == "jobs";
             is_job
-                && labels[labels::UPGRADE_COMPONENT] == component
-                && job_type.is_none_or(|job_type| labels[labels::JOB_TYPE] == job_type)
+                && labels[labels::UPGRADE_COMPONENT] == component.as_str()
+                && job_type.is_none_or(|job_type| labels[labels::JOB_TYPE] == job_type.as_str())
         })
     };
     let skips = case.user.iter().any(|user| matches!(user, User::SkipsPreloadAt(_)));
-    let check = skips.then_some((component::IMAGE_CHECK, None));
+    let check = skips.then_some((Component::ImageCheck, None));
     let failing = case.scenario.troubles.jobs.iter();
-    let failing = failing.map(|job| (job.component.as_str(), job.job_type.as_deref()));
-    let missed = failing.chain(check).filter(|(component, of)| !created(component, *of));
+    let failing = failing.map(|job| (job.component, job.job_type));
+    let missed = failing.chain(check).filter(|(component, of)| !created(*component, *of));
     missed.map(|(component, of)| format!("{component} {of:?}")).collect()
 }
 
@@ -166,18 +163,18 @@ fn restoring() -> Case {
 #[case::from_v1_8(&[newer()])]
 #[case::one_node(&[Case::single_node(), alone(restoring()), alone(newer()), alone(from_image())])]
 #[case::one_node_tried_again(&[
-    alone(tried_again(failing_job(component::IMAGE_PRELOAD, None))),
-    alone(tried_again(failing_job(component::CLUSTER_UPGRADE, None))),
+    alone(tried_again(failing_job(Component::ImagePreload, None))),
+    alone(tried_again(failing_job(Component::ClusterUpgrade, None))),
     alone(tried_again(failing_node_job())),
-    alone(tried_again(failing_job(component::IMAGE_CLEANUP, None))),
+    alone(tried_again(failing_job(Component::ImageCleanup, None))),
 ])]
 #[case::one_node_failed(&[
     alone(case(no_iso())),
-    alone(case(failing_job(component::IMAGE_PRELOAD, None))),
-    alone(case(failing_job(component::CLUSTER_UPGRADE, None))),
+    alone(case(failing_job(Component::ImagePreload, None))),
+    alone(case(failing_job(Component::ClusterUpgrade, None))),
     alone(case(failing_node_job())),
     alone(case(old_system())),
-    alone(case(failing_job(component::IMAGE_CLEANUP, None))),
+    alone(case(failing_job(Component::ImageCleanup, None))),
 ])]
 #[case::one_node_deleted(&[
     alone(deleted(Phase::ISODownloading)), alone(deleted(Phase::ImagePreloading)), alone(deleted(Phase::ClusterUpgrading)),
@@ -187,36 +184,36 @@ fn restoring() -> Case {
 #[case::held(&[Case::held()])]
 #[case::preload_skipped(&[
     skipping_preload(Troubles::default()),
-    skipping_preload(failing_job(component::IMAGE_CHECK, None)),
+    skipping_preload(failing_job(Component::ImageCheck, None)),
 ])]
 #[case::tried_again_from_the_beginning(&[
     tried_again(full_disk()), tried_again(no_iso()), tried_again(another_iso()),
-    tried_again(failing_job(component::HOLD_AGENT, None)),
-    tried_again(failing_job(component::SKIP_MANIFESTS_APPLY, None)),
+    tried_again(failing_job(Component::SuspendAgent, None)),
+    tried_again(failing_job(Component::SkipManifestsApply, None)),
 ])]
 #[case::failed_on_its_way(&[
     case(another_iso()),
-    case(failing_job(component::HOLD_AGENT, None)),
-    case(failing_job(component::SKIP_MANIFESTS_APPLY, None)),
-    case(failing_job(component::SKIP_MANIFESTS_REMOVE, None)),
+    case(failing_job(Component::SuspendAgent, None)),
+    case(failing_job(Component::SkipManifestsApply, None)),
+    case(failing_job(Component::SkipManifestsRemove, None)),
     not_restoring(), alone(not_restoring()),
 ])]
 #[case::tried_again(&[
-    tried_again(failing_job(component::IMAGE_PRELOAD, None)),
-    tried_again(failing_job(component::CLUSTER_UPGRADE, None)),
-    tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))),
-    tried_again(failing_job(component::IMAGE_CLEANUP, None)),
-    tried_again(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN))),
+    tried_again(failing_job(Component::ImagePreload, None)),
+    tried_again(failing_job(Component::ClusterUpgrade, None)),
+    tried_again(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))),
+    tried_again(failing_job(Component::ImageCleanup, None)),
+    tried_again(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain))),
 ])]
 #[case::failed(&[
     case(no_iso()),
     case(full_disk()),
-    case(failing_job(component::IMAGE_PRELOAD, None)),
-    case(failing_job(component::CLUSTER_UPGRADE, None)),
-    case(failing_job(component::NODE_UPGRADE, Some(job_type::PRE_DRAIN))),
-    case(failing_job(component::NODE_UPGRADE, Some(job_type::POST_DRAIN))),
+    case(failing_job(Component::ImagePreload, None)),
+    case(failing_job(Component::ClusterUpgrade, None)),
+    case(failing_job(Component::NodeUpgrade, Some(JobType::PreDrain))),
+    case(failing_job(Component::NodeUpgrade, Some(JobType::PostDrain))),
     case(old_system()),
-    case(failing_job(component::IMAGE_CLEANUP, None)),
+    case(failing_job(Component::ImageCleanup, None)),
 ])]
 #[case::deleted(&[
     deleted(Phase::Initializing), deleted(Phase::ISODownloading), deleted(Phase::RepoCreating),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::{
     foreign::{ForeignCondition, condition_is, fleet::Cluster},
     names,
+    pod::is_ready,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -269,13 +270,6 @@ async fn wait_for<K: crate::objects::Kind>(
             }])
         })
         .await
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .filter(|condition| condition.type_ == "Ready")
-        .any(|condition| condition.status == "True")
 }
 
 fn conditions(cluster: &Cluster) -> &[ForeignCondition] {

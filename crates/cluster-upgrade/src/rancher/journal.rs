@@ -6,10 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{
-    labels::{self, component},
-    names,
-};
+use api::{Component, labels, names};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -94,7 +91,7 @@ impl Journal {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {
                 "name": NAME, "namespace": FLEET_SYSTEM,
-                "labels": {labels::UPGRADE_COMPONENT: component::CLUSTER_UPGRADE},
+                "labels": {labels::UPGRADE_COMPONENT: Component::ClusterUpgrade},
             },
             "data": self.to_data(),
         })

@@ -1,9 +1,8 @@
 //! Rancher's Helm values. Pure.
 
+use api::node::is_witness;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
-
-use crate::rollout::is_witness;
 
 use super::features::{self, Features};
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use api::{
-    UpgradePlan,
+    Component, JobType, UpgradePlan,
     foreign::{harvester, suc},
     labels, names,
 };
@@ -62,11 +62,11 @@ impl Actor {
                     .await
             }
             Child::SucPlan {
-                component,
+                plan: node_plan,
                 concurrency,
                 images,
             } => {
-                let suc_plan = objects::suc_plan::build(plan, settings, component, *concurrency, images)?;
+                let suc_plan = objects::suc_plan::build(plan, settings, *node_plan, *concurrency, images)?;
                 let accounts = [settings.accounts.node_plans()];
                 self.need_accounts(&called(&suc_plan), names::CATTLE_NAMESPACE, &accounts)
                     .await?;
@@ -86,7 +86,7 @@ impl Actor {
                 node,
                 suspend,
             } => {
-                let job = objects::job::node(plan, settings, job_type, node, *suspend)?;
+                let job = objects::job::node(plan, settings, *job_type, node, *suspend)?;
                 let accounts = [settings.accounts.node_upgrade()];
                 self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
                     .await?;
@@ -170,8 +170,8 @@ impl Actor {
         &self,
         plan: &UpgradePlan,
         kind: ChildKind,
-        component: &str,
-        job_type: Option<&str>,
+        component: Component,
+        job_type: Option<JobType>,
     ) -> Result<(), ActError> {
         let mut selector = format!(
             "{}={},{}={component}",

@@ -10,7 +10,7 @@ use plan::Decision;
 use serde_json::json;
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::watched::Written;
+use crate::{status_throttle::StatusWrite, watched::Written};
 
 impl Actor {
     /// Writes what is on record about a plan; the plan as it is then, unless it is gone.
@@ -21,17 +21,18 @@ impl Actor {
         &self,
         plan: &UpgradePlan,
         decision: &Decision,
+        write: StatusWrite,
         written: &mut Versions,
     ) -> Result<Option<UpgradePlan>, ActError> {
         if decision.finalizer {
             let plan = self.write_metadata(plan, decision, written).await?;
-            return Ok(Some(self.write_status(plan, decision, written).await?));
+            return Ok(Some(self.write_status(plan, decision, write, written).await?));
         }
         if plan.metadata.deletion_timestamp.is_some() {
             self.write_metadata(plan, decision, written).await?;
             return Ok(None);
         }
-        let plan = self.write_status(plan.clone(), decision, written).await?;
+        let plan = self.write_status(plan.clone(), decision, write, written).await?;
         Ok(Some(self.write_metadata(&plan, decision, written).await?))
     }
 
@@ -72,9 +73,10 @@ impl Actor {
         &self,
         mut plan: UpgradePlan,
         decision: &Decision,
+        write: StatusWrite,
         written: &mut Versions,
     ) -> Result<UpgradePlan, ActError> {
-        if plan.status.as_ref() == Some(&decision.status) {
+        if write != StatusWrite::Now {
             return Ok(plan);
         }
         plan.status = Some(decision.status.clone());

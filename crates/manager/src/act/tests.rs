@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use api::{RepositoryAccess, UpgradePlan};
+use api::{Component, RepositoryAccess, UpgradePlan};
 use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -105,7 +105,9 @@ fn plan() -> UpgradePlan {
 async fn of_several_deletions_none_is_sent_after_the_lease_is_lost() {
     let server = Server::new();
     let actor = server.actor();
-    let result = actor.delete(&plan(), ChildKind::Job, "node-upgrade", None).await;
+    let result = actor
+        .delete(&plan(), ChildKind::Job, Component::NodeUpgrade, None)
+        .await;
     assert!(matches!(result, Err(ActError::NotLeader)), "{result:?}");
     let sent = server.sent();
     assert_eq!(sent.len(), 1, "{sent:?}");
@@ -161,7 +163,7 @@ async fn of_several_events_that_are_caught_up_with_none_is_sent_after_the_lease_
     for text in ["one", "two", "three"] {
         let event = PlanEvent::normal("Any", text);
         let told = vec![(Timestamp::UNIX_EPOCH, event)];
-        actor.announce(&plan(), told, Duration::ZERO).await.unwrap();
+        actor.report(&plan(), told, Duration::ZERO).await.unwrap();
     }
     let before = server.sent().len();
     *server.is_down.lock().unwrap() = false;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{NodeState, UpgradePlan};
+use api::{NodeState, UpgradePlan, pod::has_ended};
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
     Api, Client, ResourceExt,
@@ -92,8 +92,7 @@ fn is_evicted(pod: &Pod) -> bool {
     let stays = owners
         .into_iter()
         .any(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node"));
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    !stays && !matches!(phase, Some("Succeeded" | "Failed"))
+    !stays && !has_ended(pod)
 }
 
 /// Nothing that the budget is about may go now.

@@ -1,6 +1,6 @@
 //! The VirtualMachineImage that downloads the ISO.
 
-use api::{UpgradePlan, annotations, foreign::harvester::VirtualMachineImage, labels::component, names};
+use api::{Component, UpgradePlan, annotations, foreign::harvester::VirtualMachineImage, names};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub fn build(plan: &UpgradePlan, url: &str, checksum: &str) -> Result<VirtualMac
         Some(version) => format!("{name}-{version}"),
         None => name.clone(),
     };
-    let labels = component_labels(plan, component::ISO);
+    let labels = component_labels(plan, Component::Iso);
     let mut metadata = metadata(plan, names::HARVESTER_NAMESPACE, names::iso_image(&name), labels);
     metadata.annotations = Some([(annotations::OS_UPGRADE_IMAGE.to_owned(), "True".to_owned())].into());
     serde_json::from_value(json!({

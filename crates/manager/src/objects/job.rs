@@ -1,10 +1,6 @@
 //! The Jobs: cluster manifests, the steps of a node, VMs that start again.
 
-use api::{
-    UpgradePlan, labels,
-    labels::{component, job_type},
-    names,
-};
+use api::{Component, JobType, UpgradePlan, labels, names};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use plan::{image, observed::Settings};
@@ -44,7 +40,7 @@ pub(super) fn unprivileged() -> Value {
 /// Never for a plan that the API server accepted.
 pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_json::Error> {
     let name = plan.name_any();
-    let labels = component_labels(plan, component::CLUSTER_UPGRADE);
+    let labels = component_labels(plan, Component::ClusterUpgrade);
     let image = image(plan, settings);
     let mut env = vec![
         json!({"name": "HARVESTER_UPGRADEPLAN_NAME", "value": name}),
@@ -92,7 +88,7 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
 pub fn node(
     plan: &UpgradePlan,
     settings: &Settings,
-    step: &str,
+    step: JobType,
     node: &str,
     suspend: bool,
 ) -> Result<Job, serde_json::Error> {
@@ -139,18 +135,18 @@ pub fn restore_vm(plan: &UpgradePlan, settings: &Settings, node: &str) -> Result
             "securityContext": unprivileged(),
         }],
     });
-    on_node(plan, job_type::RESTORE_VM, node, false, pod)
+    on_node(plan, JobType::RestoreVm, node, false, pod)
 }
 
 fn on_node(
     plan: &UpgradePlan,
-    step: &str,
+    step: JobType,
     node: &str,
     suspend: bool,
     mut pod: Value,
 ) -> Result<Job, serde_json::Error> {
-    let mut labels = component_labels(plan, component::NODE_UPGRADE);
-    labels.insert(labels::JOB_TYPE.to_owned(), step.to_owned());
+    let mut labels = component_labels(plan, Component::NodeUpgrade);
+    labels.insert(labels::JOB_TYPE.to_owned(), step.to_string());
     labels.insert(labels::NODE.to_owned(), node.to_owned());
     pod["restartPolicy"] = json!("Never");
     // By the scheduler: a pod that names its node is rejected by a kubelet that is just starting, and each rejection counts

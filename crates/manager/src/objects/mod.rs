@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use api::{UpgradePlan, labels, names};
+use api::{Component, UpgradePlan, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 pub mod iso_image;
@@ -21,22 +21,15 @@ pub const JOB_TTL_SECONDS: i32 = 7 * 24 * 60 * 60;
 /// The plan owns what it creates, so that nothing outlives it.
 #[must_use]
 pub fn owner(plan: &UpgradePlan) -> OwnerReference {
-    OwnerReference {
-        api_version: UpgradePlan::api_version(&()).into_owned(),
-        kind: UpgradePlan::kind(&()).into_owned(),
-        name: plan.name_any(),
-        uid: plan.uid().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
+    api::owner::controller_reference(&plan.metadata)
 }
 
 /// The labels of everything that serves a component.
 #[must_use]
-pub fn component_labels(plan: &UpgradePlan, component: &str) -> BTreeMap<String, String> {
+pub fn component_labels(plan: &UpgradePlan, component: Component) -> BTreeMap<String, String> {
     BTreeMap::from([
         (labels::UPGRADE_PLAN.to_owned(), plan.name_any()),
-        (labels::UPGRADE_COMPONENT.to_owned(), component.to_owned()),
+        (labels::UPGRADE_COMPONENT.to_owned(), component.to_string()),
     ])
 }
 

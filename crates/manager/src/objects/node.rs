@@ -10,12 +10,6 @@ fn taints(node: &Node) -> &[Taint] {
     spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// The node carries the taint that makes KubeVirt move VMs away.
-#[must_use]
-pub fn is_draining(node: &Node) -> bool {
-    taints(node).iter().any(|taint| taint.key == labels::DRAIN_TAINT)
-}
-
 /// Takes that taint away, and leaves those of others. Who changed taints meanwhile is not overwritten: the write is
 /// refused, and the next pass looks again.
 #[must_use]
@@ -40,12 +34,12 @@ mod tests {
             serde_json::from_value(object).unwrap()
         };
         let both = node(json!([taint(labels::DRAIN_TAINT), taint("mine")]));
-        assert!(is_draining(&both));
+        assert!(api::node::has_drain_taint(&both));
         let patch = without_drain_taint(&both);
         assert_eq!(patch["spec"]["taints"], json!([taint("mine")]));
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let patch = without_drain_taint(&node(json!([taint(labels::DRAIN_TAINT)])));
         assert_eq!(patch["spec"]["taints"], Value::Null);
-        assert!(!is_draining(&node(json!([taint("mine")]))));
+        assert!(!api::node::has_drain_taint(&node(json!([taint("mine")]))));
     }
 }

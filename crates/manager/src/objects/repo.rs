@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use api::{UpgradePlan, annotations, labels::component, names};
+use api::{Component, UpgradePlan, annotations, names};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -51,7 +51,7 @@ const PLAN_UID: &str = "management.harvesterhci.io/upgrade-plan-uid";
 
 /// The labels of its pods, by which its Service finds them.
 fn pod_labels(plan: &UpgradePlan) -> BTreeMap<String, String> {
-    let mut labels = component_labels(plan, component::REPO);
+    let mut labels = component_labels(plan, Component::Repo);
     labels.insert(PLAN_UID.to_owned(), plan.uid().unwrap_or_default());
     labels
 }
@@ -241,7 +241,7 @@ pub fn secret_of(deployment: &Deployment) -> Option<String> {
 /// # Errors
 /// Never for a plan that the API server accepted.
 pub fn secret(plan: &UpgradePlan, name: &str, identity: &Identity) -> Result<Secret, serde_json::Error> {
-    let labels = component_labels(plan, component::REPO);
+    let labels = component_labels(plan, Component::Repo);
     serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, name.to_owned(), labels),
         "type": "kubernetes.io/tls",
@@ -258,7 +258,7 @@ pub fn secret(plan: &UpgradePlan, name: &str, identity: &Identity) -> Result<Sec
 /// # Errors
 /// Never for a plan that the API server accepted.
 pub fn service(plan: &UpgradePlan) -> Result<Service, serde_json::Error> {
-    let labels = component_labels(plan, component::REPO);
+    let labels = component_labels(plan, Component::Repo);
     serde_json::from_value(json!({
         "metadata": metadata(plan, names::HARVESTER_NAMESPACE, names::repo(&plan.name_any()), labels),
         "spec": {

@@ -1,13 +1,12 @@
 //! The repository of a plan as the caches show it.
 
-use api::{UpgradePlan, names};
+use api::{UpgradePlan, names, owner};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::ResourceExt;
 use plan::observed::RepoSeen;
 
 use crate::{
     objects::repo::{secret_of, serves_manifest},
-    ours,
     watched::Watched,
 };
 
@@ -45,7 +44,7 @@ fn service_is_ready(watched: &Watched, service: &Service) -> bool {
     let Some(uid) = service.uid() else { return false };
     has_address
         && watched.endpoint_slices.list().iter().any(|slice| {
-            ours::is_owned_by(slice.as_ref(), &uid)
+            owner::is_owned_by(slice.as_ref(), &uid)
                 && slice
                     .endpoints
                     .iter()

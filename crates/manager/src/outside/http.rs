@@ -9,6 +9,8 @@ use hyper_util::{
 };
 use release::tls::{Connector, Trust, connector};
 
+use rules::error_text::with_causes;
+
 use super::FetchError;
 
 /// Files we read are lists and metadata; anything larger is not one of them.
@@ -25,7 +27,10 @@ fn client(trust: Option<&Trust>) -> Result<Client<Connector, Empty<Bytes>>, Fetc
 pub(super) async fn get(url: &str, trust: Option<&Trust>) -> Result<Vec<u8>, FetchError> {
     let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
     let uri = url.parse().map_err(|error| other(&error))?;
-    let response = client(trust)?.get(uri).await.map_err(|error| other(&chain(&error)))?;
+    let response = client(trust)?
+        .get(uri)
+        .await
+        .map_err(|error| other(&with_causes(&error)))?;
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
@@ -44,7 +49,7 @@ pub(super) async fn size(url: &str, trust: Option<&Trust>) -> Result<u64, FetchE
     let response = client(trust)?
         .request(request)
         .await
-        .map_err(|error| other(&chain(&error)))?;
+        .map_err(|error| other(&with_causes(&error)))?;
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
@@ -57,17 +62,6 @@ pub(super) async fn size(url: &str, trust: Option<&Trust>) -> Result<u64, FetchE
     length
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| other(&"the answer has no content-length"))
-}
-
-/// An error with its causes: the outermost alone rarely says what went wrong.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

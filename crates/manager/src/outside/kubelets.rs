@@ -16,6 +16,8 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Config, api::PostParams, client::Body, config::AuthInfo};
 use tokio::{sync::Mutex, time::Instant};
 
+use rules::error_text::with_causes;
+
 use super::{Kubelet, KubeletError, KubeletFile};
 
 /// Where kubelets listen.
@@ -109,7 +111,7 @@ impl Kubelets {
         config.auth_info = self.auth_info().await.map_err(other)?;
         // Whoever asks tries again in a while.
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| other(chain(&error)))?;
+        let client = Client::try_from(config).map_err(|error| other(with_causes(&error)))?;
         let request = http::Request::get(format!("/{}", file.path()));
         let request = request.body(Vec::new()).map_err(|error| other(error.to_string()))?;
         match client.send(request.map(Body::from)).await {
@@ -138,7 +140,7 @@ impl Kubelets {
                      signed by the cluster's authority: restart RKE2 on the node, which renews it; if another authority \
                      signs the certificates of kubelets, give it with --kubelet-certificate-authority"
                 ),
-                None => format!("{address}: {}", chain(&error)),
+                None => format!("{address}: {}", with_causes(&error)),
             })),
         }
     }
@@ -176,7 +178,7 @@ impl Kubelets {
             format!(
                 "no token of ServiceAccount {namespace}/{name}: {}; install the chart of this release, which has it, or \
                  name another with --kubelet-service-account",
-                chain(&error)
+                with_causes(&error)
             )
         })?;
         let fresh = AuthInfo {
@@ -208,20 +210,6 @@ fn with_port(address: &str) -> String {
     } else {
         format!("{address}:{PORT}")
     }
-}
-
-/// An error with its causes: the outermost alone rarely says what went wrong.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 /// Why a certificate was refused, if that is what went wrong.

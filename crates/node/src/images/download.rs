@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 
-use super::repository::{Head, Repository, Tries, head_of, refusal, with_causes};
+use super::repository::{Head, Repository, Tries, head_of, refusal};
 use program::error::{Error, Result};
+use rules::error_text::with_causes;
 
 /// A download under way.
 pub(super) struct Download<'a> {

@@ -2,6 +2,36 @@
 
 use api::UpgradePlan;
 use release::release_file::ReleaseFile;
+use rules::{
+    eligibility::{self, Question, Refused},
+    version::Ineligible,
+};
+
+/// Why a release may not be brought onto a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotFor {
+    /// The repository has another release than the plan.
+    #[error("the repository has Harvester {offered}, but the plan is about {planned}")]
+    AnotherRelease {
+        /// That of the repository.
+        offered: String,
+        /// That of the plan.
+        planned: String,
+    },
+    /// Nothing is known about what runs.
+    #[error("the plan does not say which version runs: status.previousVersion is missing")]
+    NoPreviousVersion,
+    /// The versions forbid it.
+    #[error("Harvester {current} cannot be upgraded to {offered}: {why}")]
+    Ineligible {
+        /// What runs.
+        current: String,
+        /// The release.
+        offered: String,
+        /// The rule.
+        why: Ineligible,
+    },
+}
 
 /// What the plan says that matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,22 +63,31 @@ impl PlanFacts {
 /// Checks that the repository has what the plan is about, and that it may follow the version that runs.
 ///
 /// # Errors
-/// Why it may not, for people.
-pub fn check(plan: &PlanFacts, release: &ReleaseFile) -> Result<(), String> {
+/// Why it may not.
+pub fn check(plan: &PlanFacts, release: &ReleaseFile) -> Result<(), NotFor> {
     let offered = &release.harvester;
     if let Some(target) = plan.target.as_ref().filter(|target| *target != offered) {
-        return Err(format!(
-            "the repository has Harvester {offered}, but the plan is about {target}"
-        ));
+        return Err(NotFor::AnotherRelease {
+            offered: offered.clone(),
+            planned: target.clone(),
+        });
     }
-    if plan.force {
-        return Ok(());
-    }
-    let Some(current) = &plan.previous_version else {
-        return Err("the plan does not say which version runs: status.previousVersion is missing".to_owned());
+    let question = Question {
+        current: plan.previous_version.as_deref(),
+        target: offered,
+        minimum: &release.min_upgradable_version,
+        strict: true,
+        skipped: plan.force,
     };
-    rules::version::check(current, offered, &release.min_upgradable_version, true)
-        .map_err(|why| format!("Harvester {current} cannot be upgraded to {offered}: {why}"))
+    match eligibility::check(question) {
+        Ok(_) => Ok(()),
+        Err(Refused::Ineligible(why)) => Err(NotFor::Ineligible {
+            current: plan.previous_version.clone().unwrap_or_default(),
+            offered: offered.clone(),
+            why,
+        }),
+        Err(Refused::NoPreviousVersion | Refused::NoRelease) => Err(NotFor::NoPreviousVersion),
+    }
 }
 
 #[cfg(test)]
@@ -76,7 +115,7 @@ mod tests {
     #[test]
     fn a_version_below_the_minimum_is_refused_unless_forced() {
         assert_eq!(check(&plan("v1.7.1"), &release()), Ok(()));
-        let why = check(&plan("v1.6.0"), &release()).unwrap_err();
+        let why = check(&plan("v1.6.0"), &release()).unwrap_err().to_string();
         assert!(
             why.contains("current version does not meet minimum upgrade requirement"),
             "{why}"
@@ -98,6 +137,7 @@ mod tests {
         assert!(
             check(&other, &release())
                 .unwrap_err()
+                .to_string()
                 .contains("the plan is about v1.9.0")
         );
     }
@@ -107,6 +147,7 @@ mod tests {
         assert!(
             check(&PlanFacts::default(), &release())
                 .unwrap_err()
+                .to_string()
                 .contains("previousVersion")
         );
     }

@@ -250,7 +250,7 @@ impl Prepare {
             }
         };
         let (release, _) = self.release().await?;
-        eligibility::check(&facts, release).map_err(Error::Lasting)
+        eligibility::check(&facts, release).map_err(|why| Error::Lasting(why.to_string()))
     }
 
     /// The lists of all archives, by their paths.

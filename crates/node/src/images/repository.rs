@@ -18,6 +18,7 @@ use release::{
 
 use super::pinned::Pin;
 use program::error::{Error, Result};
+use rules::error_text::with_causes;
 
 /// How long a node bears with its repository. A replica that is replaced is back within minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,15 +286,4 @@ fn is_stranger(error: &(dyn std::error::Error + 'static)) -> bool {
     // An I/O error does not name what is inside it as its source.
     let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     inside.is_some_and(|inside| is_stranger(inside)) || error.source().is_some_and(is_stranger)
-}
-
-/// An error with its causes: the outermost alone rarely says what went wrong.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }

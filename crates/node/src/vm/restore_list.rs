@@ -3,12 +3,9 @@
 //! The list of a node only grows. A program that runs again finds fewer VMs, because it has stopped some; those must
 //! stay on the list.
 
-use api::{UpgradePlan, labels, names};
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
-use kube::{Api, Client, Resource, api::PostParams};
+use api::{UpgradePlan, labels, names, owner};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, api::PostParams};
 
 use super::VmName;
 use program::error::{Error, Result};
@@ -60,7 +57,7 @@ pub fn merge(before: &str, vms: &[VmName]) -> String {
 /// about to remove, or of somebody who chose that name.
 #[must_use]
 pub fn with_vms(existing: Option<&ConfigMap>, plan: &ObjectMeta, node: &str, vms: &[VmName]) -> Option<ConfigMap> {
-    let owner = owner(plan);
+    let owner = owner::reference(plan);
     let mut list = existing.cloned().unwrap_or_default();
     let owners = list.metadata.owner_references.get_or_insert_default();
     let ours = owners.iter().any(|one| one.uid == owner.uid);
@@ -81,17 +78,6 @@ pub fn with_vms(existing: Option<&ConfigMap>, plan: &ObjectMeta, node: &str, vms
     (existing != Some(&list)).then_some(list)
 }
 
-/// The plan as owner: the list goes when the plan goes.
-fn owner(plan: &ObjectMeta) -> OwnerReference {
-    OwnerReference {
-        api_version: UpgradePlan::api_version(&()).into_owned(),
-        kind: UpgradePlan::kind(&()).into_owned(),
-        name: plan.name.clone().unwrap_or_default(),
-        uid: plan.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
-}
-
 /// The list of a plan, if there is one that the plan owns.
 ///
 /// # Errors
@@ -101,13 +87,11 @@ pub async fn of_plan(client: &Client, plan: &str) -> Result<Option<ConfigMap>> {
     let found = plans.get_metadata_opt(plan).await;
     let found = found.map_err(|error| Error::api(format!("read UpgradePlan {plan}"), error))?;
     let list = read(client, plan).await?;
-    Ok(list.filter(|list| found.as_ref().is_some_and(|plan| is_owned(list, &plan.metadata))))
-}
-
-/// A list is a plan's own.
-fn is_owned(list: &ConfigMap, plan: &ObjectMeta) -> bool {
-    let mut owners = list.metadata.owner_references.iter().flatten();
-    plan.uid.is_some() && owners.any(|owner| Some(&owner.uid) == plan.uid.as_ref())
+    Ok(list.filter(|list| {
+        found
+            .as_ref()
+            .is_some_and(|plan| owner::is_owned_by_plan(list, &plan.metadata))
+    }))
 }
 
 async fn read(client: &Client, plan: &str) -> Result<Option<ConfigMap>> {
@@ -147,7 +131,11 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
             }
         };
         match written {
-            Ok(_) if !existing.as_ref().is_some_and(|list| is_owned(list, &found.metadata)) => {
+            Ok(_)
+                if !existing
+                    .as_ref()
+                    .is_some_and(|list| owner::is_owned_by_plan(list, &found.metadata)) =>
+            {
                 return Ok(Added::Created);
             }
             Ok(_) => return Ok(Added::Updated),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use api::{WaitingFor, quoted::quoted, reasons};
+use api::{Component, JobType, Wait, WaitingFor, quoted::quoted, reasons};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Draft, UNBOUNDED};
+use super::Draft;
 use crate::{decision::Need, observed::Fetched};
+use rules::{deadlines::UNBOUNDED, waiting};
 
 /// How long to pause before an unanswered question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -32,28 +33,92 @@ fn stalled(wait: &WaitingFor) -> String {
     format!("{message} (stalled: waiting since {})", wait.since.0)
 }
 
+/// A wait that is noted: shown to people, with its beginning and its deadline. Only a draft makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    wait: Wait,
+    expired: bool,
+}
+
+impl Noted {
+    /// It takes longer than it may.
+    #[must_use]
+    pub const fn is_overdue(self) -> bool {
+        self.expired
+    }
+}
+
+/// What a rule waits for: at least one thing, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits(Vec<Wait>);
+
+impl From<Noted> for Waits {
+    fn from(noted: Noted) -> Self {
+        Self(vec![noted.wait])
+    }
+}
+
+impl Waits {
+    /// The names.
+    #[must_use]
+    pub fn names(&self) -> &[Wait] {
+        &self.0
+    }
+
+    /// What was waited for before, and more.
+    #[must_use]
+    pub fn joined(before: Option<Self>, more: impl Into<Self>) -> Self {
+        let mut all = before.map(|before| before.0).unwrap_or_default();
+        all.extend(more.into().0);
+        Self(all)
+    }
+}
+
 impl<'a> Draft<'a> {
-    /// Notes what is waited for, since when, and until when. Tells whether the deadline has passed.
-    pub fn wait(&mut self, what: &str, object: Option<String>, message: impl Into<String>, limit: Duration) -> bool {
-        self.wait_while_it_progresses(what, object, message, limit, None)
+    /// Notes what is waited for, since when, and until when, by the table of deadlines.
+    pub fn wait(&mut self, what: Wait, object: Option<String>, message: impl Into<String>) -> Noted {
+        let limit = self.seen.settings.deadlines.of(what);
+        self.wait_within(what, object, message, limit)
+    }
+
+    /// The same with another limit than the table has.
+    pub fn wait_within(
+        &mut self,
+        what: Wait,
+        object: Option<String>,
+        message: impl Into<String>,
+        limit: Duration,
+    ) -> Noted {
+        self.wait_since(what, object, message, limit, None)
     }
 
     /// The same of something that got nearer to its end at a moment: its limit counts from then.
     pub fn wait_while_it_progresses(
         &mut self,
-        what: &str,
+        what: Wait,
+        object: Option<String>,
+        message: impl Into<String>,
+        progressed: Option<Timestamp>,
+    ) -> Noted {
+        let limit = self.seen.settings.deadlines.of(what);
+        self.wait_since(what, object, message, limit, progressed)
+    }
+
+    fn wait_since(
+        &mut self,
+        what: Wait,
         object: Option<String>,
         message: impl Into<String>,
         limit: Duration,
         progressed: Option<Timestamp>,
-    ) -> bool {
+    ) -> Noted {
         let since = self.waits_since(what, object.as_deref());
         let counted = progressed.map_or(since, |at| at.max(since));
         let deadline = counted.saturating_add(limit).unwrap_or(Timestamp::MAX);
         let message = message.into();
         let expired = deadline <= self.now;
         let wait = WaitingFor {
-            what: what.to_owned(),
+            what: what.to_string(),
             object,
             message: Some(message),
             since: Time(since),
@@ -64,45 +129,46 @@ impl<'a> Draft<'a> {
             self.stall(&wait);
         }
         self.waits.push(wait);
-        expired
+        self.noted.push(what);
+        Noted { wait: what, expired }
     }
 
     /// The same of something that is not waited for any longer than that: then it is still shown, and holds nothing up.
     /// Tells whether that is so.
-    pub fn wait_at_most(
-        &mut self,
-        what: &str,
-        object: Option<String>,
-        message: impl Into<String>,
-        limit: Duration,
-    ) -> bool {
-        let expired = self.wait(what, object, message, limit);
-        self.given_up += usize::from(expired);
-        expired
+    pub fn wait_at_most(&mut self, what: Wait, object: Option<String>, message: impl Into<String>) -> bool {
+        let noted = self.wait(what, object, message);
+        if noted.is_overdue() {
+            // The one that was just noted.
+            self.noted.pop();
+        }
+        noted.is_overdue()
     }
 
     /// Since when something is waited for: from now on, if it is not yet.
-    fn waits_since(&self, what: &str, object: Option<&str>) -> Timestamp {
-        let mut known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
-        known
-            .find(|wait| wait.what == what && wait.object.as_deref() == object)
-            .map_or(self.now, |wait| wait.since.0)
+    fn waits_since(&self, what: Wait, object: Option<&str>) -> Timestamp {
+        let known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        waiting::since(known, what.as_str(), object, self.now)
     }
 
     /// Whether something has been waited for as long as it may take.
     #[must_use]
-    pub fn is_overdue(&self, what: &str, object: &str, limit: Duration) -> bool {
+    pub fn is_overdue(&self, what: Wait, object: &str) -> bool {
+        self.is_overdue_after(what, object, self.seen.settings.deadlines.of(what))
+    }
+
+    /// The same with another limit than the table has.
+    #[must_use]
+    pub fn is_overdue_after(&self, what: Wait, object: &str, limit: Duration) -> bool {
         let since = self.waits_since(what, Some(object));
         since.saturating_add(limit).is_ok_and(|deadline| deadline <= self.now)
     }
 
     /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
     /// for, as far as that fits into a status that people read.
-    pub fn wait_for_pods(&mut self, component: &str, job_type: Option<&str>, node: Option<&str>) {
+    pub fn wait_for_pods(&mut self, component: Component, job_type: Option<JobType>, node: Option<&str>) {
         let seen = self.seen;
-        let limit = seen.settings.deadlines.pod;
         let pods = seen.pods.values().filter(|pod| {
-            let same_step = job_type.is_none_or(|step| pod.job_type.as_deref() == Some(step));
+            let same_step = job_type.is_none_or(|step| pod.job_type == Some(step));
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
             pod.component == component && same_step && same_node
         });
@@ -117,11 +183,10 @@ impl<'a> Draft<'a> {
                      reach its registry (pod {}: {problem})",
                     pod.name
                 );
-                let limit = seen.settings.deadlines.toolkit_image;
-                self.wait("ToolkitImage", Some(format!("Node {node}")), message, limit);
+                self.wait(Wait::ToolkitImage, Some(format!("Node {node}")), message);
             } else if let Some(problem) = &pod.problem {
                 let message = format!("pod {} cannot start: {problem}", pod.name);
-                self.wait("Pod", Some(format!("Pod {}", pod.name)), message, limit);
+                self.wait(Wait::Pod, Some(format!("Pod {}", pod.name)), message);
             } else {
                 said.extend(pod.said.iter().map(|entry| (pod.node.as_deref(), entry)));
             }
@@ -134,7 +199,7 @@ impl<'a> Draft<'a> {
         more += said.len().saturating_sub(MOST_SAID);
         if more > 0 {
             let object = Some(format!("{component} pods"));
-            self.wait("More", object, format!("{more} more things are waited for"), UNBOUNDED);
+            self.wait(Wait::More, object, format!("{more} more things are waited for"));
         }
     }
 
@@ -169,7 +234,7 @@ impl<'a> Draft<'a> {
         let told = told.filter(|condition| condition.reason == reasons::STALLED);
         let before = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
         let known = before
-            .filter(|known| (&known.what, &known.object) == (&wait.what, &wait.object))
+            .filter(|known| waiting::is_same(known, &wait.what, wait.object.as_deref()))
             .any(|known| told.is_some_and(|condition| condition.message == stalled(known)));
         self.degraded = Some(Trouble {
             reason: reasons::STALLED,
@@ -178,10 +243,10 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Something is waited for.
+    /// Everything that is waited for so far, if anything is.
     #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        self.waits.len() > self.given_up
+    pub fn waiting_for(&self) -> Option<Waits> {
+        (!self.noted.is_empty()).then(|| Waits(self.noted.clone()))
     }
 
     /// Notes something that a person should look at.
@@ -194,28 +259,29 @@ impl<'a> Draft<'a> {
     }
 
     /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted:
-    /// `waiting` is its word, its object and its message.
+    /// `waiting` is its name, its object and its message.
+    ///
+    /// # Errors
+    /// It is not there.
     pub fn ask<T>(
         &mut self,
         need: Need,
         fetched: &'a Fetched<T>,
-        waiting: (&str, String, &str),
-        limit: Duration,
-    ) -> Option<&'a T> {
+        waiting: (Wait, String, &str),
+    ) -> Result<&'a T, Noted> {
         let (what, object, message) = waiting;
         match fetched {
-            Fetched::Got(answer) => return Some(answer),
+            Fetched::Got(answer) => Ok(answer),
             Fetched::Unknown => {
                 self.needs.push(need);
-                self.wait(what, Some(object), message, limit);
+                Err(self.wait(what, Some(object), message))
             }
             Fetched::Failed { error, at, .. } => {
                 let again = at.saturating_add(ASK_AGAIN).unwrap_or(Timestamp::MAX);
                 self.ask_at(need, again);
-                self.wait(what, Some(object), error.clone(), limit);
+                Err(self.wait(what, Some(object), error.clone()))
             }
         }
-        None
     }
 
     /// Asks at a moment that may have come.
@@ -230,7 +296,7 @@ impl<'a> Draft<'a> {
 
     /// What keeps pods of a node that Rancher drains, once that takes longer than it should: it is asked then, and
     /// now and again as long as it lasts.
-    pub fn kept_pods(&mut self, node: &str, (what, object): (&str, &str)) -> &'a [String] {
+    pub fn kept_pods(&mut self, node: &str, (what, object): (Wait, &str)) -> &'a [String] {
         let since = self.waits_since(what, Some(object));
         let (asked, found) = match &self.seen.facts.kept_pods {
             Fetched::Unknown => (since, None),

@@ -1,6 +1,6 @@
 //! What is seen of the workloads of a plan: Plans of system-upgrade-controller, Jobs and pods.
 
-use api::{WaitingFor, names};
+use api::{Component, JobType, WaitingFor, names};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ pub struct PodSeen {
     /// Its namespace and name.
     pub name: String,
     /// Which part of the upgrade it serves.
-    pub component: String,
+    pub component: Component,
     /// Which step of a node, for pods of nodes.
-    pub job_type: Option<String>,
+    pub job_type: Option<JobType>,
     /// The node it is for, if it is for one.
     pub node: Option<String>,
     /// The uid of the Job it belongs to, if it belongs to one.
@@ -87,9 +87,9 @@ pub struct JobSeen {
     /// Its namespace.
     pub namespace: String,
     /// Which part of the upgrade it serves.
-    pub component: String,
+    pub component: Component,
     /// Which step of a node, for Jobs of nodes.
-    pub job_type: Option<String>,
+    pub job_type: Option<JobType>,
     /// Its node, if it has one.
     pub node: Option<String>,
     /// It is held.

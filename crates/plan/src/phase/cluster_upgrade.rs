@@ -1,6 +1,6 @@
 //! ClusterUpgrade: the cluster's components are upgraded by a Job that applies their manifests.
 
-use api::{annotations, labels::component, names};
+use api::{Component, Wait, annotations, names};
 use serde_json::json;
 
 use crate::{
@@ -46,8 +46,7 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
         None => return Outcome::Done,
     };
     let message = format!("{object} is to keep KubeVirt from moving VMs, and is not applied: {lacks}");
-    draft.wait("ManagedChart", Some(object), message, seen.settings.deadlines.setting);
-    Outcome::Wait
+    draft.wait(Wait::ManagedChart, Some(object), message).into()
 }
 
 /// Runs the Job.
@@ -61,14 +60,9 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         None => draft.create(Child::ClusterJob),
     }
     let object = Some(format!("Job harvester-system/{name}"));
-    draft.wait(
-        "ClusterUpgradeJob",
-        object,
-        "cluster components are being upgraded",
-        seen.settings.deadlines.cluster,
-    );
-    draft.wait_for_pods(component::CLUSTER_UPGRADE, None, None);
+    let noted = draft.wait(Wait::ClusterUpgradeJob, object, "cluster components are being upgraded");
+    draft.wait_for_pods(Component::ClusterUpgrade, None, None);
     // Jobs that the Job has system-upgrade-controller run on the nodes.
-    draft.wait_for_pods(component::HOLD_AGENT, None, None);
-    Outcome::Wait
+    draft.wait_for_pods(Component::SuspendAgent, None, None);
+    noted.into()
 }

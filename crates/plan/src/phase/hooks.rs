@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{NodeState, annotations, labels::job_type, names};
+use api::{JobType, NodeState, Wait, annotations, names};
 
 use super::{
     node_upgrade::listed,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     decision::{Action, Child},
     draft::Draft,
-    node,
+    node::{self, Stage},
     observed::MachinePlanSeen,
 };
 
@@ -54,25 +54,22 @@ fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a
 
 fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
     let state = standing(draft, node);
-    match state.map_or(0, node::ordinal) {
+    let is_upgraded = state.is_some_and(node::is_upgraded);
+    if is_upgraded && turns.iter().any(|name| name != node) {
         // It is done, and its VMs may be back: Rancher drains it once more, and only while no other node is in flight.
-        _ if state.is_some_and(node::is_upgraded) && turns.iter().any(|name| name != node) => {
-            standing::wait_for_turn(draft, node, turns);
-        }
+        standing::wait_for_turn(draft, node, turns);
+    } else if is_upgraded && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) {
         // It has been emptied once, and nobody empties it again: what a drain would kill must go first.
-        _ if state.is_some_and(node::is_upgraded) && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) => {
-            wait_for_vms(draft, node);
-        }
+        wait_for_vms(draft, node);
+    } else if !state.map(Stage::of).unwrap_or_default().has_ended_first_job() {
+        in_turn(draft, JobType::PreDrain, node, turns);
+    } else if state.is_none_or(|state| !node::is_upgrade_failure(state)) {
         // A question that is asked again is answered again.
-        4.. if state.is_none_or(|state| !node::is_upgrade_failure(state)) => {
-            draft.act(Action::AnswerHook {
-                secret: machine_plan.secret.clone(),
-                hook: annotations::PRE_HOOK.to_owned(),
-                token: token.to_owned(),
-            });
-        }
-        0..=3 => in_turn(draft, job_type::PRE_DRAIN, node, turns),
-        _ => {}
+        draft.act(Action::AnswerHook {
+            secret: machine_plan.secret.clone(),
+            hook: annotations::PRE_HOOK.to_owned(),
+            token: token.to_owned(),
+        });
     }
 }
 
@@ -91,8 +88,7 @@ fn wait_for_vms(draft: &mut Draft<'_>, node: &str) {
         listed(vms),
         if vms.len() == 1 { "it" } else { "them" },
     );
-    let limit = draft.seen.settings.deadlines.pre_drain;
-    draft.wait("ImmovableVMs", Some(format!("Node {node}")), message, limit);
+    draft.wait(Wait::ImmovableVms, Some(format!("Node {node}")), message);
 }
 
 fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
@@ -104,14 +100,14 @@ fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str,
             token: token.to_owned(),
         });
     } else if matches!(state, Some(NodeState::PreDrained | NodeState::PostDraining)) {
-        in_turn(draft, job_type::POST_DRAIN, node, turns);
+        in_turn(draft, JobType::PostDrain, node, turns);
     }
 }
 
 /// Sees to the Job of a node whose turn it is, and to that of a node that the user holds, which does nothing. The others
 /// wait.
-fn in_turn(draft: &mut Draft<'_>, step: &str, node: &str, turns: &[String]) {
-    let is_held = step == job_type::PRE_DRAIN && is_held(draft, node);
+fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
+    let is_held = step == JobType::PreDrain && is_held(draft, node);
     if is_held || turns.iter().any(|name| name == node) {
         ensure_job(draft, step, node);
     } else {
@@ -121,20 +117,20 @@ fn in_turn(draft: &mut Draft<'_>, step: &str, node: &str, turns: &[String]) {
 
 /// Creates the Job of a step unless it exists, and lets a held one go when nobody holds the node any more. A Job that
 /// exists is never held: that would kill what it is doing.
-pub(super) fn ensure_job(draft: &mut Draft<'_>, step: &str, node: &str) {
+pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     let name = names::node_job(draft.plan_name(), step, node);
-    let held = step != job_type::POST_DRAIN && is_held(draft, node);
+    let held = step != JobType::PostDrain && is_held(draft, node);
     match draft.seen.jobs.get(&name) {
         // It makes room for another one first.
         Some(job) if job.deleting => {}
         Some(job) if job.suspended && !held => draft.act(Action::ResumeJob { name }),
         Some(_) => {}
         None => {
-            if step != job_type::PRE_DRAIN {
+            if step != JobType::PreDrain {
                 remember_boot(draft, node);
             }
             draft.create(Child::NodeJob {
-                job_type: step.to_owned(),
+                job_type: step,
                 node: node.to_owned(),
                 suspend: held,
             });

@@ -1,6 +1,6 @@
 //! ImageCleanup: images that only the previous release used are removed from the nodes.
 
-use api::{NodeState, labels::component, reasons};
+use api::{Component, NodePlan, NodeState, Wait, reasons};
 
 use super::suc_plan::{self, Wanted};
 use crate::{
@@ -12,17 +12,17 @@ use rules::{PlanEvent, stale_images};
 /// Runs the clean-up Plan, one node after another, if there is anything to remove.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let limit = seen.settings.deadlines.cleanup;
-    let images = if seen.suc_plans.contains_key(component::IMAGE_CLEANUP) {
+    let images = if seen.suc_plans.contains_key(&Component::ImageCleanup) {
         Vec::new()
     } else {
         if draft.status().previous_version.is_none() {
             return Outcome::Done;
         }
         let url = format!("{}/bundle/harvester/images-lists-archive", draft.repo_url());
-        let waiting = ("ImageLists", url, "image lists are being read");
-        let Some(lists) = draft.ask(Need::ImageLists, &seen.facts.image_lists, waiting, limit) else {
-            return Outcome::Wait;
+        let waiting = (Wait::ImageLists, url, "image lists are being read");
+        let lists = match draft.ask(Need::ImageLists, &seen.facts.image_lists, waiting) {
+            Ok(lists) => lists,
+            Err(noted) => return noted.into(),
         };
         let (Some(previous), Some(current)) = (&lists.previous, &lists.current) else {
             let text = "Image list not available in upgrade repository; skipping stale image cleanup";
@@ -36,7 +36,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         stale
     };
     let wanted = Wanted {
-        component: component::IMAGE_CLEANUP,
+        plan: NodePlan::ImageCleanup,
         concurrency: 1,
         images,
         states: Some((
@@ -44,9 +44,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             NodeState::ImageCleaned,
             NodeState::ImageCleanFailed,
         )),
-        what: "ImageCleanup",
+        what: Wait::ImageCleanup,
         message: "stale images are being removed from the nodes",
-        limit,
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {

@@ -3,7 +3,7 @@
 //! The Plan that loads them runs the toolkit's image on every node, so it also shows that every node has that image or
 //! can pull it. Where the user skips the preload, a Plan that does nothing else shows it.
 
-use api::{NodeState, labels::component, names};
+use api::{Component, NodePlan, NodeState, Wait, names};
 
 use super::{
     node_upgrade, release_digests, repo_create,
@@ -15,7 +15,7 @@ use crate::{
     observed::{JobOutcome, JobSeen},
     preflight,
 };
-use rules::version;
+use rules::eligibility;
 
 /// The new release must be one that the running one may be upgraded to, and its images must fit onto the disks.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
@@ -45,20 +45,9 @@ fn concurrency(draft: &Draft<'_>) -> Option<i64> {
 
 /// The user may skip this, and skips nothing else.
 fn eligible(draft: &Draft<'_>) -> Outcome {
-    if draft.seen.plan.skips_version_check() {
-        return Outcome::Done;
-    }
-    let status = draft.status();
-    let Some(release) = &status.release_metadata else {
-        return Outcome::Fail("release metadata is not available in UpgradePlan status".to_owned());
-    };
-    let Some(current) = &status.previous_version else {
-        return Outcome::Fail("previous version is not available in UpgradePlan status".to_owned());
-    };
-    let target = release.harvester.as_deref().unwrap_or_default();
-    let minimum = release.min_upgradable_version.as_deref().unwrap_or_default();
-    match version::check(current, target, minimum, true) {
-        Ok(()) => Outcome::Done,
+    let skipped = draft.seen.plan.skips_version_check();
+    match eligibility::of_plan(draft.status(), skipped, true, None) {
+        Ok(_) => Outcome::Done,
         Err(why) => Outcome::Fail(why.to_string()),
     }
 }
@@ -72,15 +61,15 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
         Ok(false) => {}
         Err(why) => return Outcome::Fail(why),
     }
-    let limit = seen.settings.deadlines.preflight;
     let url = draft.repo_url();
     let waiting = (
-        "NewImages",
+        Wait::NewImages,
         url,
         "the size of the new images and the disks are being looked at",
     );
-    let Some(found) = draft.ask(Need::NewImages, &seen.facts.new_images, waiting, limit) else {
-        return Outcome::Wait;
+    let found = match draft.ask(Need::NewImages, &seen.facts.new_images, waiting) {
+        Ok(found) => found,
+        Err(noted) => return noted.into(),
     };
     // What an earlier try has loaded is part of what the disk holds already.
     let is_to_load = |node: &str| draft.progress(node).state() != Some(NodeState::ImagePreloaded);
@@ -98,7 +87,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         return skip(draft, all);
     };
     let wanted = Wanted {
-        component: component::IMAGE_PRELOAD,
+        plan: NodePlan::ImagePreload,
         concurrency: if asked == 0 { all } else { asked.min(all) },
         images: Vec::new(),
         states: Some((
@@ -106,9 +95,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             NodeState::ImagePreloaded,
             NodeState::ImagePreloadFailed,
         )),
-        what: "ImagePreload",
+        what: Wait::ImagePreload,
         message: "images are being loaded onto the nodes",
-        limit: draft.seen.settings.deadlines.preload,
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {
@@ -121,45 +109,34 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 /// The preload is skipped, perhaps while it runs: what runs goes away first. Then every node must show that it can run the
 /// toolkit's image, since nothing else has shown it yet.
 fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
-    let component = component::IMAGE_PRELOAD;
+    let component = Component::ImagePreload;
     let seen = draft.seen;
     let limit = seen.settings.deadlines.setting;
     let object = Some(format!(
         "Plan cattle-system/{}",
         names::suc_plan(draft.plan_name(), component)
     ));
-    if seen.suc_plans.contains_key(component) {
+    if seen.suc_plans.contains_key(&component) {
         draft.act(Action::Delete {
             kind: ChildKind::SucPlan,
-            component: component.to_owned(),
+            component,
             job_type: None,
         });
-        draft.wait(
-            "ImagePreload",
-            object,
-            "the preload is skipped: its Plan is being removed",
-            limit,
-        );
-        return Outcome::Wait;
+        let message = "the preload is skipped: its Plan is being removed";
+        return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }
     let is_left = |job: &JobSeen| job.component == component && job.outcome == JobOutcome::Running;
     if seen.jobs.values().any(is_left) {
-        draft.wait(
-            "ImagePreload",
-            object,
-            "the preload is skipped: its Jobs are being removed",
-            limit,
-        );
-        return Outcome::Wait;
+        let message = "the preload is skipped: its Jobs are being removed";
+        return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }
     let wanted = Wanted {
-        component: component::IMAGE_CHECK,
+        plan: NodePlan::ImageCheck,
         concurrency: all,
         images: Vec::new(),
         states: None,
-        what: "ToolkitImage",
+        what: Wait::ToolkitImage,
         message: "nodes are being asked whether they can run the toolkit's image",
-        limit: seen.settings.deadlines.toolkit_image,
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {

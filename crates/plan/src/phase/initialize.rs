@@ -1,10 +1,10 @@
 //! Initialize: records what the upgrade starts from, then checks that it may start.
 
-use api::VersionSnapshot;
+use api::{VersionSnapshot, Wait};
 
 use crate::{
     decision::Need,
-    draft::{Draft, Outcome},
+    draft::{Draft, Outcome, Waits},
     image,
     observed::{Fetched, PreflightFacts},
     preflight,
@@ -16,23 +16,17 @@ use rules::version;
 /// no step needs; the release says whether it can be upgraded (`minUpgradableVersion`).
 const OLDEST_LINE: (u64, u64) = (1, 7);
 /// What is waited for while the pre-flight checks cannot look.
-const PREFLIGHT: (&str, &str) = ("Preflight", "Node (all), EndpointSlice default/kubernetes");
+const PREFLIGHT: (Wait, &str) = (Wait::Preflight, "Node (all), EndpointSlice default/kubernetes");
 
 /// Records the Version, the running version and the shape of the cluster.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let limit = seen.settings.deadlines.prerequisite;
     if seen.plan.spec.image.is_none() {
         let name = seen.plan.spec.version.as_deref().unwrap_or_default();
         let Some(url) = seen.version.as_ref().and_then(|version| version.iso_url.clone()) else {
             let object = Some(format!("Version harvester-system/{name}"));
-            draft.wait(
-                "Version",
-                object,
-                format!("Version harvester-system/{name} with an isoURL is missing"),
-                limit,
-            );
-            return Outcome::Wait;
+            let message = format!("Version harvester-system/{name} with an isoURL is missing");
+            return draft.wait(Wait::Version, object, message).into();
         };
         let iso_checksum = seen.version.as_ref().and_then(|version| version.iso_checksum.clone());
         *draft.record().version = Some(VersionSnapshot {
@@ -42,15 +36,16 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     }
     let Some(running) = seen.server_version.clone().filter(|version| !version.is_empty()) else {
         let object = Some("Setting server-version".to_owned());
-        draft.wait("ServerVersion", object, "Setting server-version has no value", limit);
-        return Outcome::Wait;
+        let message = "Setting server-version has no value";
+        return draft.wait(Wait::ServerVersion, object, message).into();
     };
     if let Some(line) = version::line(&running).filter(|line| *line < OLDEST_LINE) {
         // Not for `force` to skip: nodes would come back without a network.
         return Outcome::Fail(too_old(&running, line));
     }
-    let Some(single) = only_node(draft) else {
-        return Outcome::Wait;
+    let single = match only_node(draft) {
+        Ok(single) => single,
+        Err(waits) => return Outcome::Wait(waits),
     };
     *draft.record().previous_version = Some(running);
     *draft.record().single_node = single;
@@ -60,29 +55,24 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 /// The only node of the cluster, `None` where there are several. Every Node counts: one that has just joined and that
 /// Harvester does not manage yet is waited for, since Rancher would upgrade it with the others, and stopping all VMs is
 /// for a cluster that has no other node at all.
-fn only_node(draft: &mut Draft<'_>) -> Option<Option<String>> {
+fn only_node(draft: &mut Draft<'_>) -> Result<Option<String>, Waits> {
     let seen = draft.seen;
-    let limit = seen.settings.deadlines.prerequisite;
     if seen.nodes.is_empty() {
-        draft.wait("Nodes", None, "the cluster has no Node", limit);
-        return None;
+        return Err(draft.wait(Wait::Nodes, None, "the cluster has no Node").into());
     }
-    let unmanaged: Vec<&String> = seen
-        .nodes
-        .iter()
-        .filter(|(_, node)| !node.managed)
-        .map(|(name, _)| name)
-        .collect();
-    for name in &unmanaged {
+    let unmanaged = seen.nodes.iter().filter(|(_, node)| !node.managed);
+    let mut waits: Option<Waits> = None;
+    for (name, _) in unmanaged {
         let message = format!(
             "Node {name} lacks the label harvesterhci.io/managed=true: wait until Harvester has taken it in, or remove \
              the Node"
         );
-        draft.wait("Nodes", Some(format!("Node {name}")), message, limit);
+        let noted = draft.wait(Wait::Nodes, Some(format!("Node {name}")), message);
+        waits = Some(Waits::joined(waits, noted));
     }
     let mut names = seen.nodes.keys();
     let single = names.next().filter(|_| names.next().is_none()).cloned();
-    unmanaged.is_empty().then_some(single)
+    waits.map_or(Ok(single), Err)
 }
 
 /// Why no upgrade starts from a version, and what to do.
@@ -103,16 +93,16 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Fail(message);
     }
     let fetched: &Fetched<PreflightFacts> = &seen.facts.preflight;
-    let limit = seen.settings.deadlines.preflight;
     let (what, object) = PREFLIGHT;
     if let Fetched::Failed { error, .. } = fetched
-        && draft.is_overdue(what, object, limit)
+        && draft.is_overdue(what, object)
     {
         return Outcome::Fail(error.clone());
     }
     let waiting = (what, object.to_owned(), "disks and certificates are being checked");
-    let Some(facts) = draft.ask(Need::Preflight, fetched, waiting, limit) else {
-        return Outcome::Wait;
+    let facts = match draft.ask(Need::Preflight, fetched, waiting) {
+        Ok(facts) => facts,
+        Err(noted) => return noted.into(),
     };
     let checked = image::check_allowed(&seen.plan, &seen.settings);
     match checked.and_then(|()| preflight::check(&seen.plan, facts, draft.now)) {

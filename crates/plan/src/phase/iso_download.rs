@@ -1,6 +1,6 @@
 //! ISODownload: the ISO is imported into a VirtualMachineImage, or the user's own is awaited.
 
-use api::names;
+use api::{Wait, names};
 
 use crate::{
     decision::Child,
@@ -14,7 +14,6 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let name = given.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
     let object = Some(format!("VirtualMachineImage harvester-system/{name}"));
     *draft.record().iso_image_id = Some(name.clone());
-    let limit = seen.settings.deadlines.iso;
     let message = match (&seen.iso_image, given) {
         (Some(image), _) if image.imported == Some(true) => return Outcome::Done,
         (Some(image), _) if image.imported == Some(false) => {
@@ -32,6 +31,5 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
             format!("image {name} is being imported")
         }
     };
-    draft.wait("ISOImport", object, message, limit);
-    Outcome::Wait
+    draft.wait(Wait::IsoImport, object, message).into()
 }

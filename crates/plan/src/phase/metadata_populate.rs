@@ -1,7 +1,7 @@
 //! MetadataPopulate: what the ISO says about the new release is recorded.
 
 use api::{
-    ReleaseMetadata,
+    ReleaseMetadata, Wait,
     quoted::{LONGEST_NAME, plain},
 };
 
@@ -22,16 +22,16 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     }
     let seen = draft.seen;
     let url = format!("{}/harvester-release.yaml", draft.repo_url());
-    let limit = seen.settings.deadlines.metadata;
-    let waiting = ("ReleaseMetadata", url.clone(), "release metadata is being read");
-    let Some(release) = draft.ask(Need::Release, &seen.facts.release, waiting, limit) else {
-        return Outcome::Wait;
+    let waiting = (Wait::ReleaseMetadata, url.clone(), "release metadata is being read");
+    let release = match draft.ask(Need::Release, &seen.facts.release, waiting) {
+        Ok(release) => release,
+        Err(noted) => return noted.into(),
     };
     if let Some(fault) = fault_of(release) {
         let message = format!("{url} {fault}: the ISO is not a Harvester release; start over with another one");
-        draft.wait("ReleaseMetadata", Some(url), &message, limit);
+        let noted = draft.wait(Wait::ReleaseMetadata, Some(url), &message);
         draft.degrade(message);
-        return Outcome::Wait;
+        return noted.into();
     }
     *draft.record().release_metadata = Some(release.clone());
     Outcome::Done

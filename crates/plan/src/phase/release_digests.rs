@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    ReleaseDigests, annotations,
+    ReleaseDigests, Wait, annotations,
     names::{self, RepoScheme},
     reasons,
     release_digests::NEEDED_FILES,
@@ -47,13 +47,13 @@ pub fn is_sha512(text: &str) -> bool {
 /// Records the digests of the release that the repository serves, if it is the one that was asked for.
 pub fn record(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let limit = seen.settings.deadlines.metadata;
     let url = names::repo_manifest_url(draft.plan_name(), RepoScheme::by(draft.status().repository.as_ref()));
     if seen.repo.deployment_ready.is_none() {
         let name = names::repo(draft.plan_name());
         let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));
-        draft.wait("Repository", object, "the repository is being deployed", limit);
-        return Outcome::Wait;
+        let message = "the repository is being deployed";
+        let limit = seen.settings.deadlines.metadata;
+        return draft.wait_within(Wait::Repository, object, message, limit).into();
     }
     // Decided by the record: whoever may change the Deployment could take its annotation away.
     let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");
@@ -71,12 +71,13 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Done;
     }
     let waiting = (
-        "ReleaseManifest",
+        Wait::ReleaseManifest,
         url.clone(),
         "the digests of the release are being read",
     );
-    let Some(found) = draft.ask(Need::Manifest, &seen.facts.digests, waiting, limit) else {
-        return Outcome::Wait;
+    let found = match draft.ask(Need::Manifest, &seen.facts.digests, waiting) {
+        Ok(found) => found,
+        Err(noted) => return noted.into(),
     };
     if let Some(path) = missing_file(found) {
         return Outcome::Fail(format!(
@@ -126,13 +127,8 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
     }
     // On record first: whatever is read from now on must fit.
     *draft.record().release_digests = Some(digests);
-    draft.wait(
-        "ReleaseManifest",
-        Some(url),
-        "the digests of the release are being recorded",
-        limit,
-    );
-    Outcome::Wait
+    let message = "the digests of the release are being recorded";
+    draft.wait(Wait::ReleaseManifest, Some(url), message).into()
 }
 
 /// A file that nodes need and that a manifest does not have. Nodes would find out only when they are to read it.

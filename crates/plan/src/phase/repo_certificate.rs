@@ -5,7 +5,7 @@
 //! mount, and may not read that Secret again. So a Secret is believed to be there when this manager has created it, which
 //! the key in its hand shows, or when a Deployment that mounts it was seen, since that is only created after it.
 
-use api::{RepositoryAccess, labels::component, names};
+use api::{Component, RepositoryAccess, Wait, names};
 
 use crate::{
     decision::{Action, ChildKind, Need},
@@ -45,12 +45,13 @@ pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
     let name = names::repo(draft.plan_name());
     let object = format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE);
     let waiting = (
-        "RepositoryCertificate",
+        Wait::RepositoryCertificate,
         object,
         "a certificate for the repository is being made",
     );
-    let limit = seen.settings.deadlines.repo;
-    let made = draft.ask(Need::RepoCertificate, &seen.facts.repo_certificate, waiting, limit)?;
+    let made = draft
+        .ask(Need::RepoCertificate, &seen.facts.repo_certificate, waiting)
+        .ok()?;
     // One on record whose key is in nobody's hand is lost: the manager that made it died before it stored it.
     *draft.record().repository = Some(made.clone());
     Some(Key::InHand(made.secret.clone()))
@@ -73,7 +74,7 @@ fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option
         _ => {
             draft.act(Action::Delete {
                 kind: ChildKind::Deployment,
-                component: component::REPO.to_owned(),
+                component: Component::Repo,
                 job_type: None,
             });
             None

@@ -1,6 +1,6 @@
 //! RepoCreate: the ISO's content is served inside the cluster.
 
-use api::{annotations, labels::component, names};
+use api::{Component, Wait, annotations, names};
 
 use crate::{
     decision::Child,
@@ -75,40 +75,32 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
 /// Deploys the repository and waits until it serves.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
-    let limit = seen.settings.deadlines.repo;
     let name = names::repo(draft.plan_name());
     // It may have been changed since the pre-flight checks, and can be changed again.
     if let Err(why) = preflight::repo_server(&seen.plan) {
-        draft.wait(
-            "Annotation",
-            Some(format!("UpgradePlan {}", draft.plan_name())),
-            &why,
-            limit,
-        );
+        let object = Some(format!("UpgradePlan {}", draft.plan_name()));
+        let noted = draft.wait(Wait::Annotation, object, &why);
         draft.degrade(why);
-        return Outcome::Wait;
+        return noted.into();
     }
     let hosts = hosts(draft);
     if hosts == 0 {
-        draft.wait(
-            "Nodes",
-            None,
-            "no non-witness managed nodes found in the cluster",
-            limit,
-        );
-        return Outcome::Wait;
+        let message = "no non-witness managed nodes found in the cluster";
+        let limit = seen.settings.deadlines.repo;
+        return draft.wait_within(Wait::Nodes, None, message, limit).into();
     }
     deploy(draft, hosts);
     if seen.repo.deployment_ready != Some(true) {
         let object = Some(format!("Deployment harvester-system/{name}"));
-        draft.wait("Repository", object, "upgrade-repo deployment not ready", limit);
-        draft.wait_for_pods(component::REPO, None, None);
-        return Outcome::Wait;
+        let noted = draft.wait(Wait::Repository, object, "upgrade-repo deployment not ready");
+        draft.wait_for_pods(Component::Repo, None, None);
+        return noted.into();
     }
     if seen.repo.service_ready != Some(true) {
         let object = Some(format!("Service harvester-system/{name}"));
-        draft.wait("Repository", object, "upgrade-repo svc/ep not ready", limit);
-        return Outcome::Wait;
+        return draft
+            .wait(Wait::Repository, object, "upgrade-repo svc/ep not ready")
+            .into();
     }
     Outcome::Done
 }

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use api::{NodeState, labels::job_type, names};
+use api::{JobType, NodeState, Wait, names};
 
 use super::hooks;
 use crate::{
     draft::Draft,
-    node,
+    node::{self, Stage},
     observed::{JobOutcome, MachinePlanSeen},
 };
 
@@ -22,14 +22,14 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
     if !draft.is_tried_again(node) {
         return Some(state);
     }
-    let ended = |step: &str| {
+    let ended = |step: JobType| {
         let name = names::node_job(draft.plan_name(), step, node);
         let job = draft.seen.jobs.get(&name);
         job.is_some_and(|job| job.outcome == JobOutcome::Complete)
     };
     let step = match state {
-        NodeState::PreDrainFailed => Some(job_type::PRE_DRAIN),
-        NodeState::SingleNodeUpgradeFailed => Some(job_type::SINGLE_NODE_UPGRADE),
+        NodeState::PreDrainFailed => Some(JobType::PreDrain),
+        NodeState::SingleNodeUpgradeFailed => Some(JobType::SingleNodeUpgrade),
         _ => None,
     };
     // What has not begun again is held as it was the first time; what has begun is never held.
@@ -40,9 +40,9 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
     Some(match state {
         _ if is_held => NodeState::UpgradePaused,
         NodeState::PreDrainFailed => NodeState::PreDraining,
-        NodeState::PostDrainFailed if ended(job_type::POST_DRAIN) => NodeState::WaitingReboot,
+        NodeState::PostDrainFailed if ended(JobType::PostDrain) => NodeState::WaitingReboot,
         NodeState::PostDrainFailed => NodeState::PostDraining,
-        NodeState::SingleNodeUpgradeFailed if ended(job_type::SINGLE_NODE_UPGRADE) => NodeState::WaitingReboot,
+        NodeState::SingleNodeUpgradeFailed if ended(JobType::SingleNodeUpgrade) => NodeState::WaitingReboot,
         NodeState::SingleNodeUpgradeFailed => NodeState::SingleNodeUpgrading,
         other => other,
     })
@@ -56,9 +56,9 @@ pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a Mach
 
 /// How far a node is that is being emptied, upgraded or rebooted, or that Rancher has not been told to let go yet;
 /// nothing for all others.
-fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
+fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     let state = standing(draft, node).filter(|_| draft.seen.nodes.contains_key(node))?;
-    let ordinal = node::ordinal(state);
+    let stage = Stage::of(state);
     // Rancher keeps its questions until it has let the node go: one that is done is in flight again between the first answer
     // and the last.
     let asked = machine_plan(draft, node).is_some_and(|plan| {
@@ -68,9 +68,9 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
     let is_under_way = match state {
         _ if node::is_upgraded(state) => asked,
         _ if node::is_upgrade_failure(state) => true,
-        _ => (3..=6).contains(&ordinal),
+        _ => stage.is_in_flight(),
     };
-    is_under_way.then_some(ordinal)
+    is_under_way.then_some(stage)
 }
 
 /// The nodes whose Jobs may run: those in flight, the furthest first, then those that Rancher asks for, as many as may be
@@ -78,7 +78,7 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<u8> {
 /// go on one after the other.
 pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
     let names = draft.status().node_upgrade_statuses.keys();
-    let mut flying: Vec<(Reverse<u8>, &String)> = names
+    let mut flying: Vec<(Reverse<Stage>, &String)> = names
         .filter_map(|name| Some((Reverse(in_flight(draft, name)?), name)))
         .collect();
     flying.sort();
@@ -96,12 +96,9 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
 
 /// Notes that a node waits for those whose turn it is.
 pub(super) fn wait_for_turn(draft: &mut Draft<'_>, node: &str, turns: &[String]) {
-    let limits = &draft.seen.settings.deadlines;
-    // As long as whoever is in flight may take.
-    let limit = limits.pre_drain + limits.rancher + limits.post_drain + limits.reboot;
     let names = turns.join(", ");
     let message = format!(
         "node {node} waits for its turn: {names} is not through yet, and no more than {AT_ONCE} may be at once"
     );
-    draft.wait("Turn", Some(format!("Node {node}")), message, limit);
+    draft.wait(Wait::Turn, Some(format!("Node {node}")), message);
 }

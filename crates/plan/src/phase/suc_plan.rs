@@ -1,8 +1,6 @@
 //! What the phases that run a system-upgrade-controller Plan on all nodes have in common.
 
-use std::time::Duration;
-
-use api::{NodeState, names, quoted};
+use api::{Component, NodePlan, NodeState, Wait, names, quoted};
 
 use crate::{
     decision::Child,
@@ -19,30 +17,29 @@ pub(super) type JobStates = (NodeState, NodeState, NodeState);
 
 /// A Plan that must have run on all nodes.
 pub(super) struct Wanted {
-    pub component: &'static str,
+    pub plan: NodePlan,
     pub concurrency: i64,
     pub images: Vec<String>,
     /// What nodes reach by their Jobs, if that is reported.
     pub states: Option<JobStates>,
-    /// In one word.
-    pub what: &'static str,
+    /// What is waited for meanwhile, by the deadline of which each wave of nodes has its time.
+    pub what: Wait,
     pub message: &'static str,
-    pub limit: Duration,
 }
 
 /// Makes sure the Plan exists and waits until it is complete. Fails as soon as one of its Jobs has failed: the Plan's
 /// own condition may say so only for a moment.
 pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     let Wanted {
-        component,
+        plan: wanted_plan,
         concurrency,
         images,
         states,
         what,
         message,
-        limit,
     } = wanted;
     let seen = draft.seen;
+    let component = wanted_plan.component();
     let mut failed = Vec::new();
     for (name, job) in jobs_of(draft, component) {
         let outcome = outcome_of(draft, job);
@@ -55,21 +52,21 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
             reach_by_job(draft, node, &outcome, states);
         }
     }
-    match seen.suc_plans.get(component) {
+    match seen.suc_plans.get(&component) {
         Some(plan) if plan.complete => return Outcome::Done,
         Some(_) if !failed.is_empty() => return Outcome::Fail(failure(component, &failed)),
         Some(plan) if plan.job_failed => {
             // The Job says on which node, but it may not have shown yet.
             let object = format!("Plan cattle-system/{}", names::suc_plan(draft.plan_name(), component));
-            let limit = seen.settings.deadlines.setting;
-            if draft.wait("FailedJob", Some(object), "one of its Jobs has failed", limit) {
+            let noted = draft.wait(Wait::FailedJob, Some(object), "one of its Jobs has failed");
+            if noted.is_overdue() {
                 return Outcome::Fail(failure(component, &[]));
             }
-            return Outcome::Wait;
+            return noted.into();
         }
         Some(_) => {}
         None => draft.create(Child::SucPlan {
-            component: component.to_owned(),
+            plan: wanted_plan,
             concurrency,
             images,
         }),
@@ -78,17 +75,21 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     // Nodes are served in waves, so the whole may take as many times as long as one.
     let nodes = managed_nodes(draft).len();
     let waves = nodes.div_ceil(usize::try_from(concurrency.max(1)).unwrap_or(1)).max(1);
-    let limit = limit.saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX));
-    draft.wait(what, Some(format!("Plan cattle-system/{name}")), message, limit);
+    let limit = seen
+        .settings
+        .deadlines
+        .of(what)
+        .saturating_mul(u32::try_from(waves).unwrap_or(u32::MAX));
+    let noted = draft.wait_within(what, Some(format!("Plan cattle-system/{name}")), message, limit);
     draft.wait_for_pods(component, None, None);
-    Outcome::Wait
+    noted.into()
 }
 
 /// The Jobs of a component that belong to the Plan that is there. Those of one before it go away by themselves, and may
 /// still say that they have failed.
-pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: &str) -> Vec<(&'a String, &'a JobSeen)> {
+pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a String, &'a JobSeen)> {
     let seen = draft.seen;
-    let uid = seen.suc_plans.get(component).and_then(|plan| plan.uid.as_ref());
+    let uid = seen.suc_plans.get(&component).and_then(|plan| plan.uid.as_ref());
     let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
     jobs.filter(|(_, job)| !job.left_over && job.owner.as_ref() == uid)
         .collect()
@@ -120,10 +121,10 @@ fn outcome_of(draft: &Draft<'_>, job: &JobSeen) -> JobOutcome {
 }
 
 /// What is said of a plan that fails by a Job of a component: known words first, then each node with its own.
-fn failure(component: &str, failed: &[String]) -> String {
+fn failure(component: Component, failed: &[String]) -> String {
     let name = match component {
-        api::labels::component::SKIP_MANIFESTS_APPLY => "skip-manifest apply",
-        other => other,
+        Component::SkipManifestsApply => "skip-manifest apply",
+        other => other.as_str(),
     };
     if failed.is_empty() {
         return format!("{name} plan job(s) failed");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{annotations, names};
+use api::{Wait, annotations, names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<Stri
     if let Some(lacks) = lacks {
         let message = format!("{object} is put back as it was, and is not applied: {lacks}");
         // A release that broke off may keep Fleet from it for good.
-        if !draft.wait_at_most("ManagedChart", Some(object), message, seen.settings.deadlines.setting) {
+        if !draft.wait_at_most(Wait::ManagedChart, Some(object), message) {
             return;
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::labels::{component, job_type};
+use api::{Component, JobType, Wait};
 
 use super::Ending;
 use crate::{
@@ -18,22 +18,22 @@ const NAMED: usize = 5;
 
 /// The programs of an upgrade that change the cluster. Those that put something back are none of them, nor are those that
 /// start VMs again and those that serve.
-fn changes(component: &str, step: Option<&str>) -> bool {
+fn changes(component: Component, step: Option<JobType>) -> bool {
     match component {
-        component::NODE_UPGRADE => step != Some(job_type::RESTORE_VM),
-        component::CLUSTER_UPGRADE
-        | component::HOLD_AGENT
-        | component::IMAGE_PRELOAD
-        | component::IMAGE_CLEANUP
-        | component::SKIP_MANIFESTS_APPLY => true,
-        _ => false,
+        Component::NodeUpgrade => step != Some(JobType::RestoreVm),
+        Component::ClusterUpgrade
+        | Component::SuspendAgent
+        | Component::ImagePreload
+        | Component::ImageCleanup
+        | Component::SkipManifestsApply => true,
+        Component::Iso | Component::Repo | Component::ImageCheck | Component::SkipManifestsRemove => false,
     }
 }
 
 /// A Job that is stopped though the upgrade has failed and Jobs are kept for their logs: what it changes is put back. That
 /// of another node which installs its system is let end.
 pub(super) fn is_stopped_on_failure(job: &JobSeen) -> bool {
-    let touches = job.component == component::CLUSTER_UPGRADE || job.job_type.as_deref() == Some(job_type::PRE_DRAIN);
+    let touches = job.component == Component::ClusterUpgrade || job.job_type == Some(JobType::PreDrain);
     touches && job.outcome == JobOutcome::Running && !job.suspended
 }
 
@@ -60,14 +60,13 @@ pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
     if running.len() > NAMED {
         names.push(format!("{} more", running.len() - NAMED));
     }
-    let limit = draft.seen.settings.deadlines.stop;
     let message = format!(
         "programs of the upgrade still run, and nothing is put back before they have ended: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
     let object = Some(format!("UpgradePlan {}", draft.plan_name()));
-    if draft.wait_at_most("StillRunning", object, message, limit) {
+    if draft.wait_at_most(Wait::StillRunning, object, message) {
         Gone::GivenUp
     } else {
         Gone::No
@@ -92,9 +91,8 @@ fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
         let is_kept = ending == Ending::Failure && job.owner.is_none() && !is_stopped_on_failure(job);
         job.deleting || !is_kept
     };
-    let works = |job: &JobSeen| {
-        changes(&job.component, job.job_type.as_deref()) && job.outcome == JobOutcome::Running && !job.suspended
-    };
+    let works =
+        |job: &JobSeen| changes(job.component, job.job_type) && job.outcome == JobOutcome::Running && !job.suspended;
     let jobs = seen.jobs.iter().filter(|(_, job)| works(job) && is_to_end(job));
     let by_uid: BTreeMap<&String, &JobSeen> = seen
         .jobs
@@ -106,10 +104,10 @@ fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
         let job = pod.owner.as_ref().and_then(|uid| by_uid.get(uid));
         !job.is_some_and(|job| works(job) && !is_to_end(job))
     };
-    let pods = seen.pods.values().filter(|pod| {
-        let step = pod.job_type.as_deref();
-        pod.works && changes(&pod.component, step) && is_left(pod)
-    });
+    let pods = seen
+        .pods
+        .values()
+        .filter(|pod| pod.works && changes(pod.component, pod.job_type) && is_left(pod));
     let owners: BTreeSet<&String> = pods.clone().filter_map(|pod| pod.owner.as_ref()).collect();
     // Where the pod is known, it says more than its Job.
     let jobs = jobs.filter(|(_, job)| !job.uid.as_ref().is_some_and(|uid| owners.contains(uid)));

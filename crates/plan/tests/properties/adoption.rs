@@ -51,7 +51,7 @@ fn r12_a_plan_that_another_manager_left_is_not_started_and_says_how_it_can_be() 
     let wait = &before.waiting_for[0];
     assert_eq!(
         (wait.what.as_str(), wait.object.as_deref()),
-        ("Wish", Some("UpgradePlan up"))
+        ("StartRequest", Some("UpgradePlan up"))
     );
     assert!(wait.message.as_ref().unwrap().contains(annotations::RETRY), "{wait:?}");
     assert_eq!(wait.deadline, None);

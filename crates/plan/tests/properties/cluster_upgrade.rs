@@ -1,6 +1,6 @@
 //! The Job of the cluster, and the Jobs that it has system-upgrade-controller run.
 
-use api::{Phase, labels::component, names};
+use api::{Component, Phase, names};
 use plan::observed::{JobOutcome, JobSeen, PodSeen};
 
 use crate::{
@@ -9,19 +9,19 @@ use crate::{
 };
 
 /// A cluster whose components are being upgraded, after its agents have been held back on a node.
-fn agents_held(component: &str, outcome: JobOutcome) -> Model {
+fn agents_held(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     let held = JobSeen {
         uid: None,
         namespace: names::CATTLE_NAMESPACE.to_owned(),
-        component: component.to_owned(),
+        component,
         node: Some("node-1".to_owned()),
         outcome,
         ..JobSeen::default()
     };
-    let name = names::suc_plan("up", component::HOLD_AGENT);
+    let name = names::suc_plan("up", Component::SuspendAgent);
     model.seen.jobs.insert(format!("apply-{name}-on-node-1"), held);
     model
 }
@@ -33,7 +33,7 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
         message: String::new(),
     };
     // Jobs carry the labels of their Plan, whatever these are.
-    for component in [component::HOLD_AGENT, component::CLUSTER_UPGRADE] {
+    for component in [Component::SuspendAgent, Component::ClusterUpgrade] {
         for outcome in [JobOutcome::Complete, failed.clone()] {
             let mut model = agents_held(component, outcome);
             let decision = model.decide();
@@ -41,16 +41,16 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
             model.apply(&decision);
         }
     }
-    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Complete);
+    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Complete);
     until(&mut model, at(Phase::ClusterUpgraded));
 }
 
 #[test]
 fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
-    let mut model = agents_held(component::HOLD_AGENT, JobOutcome::Running);
+    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
     let pod = PodSeen {
         name: "cattle-system/apply-up-x".to_owned(),
-        component: component::HOLD_AGENT.to_owned(),
+        component: Component::SuspendAgent,
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
         ..PodSeen::default()

@@ -1,6 +1,6 @@
 //! The three conditions of a plan and its history, as people and other controllers read them.
 
-use api::{Phase, labels::component, reasons};
+use api::{Component, Phase, reasons};
 use jiff::SignedDuration;
 use plan::{Decision, observed::JobOutcome};
 use rules::Severity;
@@ -140,14 +140,14 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
     let mut model = Model::new(3);
     let of_apply = |model: &Model| {
         let mut jobs = model.seen.jobs.values();
-        jobs.any(|job| job.component == component::SKIP_MANIFESTS_APPLY)
+        jobs.any(|job| job.component == Component::SkipManifestsApply)
     };
     until(&mut model, of_apply);
     let job = model
         .seen
         .jobs
         .values_mut()
-        .find(|job| job.component == component::SKIP_MANIFESTS_APPLY);
+        .find(|job| job.component == Component::SkipManifestsApply);
     job.unwrap().outcome = JobOutcome::Failed {
         reason: "BackoffLimitExceeded".into(),
         message: String::new(),

@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use api::{NodeState, Phase, reasons};
 use model::Model;
 use outside::Step;
-use plan::{node::ordinal, observed::ChartSeen};
+use plan::{node::Stage, observed::ChartSeen};
 use proptest::prelude::*;
 
 /// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
@@ -75,11 +75,11 @@ fn follow_with(
     panic!("the upgrade did not end: {:#?}", model.seen.plan.status)
 }
 
-fn states(model: &Model) -> Vec<(String, Option<u8>)> {
+fn states(model: &Model) -> Vec<(String, Option<Stage>)> {
     let status = model.seen.plan.status.clone().unwrap_or_default();
     let nodes = status.node_upgrade_statuses.into_iter();
     nodes
-        .map(|(name, node)| (name, node.state.as_deref().and_then(NodeState::parse).map(ordinal)))
+        .map(|(name, node)| (name, node.state.as_deref().and_then(NodeState::parse).map(Stage::of)))
         .collect()
 }
 

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    Phase, UpgradePlan, UpgradePlanSpec, annotations,
-    foreign::harvester::VersionSpec,
-    labels::{component, job_type},
-    names,
+    Component, JobType, Phase, UpgradePlan, UpgradePlanSpec, annotations, foreign::harvester::VersionSpec, names,
 };
 use jiff::Timestamp;
 use plan::{
@@ -255,10 +252,10 @@ impl Model {
 
     fn create(&mut self, child: Child) {
         let seen = &mut self.seen;
-        let job = |component: &str, step: Option<&str>, node: Option<&str>, suspended: bool| JobSeen {
+        let job = |component: Component, step: Option<JobType>, node: Option<&str>, suspended: bool| JobSeen {
             namespace: names::HARVESTER_NAMESPACE.to_owned(),
-            component: component.to_owned(),
-            job_type: step.map(str::to_owned),
+            component,
+            job_type: step,
             node: node.map(str::to_owned),
             uid: None,
             suspended,
@@ -280,11 +277,12 @@ impl Model {
                 seen.repo.serves_manifest = true;
             }
             Child::RepoService => seen.repo.service_ready = Some(false),
-            Child::SucPlan { component, .. } => {
+            Child::SucPlan { plan, .. } => {
+                let component = plan.component();
                 for node in seen.nodes.keys() {
                     seen.jobs.insert(
                         format!("apply-{component}-{node}"),
-                        job(&component, None, Some(node), false),
+                        job(component, None, Some(node), false),
                     );
                 }
                 seen.suc_plans.insert(component, SucPlanSeen::default());
@@ -292,7 +290,7 @@ impl Model {
             Child::ClusterJob => {
                 seen.jobs.insert(
                     names::cluster_job("up"),
-                    job(component::CLUSTER_UPGRADE, None, None, false),
+                    job(Component::ClusterUpgrade, None, None, false),
                 );
             }
             Child::NodeJob {
@@ -300,18 +298,16 @@ impl Model {
                 node,
                 suspend,
             } => {
-                let name = names::node_job("up", &job_type, &node);
+                let name = names::node_job("up", job_type, &node);
                 assert!(!seen.jobs.contains_key(&name), "{name} is created twice");
-                seen.jobs.insert(
-                    name,
-                    job(component::NODE_UPGRADE, Some(&job_type), Some(&node), suspend),
-                );
+                seen.jobs
+                    .insert(name, job(Component::NodeUpgrade, Some(job_type), Some(&node), suspend));
             }
             Child::RestoreJob { node } => {
-                let name = names::node_job("up", job_type::RESTORE_VM, &node);
+                let name = names::node_job("up", JobType::RestoreVm, &node);
                 seen.jobs.insert(
                     name,
-                    job(component::NODE_UPGRADE, Some(job_type::RESTORE_VM), Some(&node), false),
+                    job(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(&node), false),
                 );
             }
         }

@@ -1,7 +1,7 @@
 //! What the real Rancher, kubelets and programs do to nodes, and what follows from it (rows R-05 … R-60 of the reading of
 //! their sources).
 
-use api::{NodeState, Phase, annotations, labels::job_type};
+use api::{JobType, NodeState, Phase, annotations};
 use plan::{
     Action, Child, Decision,
     observed::{JobOutcome, NodeSeen},
@@ -12,11 +12,11 @@ use crate::{
     walk::{at, decide_and_apply, ended, fail, go_on, is_at, job, state, until},
 };
 
-fn created(decision: &Decision) -> Vec<(&str, &str)> {
+fn created(decision: &Decision) -> Vec<(JobType, &str)> {
     let actions = decision.actions.iter();
     actions
         .filter_map(|action| match action {
-            Action::Create(Child::NodeJob { job_type, node, .. }) => Some((job_type.as_str(), node.as_str())),
+            Action::Create(Child::NodeJob { job_type, node, .. }) => Some((*job_type, node.as_str())),
             _ => None,
         })
         .collect()
@@ -32,7 +32,7 @@ fn ask(model: &mut Model, node: &str, pre: &str) {
 fn r05_no_hook_job_starts_while_another_node_is_in_flight_and_the_wait_names_it() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-1"))
+        model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-1"))
     });
     // Rancher lets a machine past its limit.
     ask(&mut model, "node-2", "past");
@@ -47,7 +47,7 @@ fn r05_no_hook_job_starts_while_another_node_is_in_flight_and_the_wait_names_it(
     // Until the first has its last answer.
     until(&mut model, |model| {
         let is_through = model.seen.machine_plans[0].post_hook.is_some();
-        let begun = model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"));
+        let begun = model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2"));
         assert!(
             is_through || !begun,
             "node-2 was begun while node-1 was {:?}",
@@ -63,7 +63,7 @@ fn r05_no_hook_job_starts_while_another_node_is_in_flight_and_the_wait_names_it(
 fn r05_a_node_that_is_done_is_not_drained_once_more_while_another_is_in_flight() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"))
+        model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2"))
     });
     assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
     let plan = &mut model.seen.machine_plans[0];
@@ -107,13 +107,13 @@ fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
         plan.post_drain = Some("x".into());
     }
     let decision = decide_and_apply(&mut model);
-    assert_eq!(created(&decision), [(job_type::POST_DRAIN, "node-1")]);
+    assert_eq!(created(&decision), [(JobType::PostDrain, "node-1")]);
     let decision = decide_and_apply(&mut model);
     assert_eq!(created(&decision), []);
     model
         .seen
         .jobs
-        .get_mut(&job(job_type::POST_DRAIN, "node-1"))
+        .get_mut(&job(JobType::PostDrain, "node-1"))
         .unwrap()
         .outcome = JobOutcome::Complete;
     decide_and_apply(&mut model);
@@ -121,10 +121,7 @@ fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
     (node.os_image, node.boot_id) = (OS.into(), "again".into());
     // The answer first, then the next node.
     assert_eq!(created(&decide_and_apply(&mut model)), []);
-    assert_eq!(
-        created(&decide_and_apply(&mut model)),
-        [(job_type::POST_DRAIN, "node-2")]
-    );
+    assert_eq!(created(&decide_and_apply(&mut model)), [(JobType::PostDrain, "node-2")]);
 }
 
 /// A plan that begins where another one was deleted: node-1 is through, node-2 is past its first hook and asked for its
@@ -152,11 +149,11 @@ fn taking_over() -> Model {
 fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_goes_on() {
     let mut model = taking_over();
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2"))
+        model.seen.jobs.contains_key(&job(JobType::PostDrain, "node-2"))
     });
     assert_eq!(state(&model, "node-1"), Some(NodeState::PostDrained));
     assert!(
-        !model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2")),
+        !model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2")),
         "it is past that"
     );
     until(&mut model, ended);
@@ -171,7 +168,7 @@ fn r07_a_node_that_is_current_already_is_answered_for_without_a_job() {
     until(&mut model, |model| {
         model.seen.machine_plans[1].post_hook.as_deref() == Some("token")
     });
-    assert!(!model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2")));
+    assert!(!model.seen.jobs.contains_key(&job(JobType::PostDrain, "node-2")));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -183,7 +180,7 @@ fn r07_a_node_that_is_still_tainted_has_its_job_though_it_is_current() {
     node.os_image = OS.into();
     node.drain_taint = true;
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-2"))
+        model.seen.jobs.contains_key(&job(JobType::PostDrain, "node-2"))
     });
 }
 
@@ -251,18 +248,12 @@ fn r09_a_node_that_joins_before_a_single_node_stops_its_vms_fails_the_plan() {
     until(&mut model, at(Phase::ClusterUpgraded));
     model.seen.nodes.insert("node-9".into(), joined.clone());
     until(&mut model, at(Phase::Failed));
-    assert!(
-        model.seen.jobs.is_empty()
-            || !model
-                .seen
-                .jobs
-                .contains_key(&job(job_type::SINGLE_NODE_UPGRADE, "node-1"))
-    );
+    assert!(model.seen.jobs.is_empty() || !model.seen.jobs.contains_key(&job(JobType::SingleNodeUpgrade, "node-1")));
     let why = model.seen.plan.condition(api::reasons::PROGRESSING).unwrap();
     assert!(why.message.contains("Node node-9 joined"), "{}", why.message);
     // What has begun goes on.
     let mut model = Model::new(1);
-    let name = job(job_type::SINGLE_NODE_UPGRADE, "node-1");
+    let name = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     model.seen.nodes.insert("node-9".into(), joined);
     decide_and_apply(&mut model);
@@ -273,7 +264,7 @@ fn r09_a_node_that_joins_before_a_single_node_stops_its_vms_fails_the_plan() {
 fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
     for (deleted, noted) in [(false, true), (true, true), (true, false)] {
         let mut model = Model::new(3);
-        let name = job(job_type::PRE_DRAIN, "node-1");
+        let name = job(JobType::PreDrain, "node-1");
         until(&mut model, |model| model.seen.jobs.contains_key(&name));
         // A manager that dies when it has created the Job has not noted that it runs.
         if noted {
@@ -328,7 +319,7 @@ fn r60_the_answer_is_to_the_question_that_is_asked_now() {
     assert_eq!(model.seen.machine_plans[0].pre_hook.as_deref(), Some("other options"));
     // The same while its VMs leave: the answer is to the newest question.
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2"))
+        model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2"))
     });
     ask(&mut model, "node-2", "newer");
     until(&mut model, |model| model.seen.machine_plans[1].pre_hook.is_some());

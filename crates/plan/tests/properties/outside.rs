@@ -1,6 +1,6 @@
 //! What the outside of a [`Model`] can do next, and what happens when it does.
 
-use api::{ReleaseDigests, ReleaseMetadata, RepositoryAccess, labels::job_type, names, release_digests::NEEDED_FILES};
+use api::{JobType, ReleaseDigests, ReleaseMetadata, RepositoryAccess, names, release_digests::NEEDED_FILES};
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
@@ -61,7 +61,7 @@ impl Model {
             let job = self.seen.jobs.get(&names::node_job("up", step, node));
             job.is_some_and(|job| job.outcome == JobOutcome::Complete)
         };
-        let installed = done(job_type::POST_DRAIN) || done(job_type::SINGLE_NODE_UPGRADE);
+        let installed = done(JobType::PostDrain) || done(JobType::SingleNodeUpgrade);
         installed && self.seen.nodes.get(node).is_some_and(|node| node.os_image != OS)
     }
 

@@ -1,10 +1,6 @@
 //! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
 
-use api::{
-    NodeState, Phase, annotations,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
 use plan::observed::{Begun, OtherPlan};
 use rstest::rstest;
@@ -28,7 +24,7 @@ fn failed_with_components() -> Model {
 }
 
 /// An upgrade to v1.8.0 that has failed at a step of node-2, with node-1 through and our hooks in place.
-fn failed_at(step: &str) -> Model {
+fn failed_at(step: JobType) -> Model {
     let mut model = Model::new(3);
     let job = job(step, "node-2");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
@@ -147,9 +143,9 @@ fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
 }
 
 #[rstest]
-#[case(job_type::PRE_DRAIN)]
-#[case(job_type::POST_DRAIN)]
-fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: &str) {
+#[case(JobType::PreDrain)]
+#[case(JobType::PostDrain)]
+fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: JobType) {
     let mut model = failed_at(step);
     // The other plan failed at node-3.
     through(&mut model, "node-2");
@@ -163,26 +159,26 @@ fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] 
 
 #[test]
 fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
-    let mut model = failed_at(job_type::POST_DRAIN);
+    let mut model = failed_at(JobType::PostDrain);
     through(&mut model, "node-2");
     through(&mut model, "node-3");
     model.seen.cluster.as_mut().unwrap().ready = true;
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
-    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-3")));
+    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-3")));
 }
 
 #[test]
 fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
-    let mut model = failed_at(job_type::PRE_DRAIN);
+    let mut model = failed_at(JobType::PreDrain);
     let plan = &mut model.seen.machine_plans[1];
     plan.pre_hook.clone_from(&plan.pre_drain);
     assert!(plan.pre_drain.is_some());
     retry(&mut model, "1");
     until(&mut model, at(Phase::NodeUpgrading));
     until(&mut model, is_at("node-2", NodeState::PreDrained));
-    assert!(!model.seen.jobs.contains_key(&job(job_type::PRE_DRAIN, "node-2")));
+    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2")));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -190,7 +186,7 @@ fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
 #[test]
 fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
     let mut model = Model::new(1);
-    let job = job(job_type::SINGLE_NODE_UPGRADE, "node-1");
+    let job = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     fail(&mut model, &job);
     until(&mut model, ended);
@@ -205,7 +201,7 @@ fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
 /// An upgrade to v1.8.0 that has failed before it sent Rancher off: the Jobs that make RKE2 skip its manifests.
 fn failed_before_rancher() -> Model {
     let mut model = Model::new(3);
-    let job = format!("apply-{}-node-1", component::SKIP_MANIFESTS_APPLY);
+    let job = format!("apply-{}-node-1", Component::SkipManifestsApply);
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     assert!(model.seen.plan.note(annotations::SAVED_UPGRADE_STRATEGY).is_some());
     fail(&mut model, &job);
@@ -242,7 +238,7 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
 
 #[rstest]
 #[case::before_rancher(failed_before_rancher())]
-#[case::in_the_middle_of_a_round(another_has_ended_the_round(failed_at(job_type::PRE_DRAIN)))]
+#[case::in_the_middle_of_a_round(another_has_ended_the_round(failed_at(JobType::PreDrain)))]
 fn what_a_user_changes_between_two_tries_is_put_back_by_the_second(#[case] mut model: Model) {
     let changed = serde_json::json!({"workerConcurrency": "2"});
     model.seen.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());

@@ -1,6 +1,6 @@
 //! The preload, the Plans that run on all nodes, and the image that they run.
 
-use api::{ImagePreloadOption, Phase, annotations, labels::component};
+use api::{Component, ImagePreloadOption, Phase, annotations};
 use jiff::SignedDuration;
 use plan::observed::{Fetched, JobOutcome, JobSeen, KubeletFacts, LastWord, NewImages, PodSeen};
 
@@ -16,9 +16,9 @@ fn skip_preload(model: &mut Model) {
 fn preloading() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.suc_plans.contains_key(component::IMAGE_PRELOAD)
+        model.seen.suc_plans.contains_key(&Component::ImagePreload)
     });
-    model.seen.suc_plans.get_mut(component::IMAGE_PRELOAD).unwrap().uid = Some("this-plan".to_owned());
+    model.seen.suc_plans.get_mut(&Component::ImagePreload).unwrap().uid = Some("this-plan".to_owned());
     for job in model.seen.jobs.values_mut().filter(|job| is_preload(job)) {
         job.owner = Some("this-plan".to_owned());
     }
@@ -26,7 +26,7 @@ fn preloading() -> Model {
 }
 
 fn is_preload(job: &JobSeen) -> bool {
-    job.component == component::IMAGE_PRELOAD
+    job.component == Component::ImagePreload
 }
 
 /// The Job that loads images onto a node.
@@ -93,7 +93,7 @@ fn r04_where_the_preload_is_skipped_every_node_still_shows_that_it_can_run_the_i
     let mut model = Model::new(3);
     skip_preload(&mut model);
     until(&mut model, |model| {
-        model.seen.suc_plans.contains_key(component::IMAGE_CHECK)
+        model.seen.suc_plans.contains_key(&Component::ImageCheck)
     });
     assert_eq!(
         model.phase(),
@@ -108,7 +108,7 @@ fn r04_a_node_that_cannot_get_the_image_is_named_with_it_and_has_a_deadline() {
     let mut model = preloading();
     let pod = PodSeen {
         name: "cattle-system/apply-x".to_owned(),
-        component: component::IMAGE_PRELOAD.to_owned(),
+        component: Component::ImagePreload,
         node: Some("node-2".to_owned()),
         problem: Some("ImagePullBackOff: no route to host".to_owned()),
         missing_image: Some("me/toolkit:v1".to_owned()),
@@ -141,7 +141,7 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
     ] {
         let pod = PodSeen {
             name: name.to_owned(),
-            component: component::IMAGE_PRELOAD.to_owned(),
+            component: Component::ImagePreload,
             node: Some("node-2".to_owned()),
             owner: Some(owner.to_owned()),
             last_word: Some(LastWord {
@@ -173,7 +173,7 @@ fn r61_a_job_of_another_plan_of_the_same_name_says_nothing_about_this_one() {
     let mut model = preloading();
     let stale = JobSeen {
         owner: Some("plan-before".to_owned()),
-        component: component::IMAGE_PRELOAD.to_owned(),
+        component: Component::ImagePreload,
         node: Some("node-3".to_owned()),
         outcome: JobOutcome::Failed {
             reason: "DeadlineExceeded".to_owned(),

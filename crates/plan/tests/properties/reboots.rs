@@ -1,6 +1,6 @@
 //! When a node has been rebooted, and when it has not.
 
-use api::{NodeState, labels::job_type};
+use api::{Component, JobType, NodeState};
 use plan::observed::{JobOutcome, PodSeen};
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 fn pod(no_reboot: bool) -> PodSeen {
     PodSeen {
         name: "harvester-system/p".into(),
-        component: "node-upgrade".into(),
-        job_type: Some(job_type::POST_DRAIN.into()),
+        component: Component::NodeUpgrade,
+        job_type: Some(JobType::PostDrain),
         node: Some("node-1".into()),
         no_reboot,
         ..PodSeen::default()
@@ -65,7 +65,7 @@ fn armed_in(boot: &str) -> PodSeen {
 #[test]
 fn a_node_that_lost_its_power_while_its_system_was_installed_has_not_come_back_old() {
     let mut model = Model::new(3);
-    let job = job(job_type::POST_DRAIN, "node-1");
+    let job = job(JobType::PostDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     decide_and_apply(&mut model);
     // It goes down and comes back as it was; the Job's next pod installs and arms the reboot. The Job's end may be seen before

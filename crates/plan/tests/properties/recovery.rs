@@ -1,6 +1,6 @@
 //! What a plan that did not come to its end leaves for the one after it.
 
-use api::{Phase, annotations, labels::job_type, names};
+use api::{JobType, Phase, annotations, names};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::observed::JobOutcome;
@@ -20,7 +20,7 @@ fn failed() -> JobOutcome {
 /// An upgrade whose first pre-drain Job has stopped a VM.
 fn with_a_stopped_vm() -> Model {
     let mut model = Model::new(3);
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     model.seen.restore_list.insert("node-1".into(), "default/vm-1".into());
     model
@@ -56,11 +56,11 @@ fn another_try_imports_the_iso_anew_when_its_import_failed() {
 #[test]
 fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_another_try() {
     let mut model = with_a_stopped_vm();
-    let pre_drain = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let pre_drain = names::node_job("up", JobType::PreDrain, "node-1");
     model.seen.jobs.get_mut(&pre_drain).unwrap().outcome = failed();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    let restore = names::node_job("up", job_type::RESTORE_VM, "node-1");
+    let restore = names::node_job("up", JobType::RestoreVm, "node-1");
     assert!(model.seen.jobs.contains_key(&restore), "nobody starts the VM");
     model.seen.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
     let known = model.seen.plan.metadata.annotations.get_or_insert_default();
@@ -75,7 +75,7 @@ fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_ano
 fn a_deleted_plan_stays_until_the_vms_that_it_stopped_are_started_or_their_time_is_up() {
     let mut model = with_a_stopped_vm();
     model.seen.plan.metadata.deletion_timestamp = Some(Time(model.now));
-    let restore = names::node_job("up", job_type::RESTORE_VM, "node-1");
+    let restore = names::node_job("up", JobType::RestoreVm, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&restore));
     let waits = |model: &Model| {
         let status = model.seen.plan.status.as_ref().unwrap();

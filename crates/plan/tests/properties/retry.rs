@@ -1,6 +1,6 @@
 //! A plan that failed, and what comes after it.
 
-use api::{Phase, annotations, labels::job_type, names, reasons};
+use api::{Component, JobType, Phase, annotations, names, reasons};
 use plan::{
     Action, announce,
     decide::is_settled,
@@ -27,7 +27,7 @@ fn failed() -> JobOutcome {
 /// An upgrade whose first pre-drain Job has failed, with everything put back.
 fn failed_at_pre_drain() -> Model {
     let mut model = Model::new(3);
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
@@ -62,7 +62,7 @@ fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
 fn one_wish_is_one_try() {
     let mut model = failed_at_pre_drain();
     ask(&mut model, "1");
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
         model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
     });
@@ -111,7 +111,7 @@ fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() 
     assert_eq!(events[0], first, "the failure keeps its words and its name");
     assert_eq!(events[1].1, "Trying again from phase NodeUpgrade");
     // The same node fails again, and in the same way.
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
         model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
     });
@@ -182,7 +182,7 @@ fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
 fn vms_that_could_not_be_started_again_are_told_of() {
     let mut model = Model::new(3);
     model.seen.restore_list.insert("node-1".into(), "default/vm-1".into());
-    let job = names::node_job("up", job_type::RESTORE_VM, "node-1");
+    let job = names::node_job("up", JobType::RestoreVm, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
     let events = model.decide().events;
@@ -211,7 +211,7 @@ fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
     };
     hold(&mut model, &["node-1"]);
     ask(&mut model, "1");
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
         model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.get(&job).is_some_and(|job| job.suspended)
     });
@@ -242,14 +242,14 @@ fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another(
     until(&mut model, |model| {
         let is_none = image(model).is_none();
         assert!(is_none || model.decide().finalizer);
-        model.seen.suc_plans.contains_key("image-preload")
+        model.seen.suc_plans.contains_key(&Component::ImagePreload)
     });
     let v1 = Some("rancher/toolkit:v1".to_owned());
     assert_eq!(image(&model), v1);
     // Another manager, in the middle of it.
     model.seen.settings.own_image = own("v2");
     let mut early = model.clone();
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
@@ -260,7 +260,7 @@ fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another(
         .seen
         .jobs
         .values_mut()
-        .find(|job| job.component == "image-preload");
+        .find(|job| job.component == Component::ImagePreload);
     preload.unwrap().outcome = failed();
     until(&mut early, ended);
     assert_eq!(early.phase(), Some(Phase::Failed));
@@ -283,7 +283,7 @@ fn an_upgrade_that_runs_without_a_record_of_its_image_takes_the_managers_own() {
 #[test]
 fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all() {
     let mut model = Model::new(3);
-    let name = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let name = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     let job = model.seen.jobs.get_mut(&name).unwrap();
     job.uid = Some("first".to_owned());
@@ -293,7 +293,7 @@ fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all
         uid: Some("anybody".to_owned()),
         owner: Some("gone".to_owned()),
         namespace: names::CATTLE_NAMESPACE.to_owned(),
-        component: "image-preload".to_owned(),
+        component: Component::ImagePreload,
         left_over: true,
         ..JobSeen::default()
     };

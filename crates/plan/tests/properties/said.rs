@@ -1,10 +1,6 @@
 //! What programs say that they wait for shows in the status of the plan.
 
-use api::{
-    Phase, WaitingFor,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::observed::{JobOutcome, JobSeen, PodSeen};
@@ -14,7 +10,7 @@ use crate::{model::Model, walk::until};
 /// A cluster whose first node is being emptied.
 fn pre_draining() -> Model {
     let mut model = Model::new(3);
-    let job = names::node_job("up", job_type::PRE_DRAIN, "node-1");
+    let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     // It runs, and the plan sees it.
     let decision = model.decide();
@@ -35,8 +31,8 @@ fn entry(name: &str, since: Timestamp, message: &str) -> WaitingFor {
 fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
     let pod = PodSeen {
         name: format!("harvester-system/pre-drain-{node}"),
-        component: component::NODE_UPGRADE.to_owned(),
-        job_type: Some(job_type::PRE_DRAIN.to_owned()),
+        component: Component::NodeUpgrade.to_owned(),
+        job_type: Some(JobType::PreDrain.to_owned()),
         node: Some(node.to_owned()),
         said,
         ..PodSeen::default()
@@ -146,7 +142,7 @@ fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_t
     for index in 0..100 {
         let pod = PodSeen {
             name: format!("cattle-system/apply-{index:03}"),
-            component: component::IMAGE_PRELOAD.to_owned(),
+            component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             problem: Some(format!("ErrImagePull: {}", "x".repeat(1_000))),
             missing_image: (index % 2 == 0).then(|| "me/toolkit:v1".to_owned()),
@@ -171,7 +167,7 @@ fn s01_a_failure_on_very_many_nodes_still_fails_the_plan() {
     });
     for index in 0..100 {
         let job = JobSeen {
-            component: component::IMAGE_PRELOAD.to_owned(),
+            component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             outcome: JobOutcome::Failed {
                 reason: "DeadlineExceeded".to_owned(),

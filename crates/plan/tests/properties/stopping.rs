@@ -1,6 +1,6 @@
 //! Programs of the upgrade are stopped, and seen to be gone, before anything is put back.
 
-use api::{Phase, WaitingFor, labels::component, labels::job_type, names, reasons};
+use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
     Action, Decision,
@@ -24,7 +24,7 @@ fn upgrading() -> Model {
     job.uid = Some("job".into());
     let pod = PodSeen {
         name: "harvester-system/up-cluster-upgrade-1".into(),
-        component: component::CLUSTER_UPGRADE.into(),
+        component: Component::ClusterUpgrade,
         owner: Some("job".into()),
         works: true,
         ..PodSeen::default()
@@ -53,7 +53,7 @@ fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
     let decision = model.decide();
     let cluster_job = Action::Delete {
         kind: plan::decision::ChildKind::Job,
-        component: component::CLUSTER_UPGRADE.into(),
+        component: Component::ClusterUpgrade,
         job_type: None,
     };
     assert!(decision.actions.contains(&cluster_job), "{:?}", decision.actions);
@@ -112,7 +112,7 @@ fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
 #[test]
 fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_its_node_yet() {
     let mut model = Model::new(3);
-    let (first, second) = (job(job_type::PRE_DRAIN, "node-1"), job(job_type::PRE_DRAIN, "node-2"));
+    let (first, second) = (job(JobType::PreDrain, "node-1"), job(JobType::PreDrain, "node-2"));
     until(&mut model, |model| model.seen.jobs.contains_key(&first));
     let mut running = model.seen.jobs[&first].clone();
     running.node = Some("node-2".into());
@@ -120,15 +120,15 @@ fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_i
     model.seen.jobs.insert(second.clone(), running);
     let mut installing = model.seen.jobs[&second].clone();
     installing.node = Some("node-3".into());
-    installing.job_type = Some(job_type::POST_DRAIN.into());
-    model.seen.jobs.insert(job(job_type::POST_DRAIN, "node-3"), installing);
+    installing.job_type = Some(JobType::PostDrain);
+    model.seen.jobs.insert(job(JobType::PostDrain, "node-3"), installing);
     fail(&mut model, &first);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     assert!(model.seen.jobs.contains_key(&first), "kept for its log");
     assert!(!model.seen.jobs.contains_key(&second));
     assert!(
-        model.seen.jobs.contains_key(&job(job_type::POST_DRAIN, "node-3")),
+        model.seen.jobs.contains_key(&job(JobType::PostDrain, "node-3")),
         "an installation is let end"
     );
 }

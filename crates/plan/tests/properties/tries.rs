@@ -1,7 +1,7 @@
 //! Another try, and a node that is let go: states never go back.
 
-use api::{NodeState, Phase, labels::job_type, reasons};
-use plan::observed::JobOutcome;
+use api::{JobType, NodeState, Phase, reasons};
+use plan::{node::Stage, observed::JobOutcome};
 
 use crate::{
     model::Model,
@@ -10,13 +10,13 @@ use crate::{
 
 /// Runs to the end; states never go back on the way.
 fn to_the_end(model: &mut Model) {
-    let ordinals = |model: &Model| -> Vec<Option<u8>> {
+    let stages = |model: &Model| -> Vec<Option<Stage>> {
         let nodes = ["node-1", "node-2", "node-3"];
-        nodes.map(|node| state(model, node).map(plan::node::ordinal)).to_vec()
+        nodes.map(|node| state(model, node).map(Stage::of)).to_vec()
     };
-    let last = std::cell::RefCell::new(ordinals(model));
+    let last = std::cell::RefCell::new(stages(model));
     until(model, |model| {
-        let now = ordinals(model);
+        let now = stages(model);
         let before = last.replace(now.clone());
         assert!(
             before.iter().zip(&now).all(|(before, now)| before <= now),
@@ -49,7 +49,7 @@ fn r10_a_node_that_is_let_go_before_its_turn_stays_where_it_is_and_says_so() {
 #[test]
 fn r10_a_pre_drain_that_is_tried_again_keeps_its_state_until_it_has_succeeded() {
     let mut model = Model::new(3);
-    let name = job(job_type::PRE_DRAIN, "node-2");
+    let name = job(JobType::PreDrain, "node-2");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     fail(&mut model, &name);
     until(&mut model, ended);
@@ -74,7 +74,7 @@ fn r10_a_pre_drain_that_is_tried_again_keeps_its_state_until_it_has_succeeded() 
 #[test]
 fn r10_a_post_drain_that_is_tried_again_installs_and_reboots_while_its_state_stays() {
     let mut model = Model::new(3);
-    let name = job(job_type::POST_DRAIN, "node-1");
+    let name = job(JobType::PostDrain, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&name));
     fail(&mut model, &name);
     until(&mut model, ended);
@@ -96,7 +96,7 @@ fn r10_a_node_that_came_back_old_is_tried_again_and_may_fail_again() {
     let mut model = Model::new(3);
     let come_back_old = |model: &mut Model, boot: &str| {
         until(model, |model| {
-            let job = model.seen.jobs.get(&job(job_type::POST_DRAIN, "node-1"));
+            let job = model.seen.jobs.get(&job(JobType::PostDrain, "node-1"));
             model.phase() == Some(Phase::NodeUpgrading) && job.is_some_and(|job| job.outcome == JobOutcome::Complete)
         });
         decide_and_apply(model);
@@ -120,7 +120,7 @@ fn r10_images_that_could_not_be_loaded_or_removed_are_tried_again_without_a_step
         until(&mut model, |model| {
             let mut jobs = model.seen.jobs.values();
             model.phase() == Some(phase)
-                && jobs.any(|job| job.component.starts_with("image") && job.outcome == JobOutcome::Running)
+                && jobs.any(|job| job.component.as_str().starts_with("image") && job.outcome == JobOutcome::Running)
         });
         let name = model
             .seen

@@ -1,6 +1,6 @@
 //! Walks an upgrade to where a test begins.
 
-use api::{NodeState, Phase, annotations, names};
+use api::{JobType, NodeState, Phase, annotations, names};
 use plan::{Decision, observed::JobOutcome};
 
 use crate::model::Model;
@@ -53,7 +53,7 @@ pub(crate) fn is_at(node: &'static str, wanted: NodeState) -> impl Fn(&Model) ->
     move |model| state(model, node) == Some(wanted)
 }
 
-pub(crate) fn job(step: &str, node: &str) -> String {
+pub(crate) fn job(step: JobType, node: &str) -> String {
     names::node_job("up", step, node)
 }
 

@@ -1,7 +1,7 @@
 //! The weaknesses of the existing toolkit (W-01 … W-33) that a decision could have: each test fails when the rule that
 //! answers it is taken away.
 
-use api::{NodeState, Phase, annotations, labels::job_type, names, reasons};
+use api::{JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
 use plan::{
     Action, Child, Decision,
@@ -111,7 +111,7 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
 #[test]
 fn w09_a_node_that_is_held_after_its_job_started_is_not_stopped() {
     let mut model = Model::new(1);
-    let job = names::node_job("up", job_type::SINGLE_NODE_UPGRADE, "node-1");
+    let job = names::node_job("up", JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.seen.jobs.contains_key(&job));
     model.seen.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
         pause_nodes: Some(vec!["node-1".into()]),
@@ -341,7 +341,7 @@ fn w29_a_witness_runs_no_repository_and_its_vms_are_not_restored() {
     assert_eq!(deploys(&model.decide()), Some(1), "one node can run it");
     model.seen.restore_list = [("node-2".to_owned(), "default/vm".to_owned())].into();
     until(&mut model, ended);
-    let restores = names::node_job("up", job_type::RESTORE_VM, "node-2");
+    let restores = names::node_job("up", JobType::RestoreVm, "node-2");
     assert!(!model.seen.jobs.contains_key(&restores));
 }
 

@@ -1,7 +1,7 @@
 //! What we write of built-in kinds, asked of a real API server: every field is one that it knows, and pods that claim to
 //! need no rights are let into a namespace that gives none.
 
-use api::{UpgradePlan, annotations, labels::job_type, names};
+use api::{JobType, UpgradePlan, annotations, names};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{
     Api, Client, CustomResourceExt,
@@ -46,7 +46,7 @@ fn typed(version: &str, kind: &str, object: impl Serialize) -> Value {
 
 fn jobs() -> Vec<Value> {
     let settings = Settings::default();
-    let steps = [job_type::PRE_DRAIN, job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PreDrain, JobType::PostDrain, JobType::SingleNodeUpgrade];
     let mut jobs: Vec<_> = steps
         .map(|step| job::node(&plan(None), &settings, step, "node-1", true).unwrap())
         .into();

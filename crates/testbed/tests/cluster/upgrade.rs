@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use api::{
-    NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, accounts, annotations,
+    Component, JobType, NodeState, NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, accounts, annotations,
     foreign::{harvester::VirtualMachineImage, longhorn, suc},
-    labels,
-    labels::{component, job_type},
-    names, reasons,
+    labels, names, reasons,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -209,8 +207,8 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
 fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
     on_cluster_of(3, async |harvester| {
         let trouble = JobTrouble {
-            component: component::NODE_UPGRADE.to_owned(),
-            job_type: Some(job_type::PRE_DRAIN.to_owned()),
+            component: Component::NodeUpgrade.to_owned(),
+            job_type: Some(JobType::PreDrain.to_owned()),
             node: Some("node-2".to_owned()),
             failure: JobFailure::Fails(100),
         };
@@ -223,7 +221,7 @@ fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
         harvester.create_plan("up", UpgradePlanSpec::default()).await;
         // Kubernetes would try for ten minutes; a person without that patience says so.
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
-        let job = names::node_job("up", job_type::PRE_DRAIN, "node-2");
+        let job = names::node_job("up", JobType::PreDrain, "node-2");
         let has_failed_once = |job: Option<&Job>| {
             let failed = job.and_then(|job| job.status.as_ref()?.failed);
             failed.is_some_and(|failed| failed > 0)

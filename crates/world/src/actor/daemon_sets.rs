@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use api::node::is_ready;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::PodSpec};
 use serde_json::json;
 
 use crate::{
-    context::{Context, is_ready},
+    context::Context,
     error::Result,
     inbox::{Key, Kind},
     schedule,

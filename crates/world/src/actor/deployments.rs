@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use api::pod::{has_ended, is_ready};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     core::v1::Pod,
@@ -10,7 +11,7 @@ use k8s_openapi::api::{
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, controlled_by, digest, is_pod_ready, node_of, owner, phase},
+    context::{Context, after, controlled_by, digest, node_of, owner},
     error::Result,
     inbox::{Inbox, Key, Kind},
     schedule,
@@ -70,7 +71,7 @@ fn deployment_of_set(set: &str) -> String {
 
 /// A pod of a Deployment serves: it is ready and so is its node.
 pub(crate) fn serves(world: &Context, pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_none() && is_pod_ready(pod) && world.is_up(node_of(pod))
+    pod.metadata.deletion_timestamp.is_none() && is_ready(pod) && world.is_up(node_of(pod))
 }
 
 async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
@@ -105,7 +106,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         world.pods.delete(&key_of(pod.as_ref()), false).await?;
     }
     // A pod that ended, such as one whose node was lost, is replaced.
-    for pod in pods.iter().filter(|pod| matches!(phase(pod), "Failed" | "Succeeded")) {
+    for pod in pods.iter().filter(|pod| has_ended(pod)) {
         world.pods.delete(&key_of(pod.as_ref()), true).await?;
     }
     for name in &names {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api::foreign::kubevirt::VirtualMachineInstance;
+use api::{foreign::kubevirt::VirtualMachineInstance, pod::has_ended};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Resource,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, annotation, label, node_of, owner, phase},
+    context::{Context, annotation, label, node_of, owner},
     error::{Error, Result},
     watched::key_of,
 };
@@ -48,7 +48,7 @@ fn is_evictable(pod: &Pod) -> bool {
     let stays = owner(&pod.metadata, "DaemonSet").is_some()
         || owner(&pod.metadata, "Node").is_some()
         || annotation(&pod.metadata, "kubernetes.io/config.mirror").is_some();
-    !stays && !matches!(phase(pod), "Succeeded" | "Failed")
+    !stays && !has_ended(pod)
 }
 
 async fn evict(world: &Context, pod: &Pod, node: &str) -> Result<()> {

@@ -6,6 +6,7 @@
 use api::{
     foreign::longhorn::{InstanceManager, Replica, Volume},
     names,
+    node::is_ready,
 };
 use cluster_upgrade::longhorn::image_label;
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, after, digest, is_ready, label},
+    context::{Context, after, digest, label},
     error::Result,
     inbox::{Inbox, Key, Kind},
     watched::key_of,

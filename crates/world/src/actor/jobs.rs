@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use api::pod::{finished_at, has_ended};
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde_json::{Value, json};
@@ -128,7 +129,9 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     }
     let mut active = pods.len() > failed;
     if !active {
-        let due = pods.last().map_or(now, |pod| after(ended(pod), backoff(world, failed)));
+        let due = pods.last().map_or(now, |pod| {
+            after(finished_at(pod).unwrap_or(Timestamp::MIN), backoff(world, failed))
+        });
         if now >= due {
             active = create_pod(world, inbox, &job, key, failed).await?;
         } else {
@@ -173,17 +176,6 @@ fn backoff(world: &Context, failed: usize) -> Duration {
     (world.durations.job_backoff * 2_u32.pow(doublings)).min(LONGEST_BACKOFF)
 }
 
-fn ended(pod: &Pod) -> Timestamp {
-    let statuses = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    let terminated = statuses.and_then(|statuses| statuses.first()?.state.as_ref()?.terminated.clone());
-    terminated
-        .and_then(|terminated| terminated.finished_at)
-        .map_or(Timestamp::MIN, |time| time.0)
-}
-
 fn condition(world: &Context, type_: &str, status: &str, reason: &str, message: &str) -> Value {
     let now = world.stamp();
     json!({
@@ -203,7 +195,7 @@ async fn suspend(world: &Context, job: &Job, key: &Key, pods: &[Arc<Pod>]) -> Re
 }
 
 async fn remove_active(world: &Context, pods: &[Arc<Pod>]) -> Result<()> {
-    for pod in pods.iter().filter(|pod| !matches!(phase(pod), "Succeeded" | "Failed")) {
+    for pod in pods.iter().filter(|pod| !has_ended(pod)) {
         world.pods.delete(&key_of(pod.as_ref()), false).await?;
     }
     Ok(())

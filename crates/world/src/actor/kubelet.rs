@@ -5,14 +5,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::labels;
+use api::{
+    Component, JobType,
+    pod::{has_ended, is_ready},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::{
-    context::{Context, after, annotation, digest, label, node_of, owner, phase},
+    context::{Context, after, annotation, digest, node_of, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
     programs,
@@ -94,7 +97,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
         .unwrap_or_default();
     // A pod that is deleted runs until its kubelet has ended it.
     let is_removed = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() && !running.starts_pods;
-    let ends = |pod: &Pod| is_removed(pod) || matches!(phase(pod), "Succeeded" | "Failed");
+    let ends = |pod: &Pod| is_removed(pod) || has_ended(pod);
     let stale = running.handles.get(key).is_some_and(|(of, _)| *of != uid);
     if (stale || pod.as_ref().is_none_or(|pod| ends(pod)))
         && let Some((_, handle)) = running.handles.remove(key)
@@ -171,10 +174,10 @@ async fn terminate(
 
 /// What goes wrong with a pod of a Job.
 fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
-    let text = |key| label(&pod.metadata, key).unwrap_or_default();
+    let component = Component::of(&pod.metadata)?;
     world
         .troubles()
-        .of_job(text(labels::UPGRADE_COMPONENT), text(labels::JOB_TYPE), node_of(pod))
+        .of_job(component, JobType::of(&pod.metadata), node_of(pod))
 }
 
 async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
@@ -236,7 +239,7 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
 
 /// The Secrets that a pod of the repository mounts are there: until then its containers are not created.
 fn has_secrets(world: &Context, pod: &Pod) -> bool {
-    if label(&pod.metadata, labels::UPGRADE_COMPONENT) != Some(labels::component::REPO) {
+    if Component::of(&pod.metadata) != Some(Component::Repo) {
         return true;
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -258,8 +261,8 @@ fn conditions(now: &str, ready: bool) -> Value {
 async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let serves = owner(&pod.metadata, "ReplicaSet").is_some();
     let broken = world.troubles().repository == Some(RepositoryTrouble::NeverReady)
-        && label(&pod.metadata, labels::UPGRADE_COMPONENT) == Some(labels::component::REPO);
-    if !serves || crate::context::is_pod_ready(pod) {
+        && Component::of(&pod.metadata) == Some(Component::Repo);
+    if !serves || is_ready(pod) {
         return Ok(());
     }
     if broken {

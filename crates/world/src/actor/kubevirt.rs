@@ -3,14 +3,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::foreign::kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
+use api::{
+    foreign::kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec},
+    node::is_witness,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, after, is_witness},
+    context::{Context, after},
     error::Result,
     inbox::{Inbox, Key, Kind},
     schedule,

@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
+use api::node::is_ready;
 use node::drain_steps::taints;
 
-use crate::{
-    context::{Context, is_ready},
-    error::Result,
-    inbox::Key,
-};
+use crate::{context::Context, error::Result, inbox::Key};
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();

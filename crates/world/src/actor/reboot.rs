@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use api::labels::{self, job_type};
+use api::{JobType, node::is_ready, pod::finished_at};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, annotation, digest, label, node_of, ready_condition},
+    context::{Context, after, annotation, digest, node_of, ready_condition},
     error::Result,
     inbox::{Inbox, Key, Kind},
     troubles::RebootTrouble,
@@ -52,16 +52,16 @@ fn os_image(node: &Node) -> &str {
 /// A pod has succeeded: when it installed an operating system, its node goes down soon.
 pub(crate) async fn after_pod(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let installs = matches!(
-        label(&pod.metadata, labels::JOB_TYPE),
-        Some(job_type::POST_DRAIN | job_type::SINGLE_NODE_UPGRADE)
+        JobType::of(&pod.metadata),
+        Some(JobType::PostDrain | JobType::SingleNodeUpgrade)
     );
     let Some(node) = world.nodes.get("", node_of(pod)).filter(|_| installs) else {
         return Ok(());
     };
-    if pending_system(&node).is_none() || !crate::context::is_ready(&node) {
+    if pending_system(&node).is_none() || !is_ready(&node) {
         return Ok(());
     }
-    let due = after(ended(pod), world.durations.reboot_delay);
+    let due = after(finished_at(pod).unwrap_or(Timestamp::MIN), world.durations.reboot_delay);
     if world.clock.now() < due {
         inbox.later(Kind::Pod, key.clone(), due);
         return Ok(());
@@ -154,15 +154,4 @@ fn conditions(world: &Context, node: &Node, ready: bool) -> Value {
         "lastHeartbeatTime": now, "lastTransitionTime": now,
     }));
     json!(conditions)
-}
-
-fn ended(pod: &Pod) -> Timestamp {
-    let statuses = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    let terminated = statuses.and_then(|statuses| statuses.first()?.state.as_ref()?.terminated.clone());
-    terminated
-        .and_then(|terminated| terminated.finished_at)
-        .map_or(Timestamp::MIN, |time| time.0)
 }

@@ -10,11 +10,7 @@ mod files;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{
-    annotations,
-    labels::{self, component, job_type},
-    names,
-};
+use api::{Component, JobType, annotations, labels, names};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
@@ -67,8 +63,8 @@ pub(crate) async fn run(world: Arc<Context>) {
 
 /// A part of the upgrade that somebody pretends to be.
 struct Part {
-    component: &'static str,
-    job_type: Option<&'static str>,
+    component: Component,
+    job_type: Option<JobType>,
     node: Option<String>,
     /// The name of what it pretends to be.
     name: String,
@@ -100,31 +96,31 @@ fn parts(world: &Context, plan: &str) -> Vec<Part> {
     let nodes = world.nodes.list();
     let nodes = nodes.iter().filter_map(|node| node.metadata.name.clone());
     let mut parts = vec![Part {
-        component: component::CLUSTER_UPGRADE,
+        component: Component::ClusterUpgrade,
         job_type: None,
         node: None,
         name: names::cluster_job(plan),
     }];
     for node in nodes {
         let steps = [
-            job_type::PRE_DRAIN,
-            job_type::POST_DRAIN,
-            job_type::SINGLE_NODE_UPGRADE,
-            job_type::RESTORE_VM,
+            JobType::PreDrain,
+            JobType::PostDrain,
+            JobType::SingleNodeUpgrade,
+            JobType::RestoreVm,
         ];
         parts.extend(steps.map(|step| Part {
-            component: component::NODE_UPGRADE,
+            component: Component::NodeUpgrade,
             job_type: Some(step),
             node: Some(node.clone()),
             name: names::node_job(plan, step, &node),
         }));
         let on_all = [
-            component::IMAGE_PRELOAD,
-            component::IMAGE_CHECK,
-            component::IMAGE_CLEANUP,
-            component::SKIP_MANIFESTS_APPLY,
-            component::SKIP_MANIFESTS_REMOVE,
-            component::HOLD_AGENT,
+            Component::ImagePreload,
+            Component::ImageCheck,
+            Component::ImageCleanup,
+            Component::SkipManifestsApply,
+            Component::SkipManifestsRemove,
+            Component::SuspendAgent,
         ];
         parts.extend(on_all.map(|component| Part {
             component,
@@ -185,7 +181,7 @@ async fn forge(world: &Context, plan: &str) -> Result<()> {
 /// Jobs that say that a Plan of the upgrade made them, which is not there. The garbage collector removes them, unless it
 /// cannot know what their owner is.
 async fn forge_left_overs(world: &Context, plan: &str) -> Result<()> {
-    let owner = names::suc_plan(plan, component::IMAGE_PRELOAD);
+    let owner = names::suc_plan(plan, Component::ImagePreload);
     for part in parts(world, plan) {
         let labels = part.labels(plan);
         let (known, unknown) = ("upgrade.cattle.io/v1", "evil.test/v1");
@@ -217,7 +213,7 @@ async fn forge_jobs_of(world: &Context, key: &Key) -> Result<()> {
     };
     let uid = found.metadata.uid.clone().unwrap_or_default();
     let owner = json!({"apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "name": key.1, "uid": uid});
-    let of_plan = label(&found.metadata, labels::UPGRADE_COMPONENT);
+    let of_plan = Component::of(&found.metadata);
     for part in parts(world, plan).iter().filter(|part| Some(part.component) != of_plan) {
         for end in ["true", "false"] {
             let name = part.alias(&format!("{}/{end}", key.1));
@@ -246,11 +242,11 @@ async fn forge_owned(world: &Context, (name, labels): (&str, &Value), end: &str,
 /// Plans of system-upgrade-controller that select no node and say that they are through.
 async fn forge_plans(world: &Context, plan: &str) -> Result<()> {
     for component in [
-        component::IMAGE_PRELOAD,
-        component::IMAGE_CHECK,
-        component::IMAGE_CLEANUP,
-        component::SKIP_MANIFESTS_APPLY,
-        component::SKIP_MANIFESTS_REMOVE,
+        Component::ImagePreload,
+        Component::ImageCheck,
+        Component::ImageCleanup,
+        Component::SkipManifestsApply,
+        Component::SkipManifestsRemove,
     ] {
         let name = names::suc_plan(plan, component);
         let alias = format!("forged-{}", digest(&name, 12));
@@ -283,7 +279,7 @@ async fn forge_plans(world: &Context, plan: &str) -> Result<()> {
 /// A repository of the tenant's, and endpoints that say that they are the plan's.
 async fn forge_repository(world: &Context, plan: &str) -> Result<()> {
     let name = names::repo(plan);
-    let labels = json!({labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component::REPO, FORGED: "true"});
+    let labels = json!({labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: Component::Repo, FORGED: "true"});
     let template = json!({
         "metadata": {"labels": labels},
         "spec": {"containers": [{"name": "repo", "image": "evil.test/pwn"}]},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use api::{
-    labels::{self, component, job_type},
+    Component, JobType, labels,
     names::{self, RepoScheme},
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -215,18 +215,19 @@ async fn program(call: &Call, report: &Reporter) -> Result<()> {
     if let Some(ended) = call.trivial() {
         return ended;
     }
-    match (call.label(labels::UPGRADE_COMPONENT), call.label(labels::JOB_TYPE)) {
-        (component::IMAGE_PRELOAD, _) => prepare::run(call, report).await,
-        (component::IMAGE_CLEANUP, _) => clean_images::run(call, report).await,
-        (component::SKIP_MANIFESTS_APPLY | component::SKIP_MANIFESTS_REMOVE, _) => {
-            skip_manifests::run(call, report).await
-        }
-        (component::HOLD_AGENT, _) => hold_agent::run(call, report).await,
-        (component::CLUSTER_UPGRADE, _) => cluster_upgrade::run(call, report).await,
-        (component::NODE_UPGRADE, job_type::PRE_DRAIN) => pre_drain::run(call, report).await,
-        (component::NODE_UPGRADE, job_type::POST_DRAIN) => post_drain::run(call, report).await,
-        (component::NODE_UPGRADE, job_type::SINGLE_NODE_UPGRADE) => single_node::run(call, report).await,
-        (component::NODE_UPGRADE, job_type::RESTORE_VM) => restore_vm::run(call, report).await,
-        _ => Ok(()),
+    let Some(component) = Component::of(&call.pod.metadata) else {
+        return Ok(());
+    };
+    match (component, JobType::of(&call.pod.metadata)) {
+        (Component::ImagePreload, _) => prepare::run(call, report).await,
+        (Component::ImageCleanup, _) => clean_images::run(call, report).await,
+        (Component::SkipManifestsApply | Component::SkipManifestsRemove, _) => skip_manifests::run(call, report).await,
+        (Component::SuspendAgent, _) => hold_agent::run(call, report).await,
+        (Component::ClusterUpgrade, _) => cluster_upgrade::run(call, report).await,
+        (Component::NodeUpgrade, Some(JobType::PreDrain)) => pre_drain::run(call, report).await,
+        (Component::NodeUpgrade, Some(JobType::PostDrain)) => post_drain::run(call, report).await,
+        (Component::NodeUpgrade, Some(JobType::SingleNodeUpgrade)) => single_node::run(call, report).await,
+        (Component::NodeUpgrade, Some(JobType::RestoreVm)) => restore_vm::run(call, report).await,
+        (Component::Iso | Component::Repo | Component::ImageCheck, _) | (Component::NodeUpgrade, None) => Ok(()),
     }
 }

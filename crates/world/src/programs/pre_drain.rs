@@ -20,7 +20,6 @@ use rules::{
     evacuation::{self, Act, Evacuation},
     longhorn_health::{self, Storage},
 };
-use serde_json::json;
 
 use crate::{actor::kubelet::started, inbox::Key};
 
@@ -126,8 +125,7 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
             number,
             migrations,
         } => {
-            let noted = json!({"metadata": {"annotations": {
-                annotations::EVACUATION_RETRIES: format!("{}={number}", call.plan)}}});
+            let noted = evacuation::retry_note(&call.plan, *number);
             let key: Key = (namespace.clone(), name.clone());
             world.vmis.patch_as(&call.client, &key, &noted).await?;
             for migration in migrations {

@@ -76,7 +76,7 @@ async fn check_version(call: &Call) -> Result<()> {
     let plans: Api<UpgradePlan> = Api::all(call.client.clone());
     let plan = plans.get(&call.plan).await;
     let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", call.plan), error))?;
-    eligibility::check(&PlanFacts::of(&plan), &call.release()?.0).map_err(Error::Lasting)
+    eligibility::check(&PlanFacts::of(&plan), &call.release()?.0).map_err(|why| Error::Lasting(why.to_string()))
 }
 
 fn read_lists(call: &Call) -> Result<()> {

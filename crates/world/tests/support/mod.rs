@@ -11,6 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use api::{Component, JobType};
 use apiserver::{ApiServer, Config};
 use clock::Clock;
 use kube::{
@@ -175,8 +176,7 @@ impl Lab {
 
     /// Creates the repository of a plan, and waits until it serves.
     pub async fn serve_repository(&self, plan: &str, replicas: usize) {
-        let repo =
-            json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: api::labels::component::REPO});
+        let repo = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: Component::Repo});
         let (name, namespace) = (api::names::repo(plan), api::names::HARVESTER_NAMESPACE);
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -229,17 +229,29 @@ pub fn tolerations() -> Value {
     ])
 }
 
-/// A Job as the manager makes it.
-pub fn job(plan: &str, component: &str, job_type: &str, node: &str) -> Value {
-    let mut labels = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: component});
-    let mut spec = json!({"restartPolicy": "Never", "tolerations": tolerations(), "containers": [{"name": "apply", "image": "toolkit:1"}]});
-    let mut name = api::names::cluster_job(plan);
-    if !node.is_empty() {
-        labels[api::labels::JOB_TYPE] = json!(job_type);
-        labels[api::labels::NODE] = json!(node);
-        spec["nodeName"] = json!(node);
-        name = api::names::node_job(plan, job_type, node);
-    }
+/// The Job of the cluster, as the manager makes it.
+pub fn cluster_job(plan: &str) -> Value {
+    let labels = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: Component::ClusterUpgrade});
+    job(&api::names::cluster_job(plan), &labels, program())
+}
+
+/// A Job of a node, as the manager makes it.
+pub fn node_job(plan: &str, job_type: JobType, node: &str) -> Value {
+    let labels = json!({
+        api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: Component::NodeUpgrade,
+        api::labels::JOB_TYPE: job_type, api::labels::NODE: node,
+    });
+    let mut spec = program();
+    spec["nodeName"] = json!(node);
+    job(&api::names::node_job(plan, job_type, node), &labels, spec)
+}
+
+/// The pod of a Job.
+fn program() -> Value {
+    json!({"restartPolicy": "Never", "tolerations": tolerations(), "containers": [{"name": "apply", "image": "toolkit:1"}]})
+}
+
+fn job(name: &str, labels: &Value, spec: Value) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": api::names::HARVESTER_NAMESPACE, "labels": labels},
@@ -247,7 +259,7 @@ pub fn job(plan: &str, component: &str, job_type: &str, node: &str) -> Value {
     })
 }
 
-pub fn suc_plan(plan: &str, component: &str, concurrency: i64) -> Value {
+pub fn suc_plan(plan: &str, component: Component, concurrency: i64) -> Value {
     json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {

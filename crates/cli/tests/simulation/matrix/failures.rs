@@ -101,7 +101,7 @@ pub(super) fn of_the_cluster() -> Vec<Failure> {
     for step in step_names(cluster_upgrade::STEPS) {
         failures.push(jobs::at_step(on, JobKind::ClusterUpgrade, None, step));
     }
-    failures.extend(jobs::all_of(on, JobKind::HoldAgent));
+    failures.extend(jobs::all_of(on, JobKind::SuspendAgent));
     let stuck = Troubles {
         stuck_charts: ["harvester".to_owned()].into(),
         ..Troubles::default()

@@ -17,8 +17,8 @@ pub(super) const FAILS: JobFailure = JobFailure::Fails(u32::MAX);
 /// A Job, on one node or on all, that goes wrong.
 pub(super) fn trouble(kind: JobKind, node: Option<&str>, failure: JobFailure) -> Troubles {
     let trouble = JobTrouble {
-        component: kind.component().to_owned(),
-        job_type: kind.job_type().map(str::to_owned),
+        component: kind.component(),
+        job_type: kind.job_type(),
         node: node.map(str::to_owned),
         failure,
     };
@@ -30,7 +30,7 @@ pub(super) fn trouble(kind: JobKind, node: Option<&str>, failure: JobFailure) ->
 
 /// The kind of Job that a trouble is about.
 pub(super) fn kind_of(trouble: &JobTrouble) -> JobKind {
-    let kind = JobKind::of(&trouble.component, trouble.job_type.as_deref().unwrap_or_default());
+    let kind = JobKind::of(trouble.component, trouble.job_type);
     kind.expect("a trouble with a Job that no upgrade runs")
 }
 
@@ -45,7 +45,7 @@ pub(super) const fn runs_on(kind: JobKind, cluster: Cluster) -> bool {
         JobKind::ImagePreload
         | JobKind::ImageCheck
         | JobKind::ClusterUpgrade
-        | JobKind::HoldAgent
+        | JobKind::SuspendAgent
         | JobKind::RestoreVm
         | JobKind::ImageCleanup => true,
     }
@@ -60,7 +60,7 @@ pub(super) const fn is_per_node(kind: JobKind) -> bool {
 pub(super) const fn phase(kind: JobKind) -> Phase {
     match kind {
         JobKind::ImagePreload | JobKind::ImageCheck => Phase::ImagePreloading,
-        JobKind::ClusterUpgrade | JobKind::HoldAgent => Phase::ClusterUpgrading,
+        JobKind::ClusterUpgrade | JobKind::SuspendAgent => Phase::ClusterUpgrading,
         JobKind::SkipManifestsApply
         | JobKind::PreDrain
         | JobKind::PostDrain
@@ -76,7 +76,7 @@ const fn name(kind: JobKind) -> &'static str {
         JobKind::ImagePreload => "preload",
         JobKind::ImageCheck => "image-check",
         JobKind::ClusterUpgrade => "cluster",
-        JobKind::HoldAgent => "hold-agents",
+        JobKind::SuspendAgent => "hold-agents",
         JobKind::SkipManifestsApply => "skip-manifests apply",
         JobKind::SkipManifestsRemove => "skip-manifests remove",
         JobKind::PreDrain => "pre-drain",

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::{
-    Phase, UpgradePlan, annotations,
+    Component, Phase, UpgradePlan, annotations,
     foreign::kubevirt::{VirtualMachine, VirtualMachineInstanceMigration},
-    labels, reasons,
+    reasons,
 };
 use cli::rehearsal::{Rehearsal, Scenario, beginning};
 use clock::Clock;
@@ -124,7 +124,7 @@ async fn mend(rehearsal: &Rehearsal, troubles: &Troubles) {
     rehearsal.set_troubles(Troubles::default());
     for trouble in troubles.jobs.iter().filter(|job| job.failure == JobFailure::Hangs) {
         for pod in rehearsal.objects("", "pods") {
-            let of_job = pod.labels().get(labels::UPGRADE_COMPONENT) == Some(&trouble.component);
+            let of_job = Component::of(&pod.metadata) == Some(trouble.component);
             if of_job && pod.data["status"]["phase"] == "Running" {
                 let namespace = pod.namespace().unwrap_or_default();
                 let pods: Api<Pod> = Api::namespaced(rehearsal.server.client(), &namespace);

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{JobKind, Phase, UpgradePlan, labels};
+use api::{JobKind, Phase, UpgradePlan};
 use apiserver::Verb;
 use cli::rehearsal::Rehearsal;
 use kube::{
@@ -11,6 +11,8 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
 use world::Troubles;
+
+use crate::invariants::job_kind;
 
 use super::{
     failure::Failure,
@@ -81,8 +83,7 @@ fn touched(rehearsal: &Rehearsal, so_far: usize) -> Vec<String> {
     let history = rehearsal.server.store().history().into_iter().skip(so_far);
     let made = history.filter_map(|write| {
         let object = write.object.filter(|_| write.changed)?;
-        let label = |key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default();
-        let kind = JobKind::of(label(labels::UPGRADE_COMPONENT), label(labels::JOB_TYPE));
+        let kind = job_kind(&object);
         let is_job = write.verb == Verb::Create && write.resource.plural == "jobs";
         let is_upgrade = is_job && kind.is_some_and(|kind| upgrades.contains(&kind));
         let is_cordoned = write.resource.plural == "nodes" && object["spec"]["unschedulable"] == true;

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use api::{
-    NodeState,
-    labels::{component, job_type},
-    names,
+    Component, JobType, NodeState, Wait, names,
     quoted::quoted,
     reasons,
     upgrade_plan::{VMS_LEFT, VOLUMES_LEFT},
@@ -19,7 +17,7 @@ use super::super::{
 use crate::{
     announce,
     decision::Child,
-    draft::{Draft, Outcome, UNBOUNDED},
+    draft::{Draft, Noted, Outcome, Waits},
     node,
     observed::{JobOutcome, MachinePlanSeen},
 };
@@ -62,12 +60,13 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     if done == nodes.len() && done > 0 && (single || !seen.machine_plans.iter().any(is_asked)) {
         return Outcome::Done;
     }
-    let is_held_up = wait_for_paused(draft, &nodes);
-    let mut is_at_work = false;
+    let mut waits: Option<Waits> = wait_for_paused(draft, &nodes).map(Waits::from);
     for (name, state) in &nodes {
-        is_at_work |= state.is_some_and(|state| wait_for_node(draft, name, state));
+        if let Some(noted) = state.and_then(|state| wait_for_node(draft, name, state)) {
+            waits = Some(Waits::joined(waits, noted));
+        }
     }
-    if !is_held_up && !is_at_work {
+    let waits = waits.unwrap_or_else(|| {
         let mut message = format!(
             "Rancher is to go on with the next node ({done} of {} done)",
             nodes.len()
@@ -88,24 +87,19 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         if !finished.any(|(name, _)| is_named(name)) {
             message = with_rancher(draft, message);
         }
-        let limit = draft.seen.settings.deadlines.rancher;
-        draft.wait(
-            "RancherNextNode",
-            Some("Cluster fleet-local/local".to_owned()),
-            message,
-            limit,
-        );
-    }
+        let object = Some("Cluster fleet-local/local".to_owned());
+        draft.wait(Wait::RancherNextNode, object, message).into()
+    });
     // Nothing waits for these, but people want to know how their VMs stand.
     for (name, _) in nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)) {
-        draft.wait_for_pods(component::NODE_UPGRADE, Some(job_type::RESTORE_VM), Some(name));
+        draft.wait_for_pods(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(name));
     }
-    Outcome::Wait
+    Outcome::Wait(waits)
 }
 
-/// Names the nodes that the user holds. Tells whether the others wait for one of them: Rancher has asked for it, and asks
+/// Names the nodes that the user holds. The wait, where the others wait for one of them: Rancher has asked for it, and asks
 /// for no other before it has its answer.
-fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> bool {
+fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> Option<Noted> {
     // Those that were let go wait for their turn like all others.
     let is_paused = |name: &str| {
         let is_said = draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED);
@@ -116,73 +110,57 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
         .filter(|(name, state)| *state == Some(NodeState::UpgradePaused) && is_paused(name));
     let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
     if paused.is_empty() {
-        return false;
+        return None;
     }
     // A person holds the node, so only a person knows for how long.
     let names = paused.join(", ");
-    draft.wait(
-        "Paused",
-        Some(format!("Node {names}")),
-        format!("node upgrade paused: {names}"),
-        UNBOUNDED,
-    );
+    let message = format!("node upgrade paused: {names}");
+    let noted = draft.wait(Wait::Paused, Some(format!("Node {names}")), message);
     let mut suspended = draft.seen.jobs.values().filter(|job| job.suspended);
-    let Some(asked_for) = suspended.find_map(|job| job.node.clone().filter(|node| paused.contains(&node.as_str())))
-    else {
-        return false;
-    };
+    let asked_for = suspended.find_map(|job| job.node.clone().filter(|node| paused.contains(&node.as_str())))?;
     let behind = nodes
         .iter()
         .filter(|(name, state)| *name != asked_for && !state.is_some_and(node::is_upgraded));
     let behind = behind.count();
     if behind > 0 {
+        let message = format!("{behind} more wait behind {asked_for}: Rancher upgrades one node after the other");
         draft.wait(
-            "BehindPaused",
+            Wait::BehindPaused,
             Some("Cluster fleet-local/local".to_owned()),
-            format!("{behind} more wait behind {asked_for}: Rancher upgrades one node after the other"),
-            UNBOUNDED,
+            message,
         );
     }
-    true
+    Some(noted)
 }
 
-/// Notes what a node that is at work waits for; tells whether it is.
-fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
-    let limits = draft.seen.settings.deadlines.clone();
-    let (what, step, message, limit): (_, Option<&str>, String, Duration) = match state {
-        NodeState::PreDraining => (
-            "PreDrainJob",
-            Some(job_type::PRE_DRAIN),
-            pre_drain(draft, name),
-            limits.pre_drain,
-        ),
+/// Notes what a node that is at work waits for.
+fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> Option<Noted> {
+    let (what, step, message): (_, Option<JobType>, String) = match state {
+        NodeState::PreDraining => (Wait::PreDrainJob, Some(JobType::PreDrain), pre_drain(draft, name)),
         NodeState::PreDrained => {
             let mut message = "Rancher drains it and updates RKE2".to_owned();
-            let kept = draft.kept_pods(name, ("RancherUpdate", &format!("Node {name}")));
+            let kept = draft.kept_pods(name, (Wait::RancherUpdate, &format!("Node {name}")));
             if !kept.is_empty() {
                 message = format!("{message}; {}", listed(kept));
             }
-            ("RancherUpdate", None, with_rancher(draft, message), limits.rancher)
+            (Wait::RancherUpdate, None, with_rancher(draft, message))
         }
         NodeState::PostDraining => (
-            "PostDrainJob",
-            Some(job_type::POST_DRAIN),
+            Wait::PostDrainJob,
+            Some(JobType::PostDrain),
             "the operating system is being installed".to_owned(),
-            limits.post_drain,
         ),
         NodeState::SingleNodeUpgrading => (
-            "SingleNodeJob",
-            Some(job_type::SINGLE_NODE_UPGRADE),
+            Wait::SingleNodeJob,
+            Some(JobType::SingleNodeUpgrade),
             "RKE2 and the operating system are being upgraded".to_owned(),
-            limits.single_node,
         ),
         NodeState::WaitingReboot => (
-            "Reboot",
+            Wait::Reboot,
             None,
             "it reboots into the new operating system".to_owned(),
-            limits.reboot,
         ),
-        _ => return false,
+        _ => return None,
     };
     let object = match step {
         Some(step) => format!(
@@ -193,19 +171,18 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> bool {
     };
     let progressed = (state == NodeState::PreDraining).then(|| last_progress(draft, name));
     let message = format!("node {name}: {message}");
-    draft.wait_while_it_progresses(what, Some(object), message, limit, progressed.flatten());
+    let noted = draft.wait_while_it_progresses(what, Some(object), message, progressed.flatten());
     if let Some(step) = step {
-        draft.wait_for_pods(component::NODE_UPGRADE, Some(step), Some(name));
+        draft.wait_for_pods(Component::NodeUpgrade, Some(step), Some(name));
     }
-    true
+    Some(noted)
 }
 
 /// When the program on a node last saw a VM leave, or a volume become whole. Moving hundreds of VMs takes hours, and is not
 /// stalled while they leave.
 fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
     let pods = draft.seen.pods.values();
-    let of_node =
-        pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type.as_deref() == Some(job_type::PRE_DRAIN));
+    let of_node = pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type == Some(JobType::PreDrain));
     let said = of_node
         .flat_map(|pod| &pod.said)
         .filter(|entry| matches!(entry.what.as_str(), VMS_LEFT | VOLUMES_LEFT));
@@ -219,9 +196,9 @@ fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
     let seen = draft.seen;
     let moving = "VMs are being moved away";
     let mut pods = seen.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
-    let is_said = pods.any(|pod| pod.job_type.as_deref() == Some(job_type::PRE_DRAIN) && !pod.said.is_empty());
-    let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
-    if is_said || !draft.is_overdue("PreDrainJob", &format!("Job harvester-system/{job}"), SILENCE) {
+    let is_said = pods.any(|pod| pod.job_type == Some(JobType::PreDrain) && !pod.said.is_empty());
+    let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
+    if is_said || !draft.is_overdue_after(Wait::PreDrainJob, &format!("Job harvester-system/{job}"), SILENCE) {
         return moving.to_owned();
     }
     if !seen.unhealthy_volumes.is_empty() {
@@ -269,7 +246,7 @@ pub(crate) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
     if !restores_vms(draft, node) {
         return;
     }
-    let name = names::node_job(draft.plan_name(), job_type::RESTORE_VM, node);
+    let name = names::node_job(draft.plan_name(), JobType::RestoreVm, node);
     match seen.jobs.get(&name).map(|job| &job.outcome) {
         None => {
             draft.create(Child::RestoreJob { node: node.to_owned() });

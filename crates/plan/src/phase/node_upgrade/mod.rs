@@ -5,7 +5,7 @@ mod gate;
 mod nodes;
 mod prepare;
 
-use api::{annotations, labels::job_type, names};
+use api::{JobType, Wait, annotations, names};
 pub(crate) use evaluate::{listed, restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
 pub(crate) use nodes::look_at_jobs;
@@ -14,7 +14,7 @@ use super::{hooks, standing::standing};
 use crate::{
     decision::Action,
     draft::{Draft, Outcome},
-    node,
+    node::Stage,
 };
 
 /// Prepares the cluster: everything that is changed is on record first.
@@ -39,8 +39,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     nodes::recognise(draft);
     nodes::look_at_membership(draft);
     match single {
-        Some(node) if standing(draft, &node).map_or(0, node::ordinal) <= 3 => {
-            hooks::ensure_job(draft, job_type::SINGLE_NODE_UPGRADE, &node);
+        Some(node) if !stage(draft, &node).has_ended_first_job() => {
+            hooks::ensure_job(draft, JobType::SingleNodeUpgrade, &node);
         }
         Some(_) => {}
         None => hooks::answer_all(draft),
@@ -48,13 +48,18 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     evaluate::evaluate(draft)
 }
 
+/// How far a node stands.
+fn stage(draft: &Draft<'_>, node: &str) -> Stage {
+    standing(draft, node).map(Stage::of).unwrap_or_default()
+}
+
 /// Why the only node of the cluster is not upgraded as such: another one has joined since the plan began. Stopping all VMs is
 /// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun goes on.
 fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     let single = draft.status().single_node.as_ref()?;
-    let job = names::node_job(draft.plan_name(), job_type::SINGLE_NODE_UPGRADE, single);
+    let job = names::node_job(draft.plan_name(), JobType::SingleNodeUpgrade, single);
     let runs = draft.seen.jobs.get(&job).is_some_and(|job| !job.suspended);
-    let has_begun = runs || standing(draft, single).map_or(0, node::ordinal) > 2;
+    let has_begun = runs || stage(draft, single).has_started();
     let joined = draft.seen.nodes.keys().find(|name| *name != single)?;
     (!has_begun).then(|| {
         format!(
@@ -67,15 +72,13 @@ fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
 /// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
 /// cluster that already goes to this version behind our hooks is taken over as it is.
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
-    let limit = draft.seen.settings.deadlines.prerequisite;
     let Some(cluster) = &draft.seen.cluster else {
-        draft.wait(
-            "Cluster",
-            Some("Cluster fleet-local/local".to_owned()),
-            "the Rancher cluster is missing",
-            limit,
+        let object = Some("Cluster fleet-local/local".to_owned());
+        return Some(
+            draft
+                .wait(Wait::Cluster, object, "the Rancher cluster is missing")
+                .into(),
         );
-        return Some(Outcome::Wait);
     };
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let Some(kubernetes_version) = release.kubernetes else {
@@ -127,6 +130,5 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         open.secret
     );
     let object = Some(format!("Secret fleet-local/{}", open.secret));
-    draft.wait("RancherCompletion", object, message, seen.settings.deadlines.rancher);
-    Outcome::Wait
+    draft.wait(Wait::RancherCompletion, object, message).into()
 }

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{
-    NodeState, annotations,
-    labels::{component, job_type},
-    names, reasons,
-};
+use api::{Component, JobType, NodeState, annotations, names, reasons};
 
 use super::super::{
     hooks,
@@ -27,24 +23,24 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     for job in seen
         .jobs
         .values()
-        .filter(|job| job.component == component::NODE_UPGRADE && job.namespace == names::HARVESTER_NAMESPACE)
+        .filter(|job| job.component == Component::NodeUpgrade && job.namespace == names::HARVESTER_NAMESPACE)
     {
-        let (Some(node), Some(step)) = (&job.node, job.job_type.as_deref()) else {
+        let (Some(node), Some(step)) = (&job.node, job.job_type) else {
             continue;
         };
         let states = match step {
-            job_type::PRE_DRAIN => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
-            job_type::POST_DRAIN => (
+            JobType::PreDrain => (NodeState::PreDraining, NodeState::PreDrained, NodeState::PreDrainFailed),
+            JobType::PostDrain => (
                 NodeState::PostDraining,
                 NodeState::WaitingReboot,
                 NodeState::PostDrainFailed,
             ),
-            job_type::SINGLE_NODE_UPGRADE => (
+            JobType::SingleNodeUpgrade => (
                 NodeState::SingleNodeUpgrading,
                 NodeState::WaitingReboot,
                 NodeState::SingleNodeUpgradeFailed,
             ),
-            _ => continue,
+            JobType::RestoreVm => continue,
         };
         if job.suspended {
             let (reason, message) = why_paused(draft, node);
@@ -69,9 +65,9 @@ fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
 pub(super) fn look_at_held(draft: &mut Draft<'_>) {
     for name in suc_plan::managed_nodes(draft) {
         let step = if draft.status().single_node.is_some() {
-            job_type::SINGLE_NODE_UPGRADE
+            JobType::SingleNodeUpgrade
         } else {
-            job_type::PRE_DRAIN
+            JobType::PreDrain
         };
         let job = names::node_job(draft.plan_name(), step, &name);
         // Its Job tells how it stands.
@@ -156,7 +152,7 @@ fn is_still_told(draft: &Draft<'_>, name: &str) -> bool {
 /// Pods of the Job that installs a node's system.
 fn installing_pods<'a>(draft: &Draft<'a>, name: &str) -> impl Iterator<Item = &'a PodSeen> {
     let seen = draft.seen;
-    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
     let keys = steps.map(|step| names::node_job(draft.plan_name(), step, name));
     let jobs = keys.into_iter().filter_map(|key| seen.jobs.get(&key));
     jobs.flat_map(|job| {
@@ -202,16 +198,16 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
             plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
         };
         let is_in_drain = plan.is_some_and(MachinePlanSeen::is_in_drain);
-        let ordinal = draft.progress(name).ordinal();
+        let stage = draft.progress(name).stage();
         // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
         let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
         let is_let_go = plan.is_some() && !is_in_drain;
-        if single && is_current && (ordinal < 3 || is_tried_again) {
+        if single && is_current && (!stage.has_started() || is_tried_again) {
             draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
-        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && ordinal < 3)) {
+        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && !stage.has_started())) {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
-        if single || (ordinal >= 4 && !is_tried_again) {
+        if single || (stage.has_ended_first_job() && !is_tried_again) {
             continue;
         }
         // Rancher keeps the answer until it lets the node go: whoever gave it, the node is past this hook.
@@ -220,7 +216,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
             draft.reach(name, NodeState::PreDrained, None, None);
         }
         // What this plan has begun itself it brings to its end by its own Job.
-        let job = names::node_job(draft.plan_name(), job_type::PRE_DRAIN, name);
+        let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
         let is_anothers = !seen.jobs.contains_key(&job) && !node.drain_taint;
         if asked(|plan| &plan.post_drain) && is_anothers && is_current {
             draft.reach(name, NodeState::PostDrained, None, None);
@@ -230,7 +226,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
 
 /// A Job of this plan changes the node, or has.
 fn runs_a_job(draft: &Draft<'_>, name: &str) -> bool {
-    let steps = [job_type::POST_DRAIN, job_type::SINGLE_NODE_UPGRADE];
+    let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
     steps.into_iter().any(|step| {
         let job = names::node_job(draft.plan_name(), step, name);
         draft.seen.jobs.contains_key(&job)

@@ -1,6 +1,6 @@
 //! What must hold before the first node is touched. Each change is on record before it is made.
 
-use api::{NodeState, annotations, labels::component};
+use api::{NodePlan, NodeState, Wait, annotations};
 use serde_json::Value;
 
 use super::{
@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     decision::Action,
-    draft::{Draft, Outcome},
+    draft::{Draft, Outcome, Waits},
+    node::Stage,
     undo::changing,
 };
 
@@ -25,7 +26,7 @@ const RULES: [Rule; 4] = [descheduler, replenishment_interval, upgrade_strategy,
 pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     for name in suc_plan::managed_nodes(draft) {
         // Also nodes whose images could not be loaded, in a try that does without loading them.
-        if draft.progress(&name).ordinal() <= 1 {
+        if draft.progress(&name).stage() <= Stage::Preloaded {
             draft.reach(&name, NodeState::ImagePreloaded, None, None);
         }
     }
@@ -34,15 +35,15 @@ pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     } else {
         &RULES[..]
     };
-    let mut outcome = Outcome::Done;
+    let mut waits: Option<Waits> = None;
     for rule in rules {
         match rule(draft) {
             Outcome::Done => {}
-            Outcome::Wait => outcome = Outcome::Wait,
+            Outcome::Wait(more) => waits = Some(Waits::joined(waits, more)),
             Outcome::Fail(message) => return Outcome::Fail(message),
         }
     }
-    outcome
+    waits.map_or(Outcome::Done, Outcome::Wait)
 }
 
 /// The descheduler must not move pods around meanwhile.
@@ -79,14 +80,10 @@ fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
 fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
     let seen = draft.seen;
     let Some(cluster) = &seen.cluster else {
-        let limit = seen.settings.deadlines.prerequisite;
-        draft.wait(
-            "Cluster",
-            Some("Cluster fleet-local/local".to_owned()),
-            "the Rancher cluster is missing",
-            limit,
-        );
-        return Outcome::Wait;
+        let object = Some("Cluster fleet-local/local".to_owned());
+        return draft
+            .wait(Wait::Cluster, object, "the Rancher cluster is missing")
+            .into();
     };
     let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
     // What was noted in an earlier try counts as long as our gate is there; users may have changed what was put back since.
@@ -127,13 +124,12 @@ fn skip_manifests(draft: &mut Draft<'_>) -> Outcome {
     suc_plan::complete(
         draft,
         Wanted {
-            component: component::SKIP_MANIFESTS_APPLY,
+            plan: NodePlan::SkipManifestsApply,
             concurrency: suc_plan::all_at_once(&nodes),
             images: Vec::new(),
             states: None,
-            what: "SkipManifestsApply",
+            what: Wait::SkipManifestsApply,
             message: "waiting for skip-manifest apply plan to complete",
-            limit: draft.seen.settings.deadlines.skip_manifests,
         },
     )
 }

@@ -1,10 +1,7 @@
 //! Look-alikes of what an upgrade keeps files and keys in: the image of its ISO, the Secret of its repository, whose pods
 //! those of the repository are, and the journal of Rancher's upgrade.
 
-use api::{
-    labels::{self, component},
-    names,
-};
+use api::{Component, labels, names};
 use serde_json::{Value, json};
 
 use crate::{
@@ -36,7 +33,7 @@ async fn forge_images(world: &Context, plan: &str) -> Result<()> {
     for (namespace, name, imported) in [(TENANT, &name, "True"), (names::HARVESTER_NAMESPACE, &alias, "False")] {
         let image = json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
-            "metadata": {"name": name, "namespace": namespace, "labels": labelled(plan, component::ISO)},
+            "metadata": {"name": name, "namespace": namespace, "labels": labelled(plan, Component::Iso)},
             // Nobody uploads anything: it stays as it is said to be.
             "spec": {
                 "backend": "cdi", "displayName": name, "sourceType": "upload", "url": "", "checksum": "", "retry": 3,
@@ -60,7 +57,7 @@ async fn forge_secrets(world: &Context, plan: &str) -> Result<()> {
     for (namespace, name) in [(TENANT, &name), (names::HARVESTER_NAMESPACE, &alias)] {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-            "metadata": {"name": name, "namespace": namespace, "labels": labelled(plan, component::REPO)},
+            "metadata": {"name": name, "namespace": namespace, "labels": labelled(plan, Component::Repo)},
             "data": {"tls.crt": "ZXZpbA==", "tls.key": "ZXZpbA=="},
         });
         world.repo_secrets.create(&secret).await?;
@@ -72,7 +69,7 @@ async fn forge_secrets(world: &Context, plan: &str) -> Result<()> {
 async fn forge_replica_set(world: &Context, plan: &str) -> Result<()> {
     let name = names::repo(plan);
     let alias = format!("forged-{}", digest(&format!("{name}/set"), 12));
-    let labels = labelled(plan, component::REPO);
+    let labels = labelled(plan, Component::Repo);
     for (namespace, name) in [(TENANT, &name), (names::HARVESTER_NAMESPACE, &alias)] {
         let set = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -105,7 +102,7 @@ async fn forge_journals(world: &Context, plan: &str) -> Result<()> {
         let journal = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {
-                "name": JOURNAL, "namespace": namespace, "labels": labelled(plan, component::CLUSTER_UPGRADE),
+                "name": JOURNAL, "namespace": namespace, "labels": labelled(plan, Component::ClusterUpgrade),
             },
             "data": {
                 "planUID": uid, "target": "v2.14.0", "apiServerURL": "https://evil.test", "apiServerCA": "ZXZpbA==",

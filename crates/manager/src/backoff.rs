@@ -12,25 +12,25 @@ use kube::ResourceExt;
 use crate::act::ActError;
 
 /// Pauses after decisions that could not be carried out: doubling from the first to the second.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// An error that happened this often in a row is shown to the user.
-const TROUBLE_AFTER: u32 = 3;
+const SHOWN_AFTER: u32 = 3;
 
 /// How long to pause after so many errors in a row.
 pub(crate) fn pause(errors: u32) -> Duration {
     let doubling = 2u32.saturating_pow(errors.saturating_sub(1).min(10));
-    SHORTEST_PAUSE.saturating_mul(doubling).min(LONGEST_PAUSE)
+    MIN_PAUSE.saturating_mul(doubling).min(MAX_PAUSE)
 }
 
 /// Errors in a row.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct ErrorStreak {
     errors: u32,
     last: String,
 }
 
-impl Row {
+impl ErrorStreak {
     /// Another error. Tells how long to pause.
     pub(crate) fn add(&mut self, error: String) -> Duration {
         self.errors = self.errors.saturating_add(1);
@@ -40,25 +40,25 @@ impl Row {
 
     /// The last error, once there have been enough of them to bother people.
     pub(crate) fn trouble(&self) -> Option<&str> {
-        (self.errors >= TROUBLE_AFTER).then_some(self.last.as_str())
+        (self.errors >= SHOWN_AFTER).then_some(self.last.as_str())
     }
 }
 
 /// Errors in a row, by the uid of their plan.
 #[derive(Debug, Default)]
-pub(crate) struct Setbacks(BTreeMap<String, Row>);
+pub(crate) struct Backoff(BTreeMap<String, ErrorStreak>);
 
-impl Setbacks {
+impl Backoff {
     /// A decision about a plan could not be carried out. Tells how long to pause. A conflict is only a reason to look again.
     pub(crate) fn note(&mut self, plan: &UpgradePlan, error: &ActError) -> Duration {
         let name = plan.name_any();
         if error.is_conflict() {
             tracing::debug!(plan = %name, %error, "somebody was faster; looking again");
-            return SHORTEST_PAUSE;
+            return MIN_PAUSE;
         }
-        let row = self.0.entry(plan.uid().unwrap_or_default()).or_default();
-        let pause = row.add(error.to_string());
-        tracing::warn!(plan = %name, %error, attempts = row.errors, "failed; trying again");
+        let streak = self.0.entry(plan.uid().unwrap_or_default()).or_default();
+        let pause = streak.add(error.to_string());
+        tracing::warn!(plan = %name, %error, attempts = streak.errors, "failed; trying again");
         pause
     }
 
@@ -69,7 +69,9 @@ impl Setbacks {
 
     /// What keeps decisions about a plan from being carried out, when it happened more than once.
     pub(crate) fn trouble(&self, plan: &UpgradePlan) -> Option<&str> {
-        self.0.get(&plan.uid().unwrap_or_default()).and_then(Row::trouble)
+        self.0
+            .get(&plan.uid().unwrap_or_default())
+            .and_then(ErrorStreak::trouble)
     }
 
     /// Forgets plans that are gone.
@@ -98,18 +100,18 @@ mod tests {
     #[test]
     fn r28_errors_are_counted_and_shown_per_plan() {
         let (one, other) = (plan("one"), plan("other"));
-        let mut setbacks = Setbacks::default();
+        let mut backoff = Backoff::default();
         let pauses = [1, 2, 4, 8, 16, 30, 30].map(Duration::from_secs);
         for (number, wanted) in pauses.into_iter().enumerate() {
-            assert_eq!(setbacks.note(&one, &not_ours("Service a")), wanted);
-            assert_eq!(setbacks.trouble(&one).is_some(), number >= 2);
+            assert_eq!(backoff.note(&one, &not_ours("Service a")), wanted);
+            assert_eq!(backoff.trouble(&one).is_some(), number >= 2);
         }
-        assert_eq!(setbacks.trouble(&other), None);
-        setbacks.note(&other, &ActError::Outdated);
-        setbacks.clear(&one);
-        assert_eq!(setbacks.trouble(&one), None);
-        assert_eq!(setbacks.note(&one, &not_ours("Service a")), Duration::from_secs(1));
-        setbacks.keep(&[]);
-        assert!(setbacks.0.is_empty());
+        assert_eq!(backoff.trouble(&other), None);
+        backoff.note(&other, &ActError::Outdated);
+        backoff.clear(&one);
+        assert_eq!(backoff.trouble(&one), None);
+        assert_eq!(backoff.note(&one, &not_ours("Service a")), Duration::from_secs(1));
+        backoff.keep(&[]);
+        assert!(backoff.0.is_empty());
     }
 }

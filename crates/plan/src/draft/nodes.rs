@@ -1,0 +1,70 @@
+//! What nodes have reached, in a draft. A state is written here and nowhere else, and only forward.
+
+use api::NodeState;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::Draft;
+use crate::node::{self, Progress, Stage};
+
+impl Draft<'_> {
+    /// What a node has reached, as drafted so far.
+    #[must_use]
+    pub fn progress(&self, node: &str) -> Progress {
+        Progress::recorded(
+            self.status
+                .node_upgrade_statuses
+                .get(node)
+                .and_then(|entry| entry.state.as_deref()),
+        )
+    }
+
+    /// Joins a state that is seen into what the node has reached.
+    pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
+        let now = Time(self.now);
+        let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
+        if !node::advance(entry, state) {
+            return;
+        }
+        entry.reason = reason.map(str::to_owned);
+        entry.message = message.map(str::to_owned);
+        let stage = Stage::of(state);
+        if stage.is_in_flight() || stage == Stage::Ended {
+            entry.started_at.get_or_insert_with(|| now.clone());
+        }
+        if node::is_upgraded(state) && stage == Stage::Ended {
+            entry.finished_at.get_or_insert(now);
+        }
+    }
+
+    /// Says something else about a node that stays where it is.
+    pub fn remark(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
+        if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
+            entry.reason = reason.map(str::to_owned);
+            entry.message = message.map(str::to_owned);
+        }
+    }
+
+    /// The reason of a node's state.
+    #[must_use]
+    pub fn reason(&self, node: &str) -> Option<&str> {
+        self.status.node_upgrade_statuses.get(node)?.reason.as_deref()
+    }
+
+    /// The upgrade of a node has failed, and nobody tries it again.
+    #[must_use]
+    pub fn has_failed(&self, node: &str) -> bool {
+        self.status
+            .node_upgrade_statuses
+            .get(node)
+            .is_some_and(node::has_failed)
+    }
+
+    /// What the state of a node says failed is being tried again.
+    #[must_use]
+    pub fn is_tried_again(&self, node: &str) -> bool {
+        self.status
+            .node_upgrade_statuses
+            .get(node)
+            .is_some_and(node::is_tried_again)
+    }
+}
