@@ -11,6 +11,7 @@ use std::{
 use api::{Component, JobKind, JobType, NodeState, Phase, annotations, labels};
 use apiserver::{Change, ChangeKind, Verb};
 use cli::rehearsal::{Rehearsal, manager_user};
+use manager::tls::managed;
 use serde_json::Value;
 
 use crate::trust::Trust;
@@ -62,7 +63,9 @@ pub(crate) fn watch_past(rehearsal: &Rehearsal, retried: bool, past: BTreeSet<St
         }
         if change.user == user && change.verb == Verb::Create && change.kind == ChangeKind::Added {
             let owned = change.object["metadata"]["ownerReferences"].is_array();
-            if !owned && !["events", "leases"].contains(&change.resource.plural.as_str()) {
+            // The certificate of the webhooks is of the manager, and of no plan.
+            let of_manager = change.object["metadata"]["name"] == managed::SECRET;
+            if !owned && !of_manager && !["events", "leases"].contains(&change.resource.plural.as_str()) {
                 problems.push(format!("{} created without an owner", change.resource.plural));
             }
             let runs_once = ["jobs", "plans"].contains(&change.resource.plural.as_str());
