@@ -47,10 +47,10 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the binary into bin/
-	$(CARGO) build --release
+build: ## Build the binary into bin/, as it ships
+	$(CARGO) build --profile image
 	mkdir -p bin
-	cp "$${CARGO_TARGET_DIR:-target}/release/upgrade-toolkit" bin/upgrade-toolkit
+	cp "$${CARGO_TARGET_DIR:-target}/image/upgrade-toolkit" bin/upgrade-toolkit
 
 .PHONY: prepare
 prepare: ## Install what the tests need and the machine lacks
