@@ -204,7 +204,7 @@ impl State {
 
     /// A node is through by a Job of this plan, or by one of a plan that came so far with it and has ended.
     fn is_through(&self, plan: &str, node: &str) -> bool {
-        let last = [JobType::PostDrain, JobType::SingleNodeUpgrade];
+        let last = [JobType::PostDrain, JobType::SingleNodeUpgrade].map(JobType::as_str);
         let counts = |uid: &str| uid == plan || self.plans.get(uid).is_some_and(|phase| !is_at_work(phase));
         let mut steps = self.steps.iter();
         steps.any(|(uid, step, of)| of == node && last.contains(&step.as_str()) && counts(uid))
@@ -213,10 +213,11 @@ impl State {
     /// What must have been done for a phase to be entered, and was not.
     fn lacking(&self, plan: &Value, phase: &str) -> Vec<String> {
         let uid = text(&plan["metadata"]["uid"]);
-        let is_done = |part: &&str| self.through.contains(&(uid.clone(), (*part).to_owned()));
-        let any_of = |parts: &[&str]| {
+        let is_done = |part: &Component| self.through.contains(&(uid.clone(), part.to_string()));
+        let any_of = |parts: &[Component]| {
             let none = !parts.iter().any(is_done);
-            none.then(|| parts.join(" or ")).into_iter().collect()
+            let names: Vec<&str> = parts.iter().map(|part| part.as_str()).collect();
+            none.then(|| names.join(" or ")).into_iter().collect()
         };
         match phase {
             "RepoCreated" => any_of(&[Component::Repo]),
@@ -235,7 +236,7 @@ impl State {
             // Where no image is stale, there is nothing to clean up.
             "CleanedUp" => {
                 let cleanup = Component::ImageCleanup;
-                let is_begun = self.made.contains(&(uid.clone(), cleanup.to_owned()));
+                let is_begun = self.made.contains(&(uid.clone(), cleanup.to_string()));
                 if is_begun { any_of(&[cleanup]) } else { Vec::new() }
             }
             _ => Vec::new(),
@@ -274,7 +275,7 @@ impl State {
         let wrong = hooks.into_iter().filter(|(hook, step)| {
             let before = change.previous.as_ref().map(|secret| answer(secret, hook));
             let now = answer(&change.object, hook);
-            now.is_string() && before.as_ref() != Some(&now) && !self.is_done_by_one_at_work(step, &node)
+            now.is_string() && before.as_ref() != Some(&now) && !self.is_done_by_one_at_work(step.as_str(), &node)
         });
         wrong
             .map(|(hook, _)| format!("{hook} of node {node} is answered without its Job"))

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::{Phase, UpgradePlan};
+use api::{Component, JobType, Phase, UpgradePlan};
 use cli::rehearsal::beginning;
 use clock::Clock;
 use kube::ResourceExt;

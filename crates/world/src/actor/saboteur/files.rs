@@ -22,7 +22,7 @@ pub(super) async fn forge(world: &Context, plan: &str) -> Result<()> {
     forge_journals(world, plan).await
 }
 
-fn labelled(plan: &str, component: &str) -> Value {
+fn labelled(plan: &str, component: Component) -> Value {
     json!({labels::UPGRADE_PLAN: plan, labels::UPGRADE_COMPONENT: component, FORGED: "true"})
 }
 
