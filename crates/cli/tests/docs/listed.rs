@@ -106,7 +106,8 @@ fn every_phase_node_state_and_wait_is_documented() {
         }
     }
     for page in ["docs/phases.md", "docs/zh/phases.md"] {
-        let listed = waits(&Page::read(page).text);
+        let text = Page::read(page).text;
+        let listed = waits(&text);
         let missing: Vec<&str> = Wait::ALL
             .iter()
             .map(|wait| wait.as_str())

@@ -154,3 +154,17 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
     );
     assert_eq!(decision.status.release_digests, before);
 }
+
+/// The word is that of RepoCreate, the deadline is not.
+#[test]
+fn a_repository_that_is_gone_while_the_release_is_read_is_waited_for_as_long_as_the_reading_may_take() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulating));
+    model.seen.settings.deadlines.metadata = std::time::Duration::from_mins(7);
+    model.seen.repo.deployment_ready = None;
+    let decision = model.decide();
+    let mut waits = decision.status.waiting_for.iter();
+    let wait = waits.find(|wait| wait.what == "Repository").unwrap();
+    let deadline = wait.deadline.as_ref().unwrap().0;
+    assert_eq!(deadline.duration_since(wait.since.0).as_mins(), 7);
+}
