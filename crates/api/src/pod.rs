@@ -36,21 +36,21 @@ mod tests {
 
     use super::*;
 
-    fn pod(status: serde_json::Value) -> Pod {
+    fn pod(status: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({"status": status})).unwrap()
     }
 
     #[test]
     fn a_pod_has_ended_well_or_badly() {
-        assert!(has_ended(&pod(json!({"phase": "Succeeded"}))));
-        assert!(has_ended(&pod(json!({"phase": "Failed"}))));
-        assert!(!has_ended(&pod(json!({"phase": "Running"}))));
+        assert!(has_ended(&pod(&json!({"phase": "Succeeded"}))));
+        assert!(has_ended(&pod(&json!({"phase": "Failed"}))));
+        assert!(!has_ended(&pod(&json!({"phase": "Running"}))));
         assert!(!has_ended(&Pod::default()));
     }
 
     #[test]
     fn a_pod_is_ready_when_it_says_so() {
-        let says = |status: &str| pod(json!({"conditions": [{"type": "Ready", "status": status}]}));
+        let says = |status: &str| pod(&json!({"conditions": [{"type": "Ready", "status": status}]}));
         assert!(is_ready(&says("True")));
         assert!(!is_ready(&says("False")));
     }
@@ -62,7 +62,7 @@ mod tests {
                 "state": {"terminated": {"exitCode": 0, "finishedAt": time}}})
         };
         let found = finished_at(&pod(
-            json!({"containerStatuses": [ended("2026-03-13T00:00:02Z"), ended("2026-03-13T00:00:01Z")]}),
+            &json!({"containerStatuses": [ended("2026-03-13T00:00:02Z"), ended("2026-03-13T00:00:01Z")]}),
         ));
         assert_eq!(found, Some("2026-03-13T00:00:02Z".parse().unwrap()));
         assert_eq!(finished_at(&Pod::default()), None);

@@ -41,7 +41,7 @@ pub enum Keep {
     /// All of it.
     All,
     /// These fields.
-    Fields(&'static [(&'static str, Keep)]),
+    Fields(&'static [(&'static str, Self)]),
     /// Of a list, whether there is anything in it.
     Any,
 }

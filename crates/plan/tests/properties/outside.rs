@@ -165,7 +165,7 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
 fn finish_job(seen: &mut Observed, name: &str) {
     let Some(job) = seen.jobs.get_mut(name) else { return };
     job.outcome = JobOutcome::Complete;
-    let component = job.component.clone();
+    let component = job.component;
     if seen.suc_plans.contains_key(&component) {
         let mut of_plan = seen.jobs.values().filter(|job| job.component == component);
         let complete = of_plan.all(|job| job.outcome == JobOutcome::Complete);

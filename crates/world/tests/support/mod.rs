@@ -232,7 +232,7 @@ pub fn tolerations() -> Value {
 /// The Job of the cluster, as the manager makes it.
 pub fn cluster_job(plan: &str) -> Value {
     let labels = json!({api::labels::UPGRADE_PLAN: plan, api::labels::UPGRADE_COMPONENT: Component::ClusterUpgrade});
-    job(&api::names::cluster_job(plan), &labels, program())
+    job(&api::names::cluster_job(plan), &labels, &program())
 }
 
 /// A Job of a node, as the manager makes it.
@@ -243,7 +243,7 @@ pub fn node_job(plan: &str, job_type: JobType, node: &str) -> Value {
     });
     let mut spec = program();
     spec["nodeName"] = json!(node);
-    job(&api::names::node_job(plan, job_type, node), &labels, spec)
+    job(&api::names::node_job(plan, job_type, node), &labels, &spec)
 }
 
 /// The pod of a Job.
@@ -251,7 +251,7 @@ fn program() -> Value {
     json!({"restartPolicy": "Never", "tolerations": tolerations(), "containers": [{"name": "apply", "image": "toolkit:1"}]})
 }
 
-fn job(name: &str, labels: &Value, spec: Value) -> Value {
+fn job(name: &str, labels: &Value, spec: &Value) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": api::names::HARVESTER_NAMESPACE, "labels": labels},
