@@ -31,7 +31,7 @@ const MOST_KEPT: usize = 32 * 1024 * 1024;
 /// What one value takes beside its text while it is parsed.
 const VALUE: usize = 64;
 /// What one value takes beside its text in the object that is kept.
-const KEPT_VALUE: usize = 24;
+const KEPT_VALUE: usize = 40;
 /// Never looked at, and the largest part of most objects.
 const MANAGED_FIELDS: &str = "managedFields";
 

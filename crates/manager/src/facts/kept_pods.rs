@@ -205,8 +205,8 @@ mod tests {
         assert_eq!(kept.len(), 50);
         assert_eq!(kept[49], "pod shop/db-49 is kept by PodDisruptionBudget budget-99");
         let asked = asked.lock().unwrap();
-        // Each kind once in a page that does not fit, then 16 at a time.
-        assert_eq!(asked.len(), 1 + 7 + 1 + 4, "{asked:?}");
+        // Each kind in two pages that do not fit, then 16 at a time.
+        assert_eq!(asked.len(), 2 + 7 + 2 + 4, "{asked:?}");
         assert!(asked.iter().all(|uri| uri.contains("limit=")), "{asked:?}");
     }
 
@@ -215,7 +215,7 @@ mod tests {
         let values: Vec<String> = (0..20_000).map(|number| format!("value-{number}")).collect();
         let mut large = json!(budget("shop", 0));
         large["spec"]["selector"]["matchExpressions"][0]["values"] = json!(values);
-        let (client, _) = server(Vec::new(), vec![large; 40]);
+        let (client, _) = server(Vec::new(), vec![large; 60]);
         let why = ask(&client, &["node-1".to_owned()]).await.unwrap_err();
         assert!(
             why.contains("PodDisruptionBudgets") && why.contains("more than the manager looks at (32 MiB)"),
