@@ -71,10 +71,10 @@ pub const RETRYING: &str = "Retrying";
 pub const RELEASED: &str = "Released";
 /// Message that goes with [`RELEASED`].
 pub const RELEASED_MESSAGE: &str = "Node upgrade was released by the user and waits for its turn";
-/// First word of the last word of a program that installs an operating system and had none to install: the node runs it
+/// First word of the termination message of a program that installs an operating system and had none to install: the node runs it
 /// already, so it is not rebooted. Ours.
 pub const NO_REBOOT: &str = "NoReboot";
-/// First word of the last word of a program that has installed an operating system and armed the reboot; the boot that it was
+/// First word of the termination message of a program that has installed an operating system and armed the reboot; the boot that it was
 /// armed in follows. Ours.
 pub const REBOOT_ARMED: &str = "RebootArmed";
 

@@ -47,7 +47,7 @@ struct State<K> {
     /// The server has said that it does not know the kind.
     unserved: bool,
     seen: u64,
-    news: u64,
+    revision: u64,
 }
 
 impl<K> Default for State<K> {
@@ -58,7 +58,7 @@ impl<K> Default for State<K> {
             synced: false,
             unserved: false,
             seen: 0,
-            news: 0,
+            revision: 0,
         }
     }
 }
@@ -112,8 +112,8 @@ impl<K> Cache<K> {
 
     /// Counts the changes that a reader can see: while this stays the same, so does everything read from here.
     #[must_use]
-    pub fn news(&self) -> u64 {
-        self.lock().news
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
     }
 }
 
@@ -192,7 +192,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
                 state.objects.remove(&key).is_some()
             }
         };
-        state.news += u64::from(changed);
+        state.revision += u64::from(changed);
         changed
     }
 }

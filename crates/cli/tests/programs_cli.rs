@@ -159,7 +159,7 @@ fn the_names_of_the_old_scripts_are_names_of_this_binary() {
 }
 
 /// Calls it as a pod does, and returns what it leaves as its termination message.
-fn last_word(arguments: &[&str]) -> (Option<i32>, String) {
+fn termination_message(arguments: &[&str]) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("termination-log");
     std::fs::write(&log, "").unwrap();
@@ -199,16 +199,16 @@ fn what_fails_before_the_first_step_leaves_a_last_word_too() {
         (
             vec![
                 "cluster-upgrade",
-                "hold-agent",
+                "suspend-agent",
                 "--host-root",
                 root,
                 "--deadline",
-                "hold-agent=200ms",
+                "suspend-agent=200ms",
             ],
-            "step hold-agent did not end within 200ms: systemctl daemon-reload ended with code",
+            "step suspend-agent did not end within 200ms: systemctl daemon-reload ended with code",
         ),
     ] {
-        let (code, word) = last_word(&arguments);
+        let (code, word) = termination_message(&arguments);
         assert_eq!(code, Some(1), "{arguments:?}: {word}");
         assert!(word.contains(why), "{arguments:?}: {word:?}");
     }
@@ -223,7 +223,7 @@ fn every_verb_with_a_deadline_knows_its_own_names() {
         ),
         (&["node", "clean-images"], "known are clean-images"),
         (&["node", "skip-manifests", "apply"], "known are skip-manifests"),
-        (&["cluster-upgrade", "hold-agent"], "known are hold-agent"),
+        (&["cluster-upgrade", "suspend-agent"], "known are suspend-agent"),
         (
             &["node", "pre-drain", "--plan", "up", "--node", "n"],
             "known are host, ",

@@ -9,17 +9,17 @@ use rules::fleet::bundle_lacks;
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{context::Context, objects::Objects};
 
 const PATIENCE: Duration = Duration::from_secs(100);
 
-pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let bundles = Objects::<Bundle>::new(kube::Api::all(context.client.clone()), "");
     let mut left = Vec::new();
-    let settled = bundles.watch(pace, watcher::Config::default(), None, |bundles| {
+    let settled = bundles.watch(ctx, watcher::Config::default(), None, |bundles| {
         left = bundles.iter().filter_map(|bundle| waiting(bundle)).collect();
         Look::of(left.clone())
     });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::context::Context;
@@ -21,21 +21,21 @@ const HARVESTER_CHARTS: &str = "harvester-charts";
 const RANCHER_CHARTS: &str = "rancher-charts";
 
 /// The repository serves the charts of the new release, and Rancher has read them.
-pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let deployments = context.namespaced::<Deployment>(names::CATTLE_NAMESPACE);
     let image = format!("{IMAGE}:{}", context.release()?.os_version());
     let deployment = deployments.need(DEPLOYMENT).await?;
     if image_of(&deployment, CONTAINER) != Some(&image) {
         deployments.merge_by_name(DEPLOYMENT, &image_patch(&image)).await?;
     }
-    context.wait_rollout(pace, names::CATTLE_NAMESPACE, DEPLOYMENT).await?;
-    refresh(context, pace, HARVESTER_CHARTS, &image).await
+    context.wait_rollout(ctx, names::CATTLE_NAMESPACE, DEPLOYMENT).await?;
+    refresh(context, ctx, HARVESTER_CHARTS, &image).await
 }
 
 /// New Rancher makes its own repositories anew; its charts are needed before they would be read by themselves.
-pub(super) async fn refresh_rancher_charts(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn refresh_rancher_charts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let version = context.release()?.rancher.clone();
-    refresh(context, pace, RANCHER_CHARTS, &version).await
+    refresh(context, ctx, RANCHER_CHARTS, &version).await
 }
 
 /// What makes the repository's Deployment run another image.
@@ -51,7 +51,7 @@ fn image_of<'a>(deployment: &'a Deployment, container: &str) -> Option<&'a Strin
 }
 
 /// Makes Rancher read a repository again, once per `reason`, and waits until it has.
-async fn refresh(context: &Context, pace: Pace<'_>, name: &str, reason: &str) -> Result<()> {
+async fn refresh(context: &Context, ctx: StepContext<'_>, name: &str, reason: &str) -> Result<()> {
     let repos = context.global::<ClusterRepo>();
     let called = repos.called(name);
     let reason = format!("{}/{reason}", context.plan);
@@ -65,7 +65,7 @@ async fn refresh(context: &Context, pace: Pace<'_>, name: &str, reason: &str) ->
     };
     let mut wanted = None;
     repos
-        .until(pace, name, |repo| match repo {
+        .until(ctx, name, |repo| match repo {
             None => waiting(format!("{called} does not exist yet")),
             Some(repo) if downloaded(repo).is_none() => waiting(format!("{called} has never been read")),
             Some(repo) => {
@@ -80,7 +80,7 @@ async fn refresh(context: &Context, pace: Pace<'_>, name: &str, reason: &str) ->
         repos.merge(name, &patch).await?;
     }
     repos
-        .until(pace, name, |repo| {
+        .until(ctx, name, |repo| {
             if repo.is_some_and(is_refreshed) {
                 Look::Done
             } else {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::context::Context;
@@ -40,7 +40,7 @@ pub fn targets(release: &ReleaseFile) -> [(&'static str, &str); 4] {
 }
 
 /// Holds the charts, so that Fleet does not touch them while Rancher and Fleet themselves change.
-pub(super) async fn pause(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn pause(context: &Context, _: StepContext<'_>) -> Result<()> {
     let charts = context.namespaced::<ManagedChart>(names::FLEET_NAMESPACE);
     let uid = context.upgrade_plan()?.uid().unwrap_or_default();
     for (name, version) in targets(context.release()?) {
@@ -127,7 +127,7 @@ pub fn lacks(chart: &ManagedChart, version: &str) -> Option<String> {
 /// Upgrades a chart and waits until it is ready.
 pub(super) async fn upgrade(
     context: &Context,
-    pace: Pace<'_>,
+    ctx: StepContext<'_>,
     name: &str,
     version: &str,
     values: &Value,
@@ -138,7 +138,7 @@ pub(super) async fn upgrade(
         charts.merge(name, &patch).await?;
     }
     let called = charts.called(name);
-    charts.until(pace, name, |chart| look(&called, chart, version)).await
+    charts.until(ctx, name, |chart| look(&called, chart, version)).await
 }
 
 /// Whether a chart is at a version.
@@ -154,10 +154,10 @@ pub fn look(called: &str, chart: Option<&ManagedChart>, version: &str) -> Look {
     }))
 }
 
-pub(super) async fn upgrade_harvester_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_harvester_crd(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     upgrade(
         context,
-        pace,
+        ctx,
         HARVESTER_CRD,
         &context.release()?.harvester_chart,
         &Value::Null,
@@ -165,10 +165,10 @@ pub(super) async fn upgrade_harvester_crd(context: &Context, pace: Pace<'_>) -> 
     .await
 }
 
-pub(super) async fn upgrade_monitoring_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_monitoring_crd(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     upgrade(
         context,
-        pace,
+        ctx,
         MONITORING_CRD,
         &context.release()?.monitoring_chart,
         &Value::Null,
@@ -176,9 +176,9 @@ pub(super) async fn upgrade_monitoring_crd(context: &Context, pace: Pace<'_>) ->
     .await
 }
 
-pub(super) async fn upgrade_logging_crd(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_logging_crd(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let version = context.release()?.logging_chart.clone().unwrap_or_default();
-    upgrade(context, pace, LOGGING_CRD, &version, &Value::Null).await
+    upgrade(context, ctx, LOGGING_CRD, &version, &Value::Null).await
 }
 
 #[cfg(test)]

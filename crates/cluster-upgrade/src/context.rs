@@ -17,7 +17,7 @@ use release::{bundle::Bundle, release_file::ReleaseFile};
 use program::{
     error::{Error, Result},
     report::Waiting,
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{
@@ -63,7 +63,7 @@ pub struct Found {
 }
 
 fn known<'a, T>(cell: &'a OnceLock<T>, what: &str) -> Result<&'a T> {
-    let unknown = || Error::Lasting(format!("{what} is not known: an earlier step was left out"));
+    let unknown = || Error::Permanent(format!("{what} is not known: an earlier step was left out"));
     cell.get().ok_or_else(unknown)
 }
 
@@ -100,7 +100,7 @@ impl Context {
     pub(crate) fn previous_version(&self) -> Result<&str> {
         let status = self.upgrade_plan()?.status.as_ref();
         let version = status.and_then(|status| status.previous_version.as_deref());
-        version.ok_or_else(|| Error::Lasting(format!("UpgradePlan {} has no status.previousVersion", self.plan)))
+        version.ok_or_else(|| Error::Permanent(format!("UpgradePlan {} has no status.previousVersion", self.plan)))
     }
 
     /// Something that people should know though it stops nothing.
@@ -133,19 +133,19 @@ impl Context {
     }
 
     /// Waits until a Deployment runs what it was told to.
-    pub(crate) async fn wait_rollout(&self, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
+    pub(crate) async fn wait_rollout(&self, ctx: StepContext<'_>, namespace: &str, name: &str) -> Result<()> {
         let deployments = self.namespaced::<Deployment>(namespace);
         let called = deployments.called(name);
         deployments
-            .until(pace, name, |deployment| rollout::look(&called, deployment))
+            .until(ctx, name, |deployment| rollout::look(&called, deployment))
             .await
     }
 
     /// Gives somebody a while to take in what was just written, and says so.
-    pub(crate) async fn give_time(&self, pace: Pace<'_>, taking_in: Waiting, pause: Duration) {
-        pace.report.waiting(&[taking_in], Some(pace.deadline));
+    pub(crate) async fn give_time(&self, ctx: StepContext<'_>, taking_in: Waiting, pause: Duration) {
+        ctx.report.waiting(&[taking_in], Some(ctx.deadline));
         self.clock.sleep(pause).await;
-        pace.report.going_on();
+        ctx.report.going_on();
     }
 
     /// Waits for something that is not worth failing for. Whether it came true in time.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{charts, context::Context};
@@ -24,7 +24,7 @@ pub const DRAIN_POLICY: &str = "node-drain-policy";
 pub const DETACH_WHEN_CORDONED: &str = "detach-manually-attached-volumes-when-cordoned";
 
 /// Brings the Harvester chart to the release's version.
-pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let charts = context.namespaced::<ManagedChart>(names::FLEET_NAMESPACE);
     let chart = charts.need(names::HARVESTER_CHART).await?;
     let classes = context.global::<StorageClass>().list("").await?;
@@ -35,7 +35,7 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
     let current = chart.spec.values.clone().unwrap_or_default();
     let values = value_changes(&current, &classes, drain_policy.as_deref(), detach.as_deref());
     let version = &context.release()?.harvester_chart;
-    charts::upgrade(context, pace, names::HARVESTER_CHART, version, &values).await
+    charts::upgrade(context, ctx, names::HARVESTER_CHART, version, &values).await
 }
 
 /// The values of the chart that an upgrade settles, as a patch. Values that users have set stay.
@@ -74,12 +74,12 @@ pub fn value_changes(
 }
 
 /// KubeVirt runs the release's version.
-pub(super) async fn wait_kubevirt(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait_kubevirt(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let kubevirts = context.namespaced::<KubeVirt>(names::HARVESTER_NAMESPACE);
     let version = context.release()?.kubevirt.clone().unwrap_or_default();
     let called = kubevirts.called(names::KUBEVIRT);
     kubevirts
-        .until(pace, names::KUBEVIRT, |kubevirt| {
+        .until(ctx, names::KUBEVIRT, |kubevirt| {
             kubevirt_look(&called, kubevirt, &version)
         })
         .await

@@ -3,7 +3,7 @@
 use api::{foreign::helm::HelmChartConfig, names};
 use serde_json::{Value, json};
 
-use program::{error::Result, report::Waiting, step::Pace};
+use program::{error::Result, report::Waiting, step::StepContext};
 
 use super::{context::Context, version_line::is_of_line};
 
@@ -14,7 +14,7 @@ const LONGEST_CONNECTION: &str = "30m";
 
 /// Multus' chart must stop when it fails. By default it is reinstalled, which deletes its CRD and with it every
 /// network of the cluster.
-pub(super) async fn guard_multus(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn guard_multus(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let configs = context.namespaced::<HelmChartConfig>(names::KUBE_SYSTEM_NAMESPACE);
     let current = configs.get(MULTUS).await?;
     let Some(change) = multus_change(current.as_ref()) else {
@@ -30,7 +30,7 @@ pub(super) async fn guard_multus(context: &Context, pace: Pace<'_>) -> Result<()
         message: format!("RKE2 is given a moment to see that {object} has changed"),
         object,
     };
-    context.give_time(pace, taking_in, context.pauses.helm_config).await;
+    context.give_time(ctx, taking_in, context.pauses.helm_config).await;
     Ok(())
 }
 
@@ -46,7 +46,7 @@ pub fn multus_change(current: Option<&HelmChartConfig>) -> Option<Value> {
 }
 
 /// Traefik's settings. Who has made their own keeps them.
-pub(super) async fn configure_traefik(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn configure_traefik(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());
     }

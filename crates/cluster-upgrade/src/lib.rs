@@ -13,7 +13,6 @@ mod context;
 pub mod harvester_chart;
 pub mod helm_config;
 pub mod helm_release;
-pub mod hold_agent;
 pub mod installer;
 pub mod longhorn;
 pub mod manifests;
@@ -23,6 +22,7 @@ pub mod rancher;
 pub mod repository;
 pub mod rollout;
 pub mod settings;
+pub mod suspend_agent;
 pub mod version_line;
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ macro_rules! step {
         Step {
             name: $name,
             limit: minutes($minutes),
-            run: |context, pace| Box::pin($run(context, pace $(, $argument)*)),
+            run: |context, ctx| Box::pin($run(context, ctx $(, $argument)*)),
         }
     };
 }
@@ -64,7 +64,7 @@ pub const STEPS: &[Step<Context>] = &[
     step!("guard-multus", 10, helm_config::guard_multus),
     step!("preserve-overcommit", 10, settings::preserve_overcommit),
     step!("pause-charts", 10, charts::pause),
-    step!("hold-agents", 20, hold_agent::run),
+    step!("suspend-agents", 20, suspend_agent::run),
     step!("allow-internal-names", 10, settings::allow_internal_names),
     step!("mark-administrated", 10, settings::mark_administrated),
     step!("prepare-rancher", 30, rancher::prepare),
@@ -127,15 +127,15 @@ pub const STEPS: &[Step<Context>] = &[
     step!("configure-traefik", 10, helm_config::configure_traefik),
 ];
 
-/// Upgrades the cluster and leaves a last word: what people should know though nothing failed.
+/// Upgrades the cluster and leaves a termination message: what people should know though nothing failed.
 ///
 /// # Errors
-/// The first lasting trouble, or the step whose time was up.
+/// The first permanent error, or the step whose time was up.
 pub async fn run(context: &Context, report: &Reporter) -> Result<()> {
     run_all(context, STEPS, report).await?;
     let notes = context.notes();
     if !notes.is_empty() {
-        report.last_word(&format!("done; {}", notes.join("; ")));
+        report.termination_message(&format!("done; {}", notes.join("; ")));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha512};
 use program::{
     error::{Error, Result},
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{context::Context, helm_release};
@@ -32,19 +32,19 @@ const V2_ENGINE_IN_LONGHORN: &str = "v2-data-engine";
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Waits until Longhorn has settled on all nodes.
-pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let secrets = context.namespaced::<Secret>(names::HARVESTER_NAMESPACE);
     let secrets = secrets.list("owner=helm,name=harvester").await?;
     let history = helm_release::history(&secrets);
     let values = helm_release::deployed(&history).map(helm_release::values);
-    let values = values.ok_or_else(|| Error::Passing("there is no deployed Helm release harvester".to_owned()))?;
+    let values = values.ok_or_else(|| Error::Transient("there is no deployed Helm release harvester".to_owned()))?;
     let image = manager_image(&values)
-        .ok_or_else(|| Error::Lasting("the values of Helm release harvester name no longhorn-manager".to_owned()))?;
+        .ok_or_else(|| Error::Permanent("the values of Helm release harvester name no longhorn-manager".to_owned()))?;
     let nodes = context.nodes().await?;
     let nodes = storage_nodes(&nodes);
     let sets = context.namespaced::<DaemonSet>(names::LONGHORN_NAMESPACE);
     let called = sets.called(MANAGER);
-    sets.until(pace, MANAGER, |set| {
+    sets.until(ctx, MANAGER, |set| {
         Look::of(manager_lacks(set, &image, nodes.len()).map_or_else(Vec::new, |lacks| {
             vec![Waiting {
                 what: "LonghornManager",
@@ -57,9 +57,9 @@ pub(super) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
     if nodes.len() < 2 {
         return Ok(());
     }
-    wait_instance_managers(context, pace, "v1").await?;
+    wait_instance_managers(context, ctx, "v1").await?;
     if has_second_engine(context).await? {
-        wait_instance_managers(context, pace, "v2").await?;
+        wait_instance_managers(context, ctx, "v2").await?;
     }
     Ok(())
 }
@@ -129,16 +129,16 @@ pub fn manager_lacks(set: Option<&DaemonSet>, image: &str, nodes: usize) -> Opti
 
 /// Waits for the instance managers of the default image on all nodes. Managers that have only just started may still
 /// change that image, so that it is asked for again from time to time.
-async fn wait_instance_managers(context: &Context, pace: Pace<'_>, engine: &str) -> Result<()> {
+async fn wait_instance_managers(context: &Context, ctx: StepContext<'_>, engine: &str) -> Result<()> {
     loop {
-        let waited = wait_instance_managers_of_now(context, pace, engine);
+        let waited = wait_instance_managers_of_now(context, ctx, engine);
         if context.at_most(ASK_AGAIN, waited).await? {
             return Ok(());
         }
     }
 }
 
-async fn wait_instance_managers_of_now(context: &Context, pace: Pace<'_>, engine: &str) -> Result<()> {
+async fn wait_instance_managers_of_now(context: &Context, ctx: StepContext<'_>, engine: &str) -> Result<()> {
     let settings = context.namespaced::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
     let image = settings.need(INSTANCE_MANAGER_IMAGE).await?.value;
     let nodes = context
@@ -153,7 +153,7 @@ async fn wait_instance_managers_of_now(context: &Context, pace: Pace<'_>, engine
     let managers = context.namespaced::<longhorn::InstanceManager>(names::LONGHORN_NAMESPACE);
     let selected = watcher::Config::default().labels(&selection);
     managers
-        .watch(pace, selected, None, |managers| {
+        .watch(ctx, selected, None, |managers| {
             let left = nodes.iter().filter_map(|node| {
                 let lacks = node_lacks(managers.iter().map(AsRef::as_ref), node)?;
                 Some(Waiting {

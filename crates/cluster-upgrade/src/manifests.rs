@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use program::{
     error::{Error, Result},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{context::Context, objects::FIELD_MANAGER};
@@ -84,7 +84,7 @@ fn addon_in(file: &Path, name: &str) -> Result<Option<Value>> {
 
 /// CDI's definitions. The Harvester chart brings the object that asks for CDI and the operator that answers, but Helm
 /// leaves definitions that exist as they are.
-pub(super) async fn apply_cdi(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn apply_cdi(context: &Context, _: StepContext<'_>) -> Result<()> {
     for object in context.manifests.cdi()? {
         apply(context, &object).await?;
     }
@@ -94,7 +94,7 @@ pub(super) async fn apply_cdi(context: &Context, _: Pace<'_>) -> Result<()> {
 /// All objects in the folder of CDI's manifests; at least one.
 fn read_cdi(folder: &Path) -> Result<Vec<Value>> {
     let unusable = |why: &str| {
-        Error::Lasting(format!(
+        Error::Permanent(format!(
             "there are no usable manifests of CDI in {}: {why}. They are part of the toolkit's image (build argument \
              CDI_VERSION): run an image that has them, or name their folder with --cdi",
             folder.display()
@@ -138,7 +138,7 @@ fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
 fn documents(file: &Path) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(file).map_err(|error| Error::file("read", file, error))?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|error| Error::Lasting(format!("{} is not YAML: {error}", file.display())))?;
+        .map_err(|error| Error::Permanent(format!("{} is not YAML: {error}", file.display())))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
@@ -154,7 +154,7 @@ async fn apply(context: &Context, object: &Value) -> Result<()> {
     let (group, version) = version.split_once('/').unwrap_or(("", version.as_str()));
     let found = pinned_kind(&context.client, &GroupVersionKind::gvk(group, version, &kind)).await;
     let (resource, capabilities) = found.map_err(|error| match error {
-        kube::Error::Discovery(error) => Error::Passing(format!("failed to {what}: {error}")),
+        kube::Error::Discovery(error) => Error::Transient(format!("failed to {what}: {error}")),
         error => Error::api(what.clone(), error),
     })?;
     let api: Api<DynamicObject> = match capabilities.scope {
@@ -167,7 +167,7 @@ async fn apply(context: &Context, object: &Value) -> Result<()> {
     match applied {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            Err(Error::Passing(format!("failed to {what}: {}", status.message)))
+            Err(Error::Transient(format!("failed to {what}: {}", status.message)))
         }
         Err(error) => Err(Error::api(what, error)),
     }

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use program::{
     error::{Error, Result},
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
     watches::unserved,
 };
 
@@ -61,10 +61,10 @@ impl<K: Kind> Objects<K> {
         found.map_err(|error| Error::api(format!("read {}", self.called(name)), error))
     }
 
-    /// The object of that name. It may be on its way: its absence is passing trouble.
+    /// The object of that name. It may be on its way: its absence is a transient error.
     pub(crate) async fn need(&self, name: &str) -> Result<K> {
         let found = self.get(name).await?;
-        found.ok_or_else(|| Error::Passing(format!("{} does not exist", self.called(name))))
+        found.ok_or_else(|| Error::Transient(format!("{} does not exist", self.called(name))))
     }
 
     /// All objects that carry the labels, by name.
@@ -127,12 +127,12 @@ impl<K: Kind> Objects<K> {
     /// Watches one object until it is as wanted. Its absence is shown to `look` as `None`.
     pub(crate) async fn until(
         &self,
-        pace: Pace<'_>,
+        ctx: StepContext<'_>,
         name: &str,
         mut look: impl FnMut(Option<&K>) -> Look,
     ) -> Result<()> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        self.watch(pace, config, None, |all| {
+        self.watch(ctx, config, None, |all| {
             let found = all.iter().find(|object| object.name_any() == name);
             look(found.map(AsRef::as_ref))
         })
@@ -143,7 +143,7 @@ impl<K: Kind> Objects<K> {
     /// nothing has changed, for what depends on time.
     pub(crate) async fn watch(
         &self,
-        pace: Pace<'_>,
+        ctx: StepContext<'_>,
         config: watcher::Config,
         tick: Option<Duration>,
         mut look: impl FnMut(&[Arc<K>]) -> Look,
@@ -154,7 +154,7 @@ impl<K: Kind> Objects<K> {
             object: K::plural(&()).into_owned(),
             message: format!("{} have not been listed yet", K::plural(&())),
         };
-        let looked = pace.until(&bell, || {
+        let looked = ctx.until(&bell, || {
             if !cache.is_synced() {
                 Look::Wait(vec![first.clone()])
             } else if !cache.is_served() {
@@ -167,7 +167,7 @@ impl<K: Kind> Objects<K> {
             match tick {
                 None => std::future::pending::<()>().await,
                 Some(tick) => loop {
-                    pace.report.clock.sleep(tick).await;
+                    ctx.report.clock.sleep(tick).await;
                     bell.notify_one();
                 },
             }
@@ -176,7 +176,7 @@ impl<K: Kind> Objects<K> {
             biased;
             done = looked => done,
             () = cache.clone().run(self.api.clone(), config, |_| (), bell.clone()) => {
-                Err(Error::Passing(format!("the watch of {} ended", K::plural(&()))))
+                Err(Error::Transient(format!("the watch of {} ended", K::plural(&()))))
             }
             () = ticking => Ok(()),
         }

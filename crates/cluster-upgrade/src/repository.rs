@@ -10,18 +10,18 @@ use rules::eligibility::{self, Question};
 use program::{
     error::{Error, Result},
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::context::Context;
 
 /// The Deployment of the repository is available and serves.
-pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let deployments = context.namespaced::<Deployment>(names::HARVESTER_NAMESPACE);
     let name = names::repo(&context.plan);
     let called = deployments.called(&name);
     deployments
-        .until(pace, &name, |deployment| is_served(&called, deployment))
+        .until(ctx, &name, |deployment| is_served(&called, deployment))
         .await?;
     context.repository.text(release_file::PATH).await.map(drop)
 }
@@ -50,14 +50,14 @@ fn is_available(deployment: &Deployment) -> bool {
 }
 
 /// Reads what the release says about itself.
-pub(super) async fn read_release(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn read_release(context: &Context, _: StepContext<'_>) -> Result<()> {
     // Known before the first change: a cluster whose Rancher is new and whose CDI cannot follow would be left in between.
     context.manifests.cdi()?;
     let text = context.repository.text(release_file::PATH).await?;
-    let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+    let release = release_file::parse(&text).map_err(|error| Error::Permanent(error.to_string()))?;
     is_complete(&release)?;
     let text = context.repository.text(bundle::PATH).await?;
-    let bundle = bundle::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+    let bundle = bundle::parse(&text).map_err(|error| Error::Permanent(error.to_string()))?;
     context.learn_release(release);
     context.learn_bundle(bundle);
     Ok(())
@@ -72,7 +72,7 @@ pub fn is_complete(release: &release_file::ReleaseFile) -> Result<()> {
     if lacks.is_empty() {
         return Ok(());
     }
-    Err(Error::Lasting(format!(
+    Err(Error::Permanent(format!(
         "{} has no {}: a cluster cannot be upgraded to this release",
         release_file::PATH,
         lacks.join(", ")
@@ -112,7 +112,7 @@ pub fn missing(release: &release_file::ReleaseFile) -> Vec<String> {
 }
 
 /// Reads the plan, and refuses an upgrade that is not allowed before anything has been changed.
-pub(super) async fn read_plan(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn read_plan(context: &Context, _: StepContext<'_>) -> Result<()> {
     let plan = context.global::<UpgradePlan>().need(&context.plan).await?;
     let release = context.release()?;
     let previous = may_be_upgraded(&plan, release)?;
@@ -131,7 +131,7 @@ pub fn may_be_upgraded<'a>(plan: &'a UpgradePlan, release: &release_file::Releas
         .as_ref()
         .and_then(|status| status.previous_version.as_deref());
     let previous = previous.ok_or_else(|| {
-        Error::Passing(format!(
+        Error::Transient(format!(
             "UpgradePlan {} has no status.previousVersion yet",
             plan.name_any()
         ))
@@ -143,7 +143,8 @@ pub fn may_be_upgraded<'a>(plan: &'a UpgradePlan, release: &release_file::Releas
         strict: true,
         skipped: plan.skips_version_check(),
     });
-    checked.map_err(|why| Error::Lasting(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
+    checked
+        .map_err(|why| Error::Permanent(format!("{previous} cannot be upgraded to {}: {why}", release.harvester)))?;
     Ok(previous)
 }
 

@@ -7,7 +7,7 @@ use api::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use program::{error::Result, step::Pace};
+use program::{error::Result, step::StepContext};
 
 use super::{context::Context, version_line::is_of_line};
 
@@ -18,7 +18,7 @@ const ADMINISTRATED: &str = "provisioning.cattle.io/administrated";
 const MANAGEMENT_CLUSTER: &str = "provisioning.cattle.io/management-cluster-name";
 
 /// The default overcommit changes with v1.8: who relied on that of v1.7 keeps it.
-pub(super) async fn preserve_overcommit(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn preserve_overcommit(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 7) {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub fn overcommit_to_pin(setting: &harvester::Setting) -> Option<&str> {
 }
 
 /// New Rancher serves its certificate only under names of Services that it was told of.
-pub(super) async fn allow_internal_names(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn allow_internal_names(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());
     }
@@ -67,7 +67,7 @@ pub(super) async fn allow_internal_names(context: &Context, _: Pace<'_>) -> Resu
 }
 
 /// New Rancher leaves alone the provisioning of clusters that it is told somebody administrates.
-pub(super) async fn mark_administrated(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn mark_administrated(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());
     }
@@ -85,7 +85,7 @@ pub(super) async fn mark_administrated(context: &Context, _: Pace<'_>) -> Result
 }
 
 /// The provisioning cluster names its management cluster and its Fleet workspace, which new Rancher expects.
-pub(super) async fn complete_local_cluster(context: &Context, _: Pace<'_>) -> Result<()> {
+pub(super) async fn complete_local_cluster(context: &Context, _: StepContext<'_>) -> Result<()> {
     let clusters = context.namespaced::<rancher::Cluster>(names::FLEET_NAMESPACE);
     let cluster = clusters.need(names::LOCAL_CLUSTER).await?;
     let (labels, status) = local_cluster_changes(&cluster);

@@ -155,7 +155,9 @@ impl Actor {
         elapsed: Duration,
     ) -> Result<(), ActError> {
         for (at, event) in events {
-            self.recorder.tell(plan, at, &event, elapsed, self.leadership()).await?;
+            self.recorder
+                .record(plan, at, &event, elapsed, self.leadership())
+                .await?;
         }
         Ok(())
     }
@@ -240,10 +242,10 @@ impl Actor {
                 .await
             }
             Action::UntaintNode { node } => {
-                let Some(seen) = watched.nodes.get("", node) else {
+                let Some(observed) = watched.nodes.get("", node) else {
                     return Ok(());
                 };
-                let patch = objects::node::without_drain_taint(&seen);
+                let patch = objects::node::without_drain_taint(&observed);
                 let nodes = Api::<Node>::all(self.client.clone());
                 self.patch(&nodes, &watched.nodes, node, patch, Written::Node, written)
                     .await
@@ -312,7 +314,7 @@ impl Actor {
     async fn patch<K>(
         &self,
         api: &Api<K>,
-        seen: &Cache<K>,
+        observed: &Cache<K>,
         name: &str,
         mut patch: Value,
         kind: Written,
@@ -322,10 +324,10 @@ impl Actor {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         // What is not there needs no patch; the next look will tell what that means.
-        let Some(seen) = seen.get(api.namespace().unwrap_or_default(), name) else {
+        let Some(observed) = observed.get(api.namespace().unwrap_or_default(), name) else {
             return Ok(());
         };
-        patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        patch["metadata"]["resourceVersion"] = json!(observed.resource_version());
         // After the version: it is one that was there while this manager led.
         self.fence()?;
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {

@@ -12,14 +12,14 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use rules::{
     PlanEvent,
-    event_object::{Teller, build},
+    event_object::{EventReporter, build},
 };
 use tokio::time::error::Elapsed;
 
 use crate::{act::ActError, backoff::ErrorStreak, lease::Leadership};
 
 /// Who tells these events.
-const TELLER: Teller<'_> = Teller {
+const REPORTER: EventReporter<'_> = EventReporter {
     component: reasons::SOURCE_MANAGER,
     host: None,
 };
@@ -37,9 +37,9 @@ pub struct Recorder {
 #[derive(Default)]
 struct State {
     /// Names of events that are known to be there.
-    told: BTreeSet<String>,
+    recorded: BTreeSet<String>,
     /// Events that the API server did not take, oldest first.
-    untold: VecDeque<Event>,
+    unrecorded: VecDeque<Event>,
     /// Why, by the uid of the plan.
     errors: BTreeMap<String, ErrorStreak>,
     /// When to try again, on the manager's clock.
@@ -48,14 +48,14 @@ struct State {
 
 impl State {
     fn knows(&self, name: &str) -> bool {
-        self.told.contains(name) || self.untold.iter().any(|event| event.name_any() == name)
+        self.recorded.contains(name) || self.unrecorded.iter().any(|event| event.name_any() == name)
     }
 
     /// Keeps an event for later.
     fn keep(&mut self, event: Event) {
-        self.untold.push_back(event);
-        if self.untold.len() > MOST_UNTOLD {
-            self.untold.pop_front();
+        self.unrecorded.push_back(event);
+        if self.unrecorded.len() > MOST_UNTOLD {
+            self.unrecorded.pop_front();
         }
     }
 
@@ -69,7 +69,7 @@ impl State {
             Err(_) => Some(format!("no answer within {} s", ANSWER.as_secs())),
         };
         let Some(error) = error else {
-            self.told.insert(event.name_any());
+            self.recorded.insert(event.name_any());
             self.errors.remove(&of_plan);
             return true;
         };
@@ -102,7 +102,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The lease is lost.
-    pub async fn tell(
+    pub async fn record(
         &self,
         plan: &UpgradePlan,
         at: Timestamp,
@@ -110,13 +110,13 @@ impl Recorder {
         now: Duration,
         leadership: &Leadership,
     ) -> Result<(), ActError> {
-        let built = build(&plan.metadata, TELLER, at, event);
+        let built = build(&plan.metadata, REPORTER, at, event);
         if self.state().knows(&built.name_any()) {
             return Ok(());
         }
         {
             let mut state = self.state();
-            if !state.untold.is_empty() && now < state.again_at {
+            if !state.unrecorded.is_empty() && now < state.again_at {
                 state.keep(built);
                 return Ok(());
             }
@@ -136,7 +136,7 @@ impl Recorder {
             if now < state.again_at {
                 return Ok(());
             }
-            std::mem::take(&mut state.untold)
+            std::mem::take(&mut state.unrecorded)
         };
         let mut due = due.into_iter();
         for event in due.by_ref() {
@@ -146,7 +146,7 @@ impl Recorder {
             }
         }
         // After one that fails the others would only take their time to fail too.
-        self.state().untold.extend(due);
+        self.state().unrecorded.extend(due);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Recorder {
     #[must_use]
     pub fn again_in(&self, now: Duration) -> Option<Duration> {
         let state = self.state();
-        (!state.untold.is_empty()).then(|| state.again_at.saturating_sub(now))
+        (!state.unrecorded.is_empty()).then(|| state.again_at.saturating_sub(now))
     }
 
     /// Why events of a plan cannot be told, when that happened more than once.

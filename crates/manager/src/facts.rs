@@ -29,8 +29,8 @@ use release::tls::Identity;
 
 use self::repository::Repository;
 use crate::{
+    external_probes::{ExternalProbes, Kubelet},
     keyring::Keyring,
-    outside::{Kubelet, Outside},
 };
 
 /// The port of the API server on its own addresses.
@@ -173,13 +173,13 @@ fn note<T>(known: &mut Fetched<T>, result: Result<T, String>, clock: &Clock) {
 #[must_use]
 pub fn answer(
     client: Client,
-    outside: Arc<dyn Outside>,
+    probes: Arc<dyn ExternalProbes>,
     plan: &UpgradePlan,
     need: Need,
     managed_nodes: Vec<Kubelet>,
 ) -> Answering {
     let uid = plan.uid().unwrap_or_default();
-    let (name, repository) = (plan.name_any(), Repository::of(plan, outside.clone()));
+    let (name, repository) = (plan.name_any(), Repository::of(plan, probes.clone()));
     // Kubelets are not asked where what they say does not count.
     let managed_nodes = match preflight::skips_disk_space(plan) {
         Ok(true) => Vec::new(),
@@ -193,12 +193,12 @@ pub fn answer(
     let drained = kept_pods::drained_nodes(plan);
     Box::pin(async move {
         let found = match need {
-            Need::Preflight => Found::Preflight(disks_and_certificates(&client, outside.as_ref(), managed_nodes).await),
+            Need::Preflight => Found::Preflight(disks_and_certificates(&client, probes.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(repository.release().await),
-            Need::RepoCertificate => Found::RepoCertificate(certificate(outside.as_ref(), &name).await),
+            Need::RepoCertificate => Found::RepoCertificate(certificate(probes.as_ref(), &name).await),
             Need::Manifest => Found::Manifest(repository.digests().await),
             Need::ImageLists => Found::ImageLists(repository.image_lists(&previous).await),
-            Need::NewImages => Found::NewImages(new_images(outside.as_ref(), &repository, managed_nodes).await),
+            Need::NewImages => Found::NewImages(new_images(probes.as_ref(), &repository, managed_nodes).await),
             Need::KeptPods => Found::KeptPods(kept_pods::ask(&client, &drained).await),
         };
         Answer { uid, found }
@@ -206,8 +206,8 @@ pub fn answer(
 }
 
 /// A certificate for the repository of a plan, with its key.
-async fn certificate(outside: &dyn Outside, plan: &str) -> Result<(RepositoryAccess, Identity), String> {
-    let made = outside.mint(&names::repo_server_name(plan)).await;
+async fn certificate(probes: &dyn ExternalProbes, plan: &str) -> Result<(RepositoryAccess, Identity), String> {
+    let made = probes.mint(&names::repo_server_name(plan)).await;
     let identity = made.map_err(|error| format!("no certificate for the repository could be made: {error}"))?;
     let access = RepositoryAccess {
         certificate: identity.certificate.clone(),
@@ -229,19 +229,23 @@ pub fn kubelet_of(node: &Node) -> Kubelet {
 }
 
 /// How large the archives are, and how full the disks.
-async fn new_images(outside: &dyn Outside, repository: &Repository, nodes: Vec<Kubelet>) -> Result<NewImages, String> {
+async fn new_images(
+    probes: &dyn ExternalProbes,
+    repository: &Repository,
+    nodes: Vec<Kubelet>,
+) -> Result<NewImages, String> {
     Ok(NewImages {
         archive_bytes: repository.archive_bytes().await?,
-        kubelets: kubelets::ask(outside, nodes).await?,
+        kubelets: kubelets::ask(probes, nodes).await?,
     })
 }
 
 async fn disks_and_certificates(
     client: &Client,
-    outside: &dyn Outside,
+    probes: &dyn ExternalProbes,
     nodes: Vec<Kubelet>,
 ) -> Result<PreflightFacts, String> {
-    let kubelets = kubelets::ask(outside, nodes).await?;
+    let kubelets = kubelets::ask(probes, nodes).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
     let selector = format!("{}={}", labels::SERVICE_NAME, names::KUBERNETES_SERVICE);
     let slices = slices.list(&ListParams::default().labels(&selector)).await;
@@ -254,7 +258,7 @@ async fn disks_and_certificates(
         .collect();
     let (mut certificates, mut silent) = (BTreeMap::new(), Vec::new());
     for address in &api_servers {
-        match outside.certificate_end(address).await {
+        match probes.certificate_end(address).await {
             Ok(end) => {
                 certificates.insert(address.clone(), end);
             }

@@ -51,30 +51,31 @@ impl Mode {
 }
 
 /// What was told first by a text: the kind of object that it is about, and the text.
-type Told = (String, String);
+type Warned = (String, String);
 
 /// The warnings that came back so far.
 #[derive(Clone, Debug, Default)]
-pub struct Warnings(Arc<Mutex<BTreeMap<Told, String>>>);
+pub struct Warnings(Arc<Mutex<BTreeMap<Warned, String>>>);
 
 impl Warnings {
     /// Each text once, with the object that it was first told of.
     #[must_use]
-    pub fn told(&self) -> Vec<(String, String)> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.iter()
+    pub fn recorded(&self) -> Vec<(String, String)> {
+        let recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded
+            .iter()
             .map(|((_, text), object)| (object.clone(), text.clone()))
             .collect()
     }
 
     /// Logs a warning unless that was done before.
-    fn tell(&self, kind: &str, object: &str, text: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= REMEMBERED {
-            told.clear();
+    fn record(&self, kind: &str, object: &str, text: &str) {
+        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.len() >= REMEMBERED {
+            recorded.clear();
         }
         let first = (kind.to_owned(), text.to_owned());
-        if let Entry::Vacant(first) = told.entry(first) {
+        if let Entry::Vacant(first) = recorded.entry(first) {
             first.insert(object.to_owned());
             tracing::warn!(object, warning = text, "the API server warns of what was written");
         }
@@ -98,7 +99,7 @@ pub(crate) async fn send(
     let response = client.send(request).await?;
     for text in texts(response.headers()) {
         let kind = kind_of(&path);
-        warnings.tell(&kind, &object_of(&kind, &method, &path, &sent), &text);
+        warnings.record(&kind, &object_of(&kind, &method, &path, &sent), &text);
     }
     Ok(response)
 }

@@ -54,7 +54,7 @@ pub struct LeaseTiming {
 impl LeaseTiming {
     /// A lease of this duration, renewed three times while it lasts.
     #[must_use]
-    pub fn lasting(duration: Duration) -> Self {
+    pub fn permanent(duration: Duration) -> Self {
         Self {
             duration,
             renew_deadline: duration * 2 / 3,
@@ -66,7 +66,7 @@ impl LeaseTiming {
 
 impl Default for LeaseTiming {
     fn default() -> Self {
-        Self::lasting(Duration::from_secs(30))
+        Self::permanent(Duration::from_secs(30))
     }
 }
 
@@ -132,7 +132,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// What was last seen of the lease, and when that was.
-struct Sight {
+struct LastObserved {
     holder: String,
     renewed: Option<MicroTime>,
     transitions: i32,
@@ -156,13 +156,13 @@ pub async fn compete(client: Client, namespace: &str, identity: &str, timing: Le
         timing,
         clock: &clock,
     };
-    let mut sight: Option<Sight> = None;
+    let mut last_observed: Option<LastObserved> = None;
     let mut mine: Option<Lease> = None;
     let mut held = false;
     loop {
         let started = clock.elapsed();
         let outcome = match renew(&leases, candidate, mine.take()).await {
-            Ok(None) => attempt(&leases, candidate, &mut sight).await,
+            Ok(None) => attempt(&leases, candidate, &mut last_observed).await,
             renewed => renewed,
         };
         match outcome {
@@ -209,7 +209,7 @@ fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Er
 async fn attempt(
     leases: &Api<Lease>,
     candidate: Candidate<'_>,
-    sight: &mut Option<Sight>,
+    last_observed: &mut Option<LastObserved>,
 ) -> Result<Option<Lease>, kube::Error> {
     let Some(mut lease) = leases.get_opt(names::LEASE).await? else {
         let metadata = ObjectMeta {
@@ -225,11 +225,11 @@ async fn attempt(
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
     if holder != candidate.identity && !holder.is_empty() {
-        let known = sight
+        let known = last_observed
             .as_ref()
-            .filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
+            .filter(|observed| observed.holder == holder && observed.renewed == spec.renew_time);
         let Some(known) = known else {
-            *sight = Some(Sight {
+            *last_observed = Some(LastObserved {
                 holder,
                 renewed: spec.renew_time.clone(),
                 transitions: spec.lease_transitions.unwrap_or_default(),

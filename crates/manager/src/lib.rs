@@ -5,25 +5,25 @@
 
 pub mod act;
 mod backoff;
+mod blockers;
 mod capi_version;
 pub mod client;
 mod decision_log;
 pub mod events;
+pub mod external_probes;
 pub mod facts;
 pub mod field_validation;
 pub mod health;
-mod hindrance;
 pub mod https;
 mod instance;
 pub mod keyring;
 pub mod lease;
 pub mod lists;
-pub mod memory;
+pub mod memo;
 pub mod metrics;
 pub mod objects;
 pub mod observe;
 mod ours;
-pub mod outside;
 pub mod own_image;
 pub mod rbac;
 mod reconcile;

@@ -16,15 +16,15 @@ use kube::ResourceExt;
 use plan::{
     announce::FailedRestore,
     observed::{
-        Begun, Facts, ImageSeen, JobOutcome, JobSeen, MachinePlanSeen, NodeSeen, Observed, OtherPlan, PodSeen,
-        Settings, SucPlanSeen,
+        Facts, JobOutcome, Observed, ObservedImage, ObservedJob, ObservedMachinePlan, ObservedNode, ObservedPod,
+        ObservedSucPlan, OtherPlan, Settings, StartedUpgrade,
     },
     shared::Shared,
 };
 
 use crate::{
-    hindrance,
-    memory::Memory,
+    blockers,
+    memo::Memos,
     ours::{self, JobOwners, PodOwners, Tie},
     watched::Watched,
 };
@@ -33,7 +33,7 @@ use crate::{
 #[must_use]
 pub fn observe(
     watched: &Watched,
-    memory: &mut Memory,
+    memos: &mut Memos,
     settings: &Settings,
     plan: &Arc<UpgradePlan>,
     facts: Facts,
@@ -49,30 +49,26 @@ pub fn observe(
         let owners = JobOwners::of(watched, plan);
         let look = |job: &Job| match owners.tie(job) {
             Tie::Own => job_seen(job),
-            Tie::LeftOver => job_seen(job).map(JobSeen::left_over),
+            Tie::LeftOver => job_seen(job).map(ObservedJob::left_over),
             Tie::None => None,
         };
-        memory
-            .jobs
-            .get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
+        memos.jobs.get(&owners.key(), &[&watched.jobs, &watched.suc_jobs], look)
     };
-    let machine_plans: Shared<Vec<MachinePlanSeen>> = {
-        let news = watched.secrets.news() + watched.machines.news();
-        memory
+    let machine_plans: Shared<Vec<ObservedMachinePlan>> = {
+        let revision = watched.secrets.revision() + watched.machines.revision();
+        memos
             .machine_plans
-            .get(&name, news, || rancher::machine_plans(watched))
+            .get(&name, revision, || rancher::machine_plans(watched))
     };
-    let drains = machine_plans.iter().any(MachinePlanSeen::is_in_drain);
+    let drains = machine_plans.iter().any(ObservedMachinePlan::is_in_drain);
     let owners = PodOwners::of(watched, plan, &jobs);
     let pods = {
         let look = |pod: &Pod| match owners.tie(pod) {
-            Tie::Own => hindrance::pod_seen(pod),
-            Tie::LeftOver => hindrance::pod_seen(pod).map(PodSeen::silent),
+            Tie::Own => blockers::observe_pod(pod),
+            Tie::LeftOver => blockers::observe_pod(pod).map(ObservedPod::silent),
             Tie::None => None,
         };
-        memory
-            .pods
-            .get(&owners.key(), &[&watched.pods, &watched.suc_pods], look)
+        memos.pods.get(&owners.key(), &[&watched.pods, &watched.suc_pods], look)
     };
     Observed {
         settings: settings.clone(),
@@ -91,7 +87,7 @@ pub fn observe(
         nodes: {
             let leftovers = leftovers(&name);
             let look = |node: &Node| Some(node_seen(node, &leftovers));
-            memory.nodes.get(&name, &[&watched.nodes], look)
+            memos.nodes.get(&name, &[&watched.nodes], look)
         },
         iso_image: iso_image(watched, plan),
         repo: repository::look(watched, plan),
@@ -126,21 +122,21 @@ pub fn observe(
         pods,
         // Only read while a node is being emptied: there may be thousands of either.
         unhealthy_volumes: if emptying {
-            let volumes = || hindrance::unhealthy_volumes(watched);
-            memory.unhealthy_volumes.get(&name, watched.volumes.news(), volumes)
+            let volumes = || blockers::unhealthy_volumes(watched);
+            memos.unhealthy_volumes.get(&name, watched.volumes.revision(), volumes)
         } else {
             Shared::default()
         },
         vms_by_node: if emptying {
-            let vms = || hindrance::vms_by_node(watched);
-            memory.vms_by_node.get(&name, watched.instances.news(), vms)
+            let vms = || blockers::vms_by_node(watched);
+            memos.vms_by_node.get(&name, watched.instances.revision(), vms)
         } else {
             Shared::default()
         },
         // Only read while Rancher drains.
         immovable_vms: if drains {
-            let vms = || hindrance::immovable_vms(watched);
-            memory.immovable_vms.get(&name, watched.instances.news(), vms)
+            let vms = || blockers::immovable_vms(watched);
+            memos.immovable_vms.get(&name, watched.instances.revision(), vms)
         } else {
             Shared::default()
         },
@@ -162,7 +158,7 @@ fn other_plans(watched: &Watched, plan: &UpgradePlan) -> Vec<OtherPlan> {
             created: other.creation_timestamp().map(|time| time.0),
             active: plan::decide::is_active(&other),
             saved_upgrade_strategy: other.note(annotations::SAVED_UPGRADE_STRATEGY).map(str::to_owned),
-            begun: Begun::of(&other),
+            begun: StartedUpgrade::of(&other),
         })
         .collect()
 }
@@ -183,11 +179,11 @@ fn leftovers(plan: &str) -> [String; 6] {
 }
 
 /// What is seen of a node; `leftovers` are the labels that system-upgrade-controller leaves for this plan.
-fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
+fn node_seen(node: &Node, leftovers: &[String]) -> ObservedNode {
     let status = node.status.as_ref();
     let info = status.and_then(|status| status.node_info.as_ref());
     let has_label = |key: &str| node.labels().contains_key(key);
-    NodeSeen {
+    ObservedNode {
         managed: node::is_managed(node),
         witness: node::is_witness(node),
         ready: node::is_ready(node),
@@ -203,7 +199,7 @@ fn node_seen(node: &Node, leftovers: &[String]) -> NodeSeen {
     }
 }
 
-fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
+fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ObservedImage> {
     let name = plan
         .spec
         .image
@@ -217,7 +213,7 @@ fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
         .filter(|image| plan.spec.image.is_some() || ours::is_child(image.as_ref(), plan))?;
     let conditions = image.status.conditions.as_deref().unwrap_or_default();
     let given_up = condition_is(conditions, "RetryLimitExceeded") == Some(true);
-    Some(ImageSeen {
+    Some(ObservedImage {
         name,
         ours: plan.spec.image.is_none(),
         imported: if given_up {
@@ -229,7 +225,7 @@ fn iso_image(watched: &Watched, plan: &UpgradePlan) -> Option<ImageSeen> {
     })
 }
 
-fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<Component, SucPlanSeen> {
+fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<Component, ObservedSucPlan> {
     let ours = watched
         .suc_plans
         .list()
@@ -242,18 +238,18 @@ fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<Component, SucPl
         (found.name_any() == names::suc_plan(&plan.name_any(), component)).then_some(())?;
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
         let complete = conditions.iter().find(|condition| condition.type_ == "Complete");
-        let seen = SucPlanSeen {
+        let observed = ObservedSucPlan {
             uid: found.uid(),
             complete: condition_is(conditions, "Complete") == Some(true),
             job_failed: complete.is_some_and(|condition| condition.reason.as_deref() == Some("JobFailed")),
             deleting: is_deleting(found.as_ref()),
         };
-        Some((component, seen))
+        Some((component, observed))
     })
     .collect()
 }
 
-fn job_seen(job: &Job) -> Option<JobSeen> {
+fn job_seen(job: &Job) -> Option<ObservedJob> {
     let label = |key: &str| job.labels().get(key).cloned();
     let conditions = job
         .status
@@ -274,7 +270,7 @@ fn job_seen(job: &Job) -> Option<JobSeen> {
     let status = job.status.as_ref();
     let made_by = job.owner_references().iter().find(|owner| owner.kind == "Plan");
     let namespace = job.namespace().unwrap_or_default();
-    Some(JobSeen {
+    Some(ObservedJob {
         uid: job.uid(),
         owner: made_by.map(|owner| owner.uid.clone()),
         failed_pods: status
@@ -302,15 +298,15 @@ pub fn failed_restores(watched: &Watched, plan: &UpgradePlan) -> Vec<FailedResto
 }
 
 fn failed_restore(job: &Job) -> Option<FailedRestore> {
-    let seen = job_seen(job).filter(|seen| seen.job_type == Some(JobType::RestoreVm))?;
-    let JobOutcome::Failed { message, .. } = seen.outcome else {
+    let observed = job_seen(job).filter(|observed| observed.job_type == Some(JobType::RestoreVm))?;
+    let JobOutcome::Failed { message, .. } = observed.outcome else {
         return None;
     };
     let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
     let failed = conditions.find(|condition| condition.type_ == "Failed")?;
     Some(FailedRestore {
         job: job.name_any(),
-        node: seen.node.unwrap_or_default(),
+        node: observed.node.unwrap_or_default(),
         why: message,
         at: failed.last_transition_time.as_ref()?.0,
     })

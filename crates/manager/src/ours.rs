@@ -20,7 +20,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Resource, ResourceExt};
-use plan::observed::JobSeen;
+use plan::observed::ObservedJob;
 
 use crate::{observe::SUC_COMPONENTS, watched::Watched};
 
@@ -131,7 +131,7 @@ pub(crate) struct PodOwners {
 }
 
 impl PodOwners {
-    pub(crate) fn of(watched: &Watched, plan: &UpgradePlan, jobs: &BTreeMap<String, JobSeen>) -> Self {
+    pub(crate) fn of(watched: &Watched, plan: &UpgradePlan, jobs: &BTreeMap<String, ObservedJob>) -> Self {
         let known: BTreeSet<&String> = jobs.values().filter_map(|job| job.uid.as_ref()).collect();
         let own = jobs.values().filter(|job| !job.left_over);
         let mut ours: BTreeMap<String, (String, Component)> = own

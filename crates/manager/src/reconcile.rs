@@ -18,11 +18,11 @@ use crate::{
     act::{ActError, Actor, Versions},
     backoff::Backoff,
     decision_log,
+    external_probes::ExternalProbes,
     facts::{self, Answering, Known},
-    memory::Memory,
+    memo::Memos,
     metrics::Metrics,
     observe::{failed_restores, observe},
-    outside::Outside,
     run::RunError,
     status_throttle::StatusThrottle,
     watched::Watched,
@@ -40,7 +40,7 @@ struct LeaseLost;
 pub(crate) struct Manager {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
-    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) probes: Arc<dyn ExternalProbes>,
     pub(crate) settings: Settings,
     pub(crate) watched: Watched,
     pub(crate) metrics: Option<Metrics>,
@@ -52,7 +52,7 @@ pub(crate) struct Manager {
 /// What the loop keeps from one pass to the next. None of it is needed to go on after a restart.
 #[derive(Default)]
 pub(crate) struct State {
-    memory: Memory,
+    memos: Memos,
     throttle: StatusThrottle,
     backoff: Backoff,
     answers: FuturesUnordered<Answering>,
@@ -175,7 +175,7 @@ impl Manager {
         let error = self.state.backoff.trouble(plan).map(str::to_owned);
         observe(
             &self.watched,
-            &mut self.state.memory,
+            &mut self.state.memos,
             &self.settings,
             plan,
             self.known.of(plan),
@@ -192,7 +192,7 @@ impl Manager {
             let nodes = self.watched.nodes.list();
             let managed = nodes.iter().filter(|node| is_managed(node));
             let managed = managed.map(|node| facts::kubelet_of(node)).collect();
-            let answer = facts::answer(self.client.clone(), self.outside.clone(), plan, *need, managed);
+            let answer = facts::answer(self.client.clone(), self.probes.clone(), plan, *need, managed);
             self.state.answers.push(answer);
         }
     }

@@ -10,11 +10,11 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     act::Actor,
+    external_probes::ExternalProbes,
     facts::Known,
     health,
     lease::{self, Leadership, LeaseTiming},
     metrics::{self, Metrics, server::MetricsConfig},
-    outside::Outside,
     reconcile::Manager,
     watched::Watched,
     webhook::{self, WebhookConfig},
@@ -65,7 +65,7 @@ pub enum RunError {
 pub async fn run(
     client: Client,
     clock: Clock,
-    outside: Arc<dyn Outside>,
+    probes: Arc<dyn ExternalProbes>,
     config: Config,
     health_listener: Option<TcpListener>,
     shutdown: impl Future<Output = ()> + Send,
@@ -93,7 +93,7 @@ pub async fn run(
     let manager = Manager {
         client,
         clock,
-        outside,
+        probes,
         settings: config.settings.clone(),
         watched,
         metrics: metrics.clone(),

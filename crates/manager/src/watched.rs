@@ -19,7 +19,7 @@ use kube::{Api, Client, runtime::watcher};
 use tokio::sync::Notify;
 
 use crate::{
-    hindrance,
+    blockers,
     instance::{self, Instance},
 };
 
@@ -203,21 +203,21 @@ impl Watched {
 
     /// The newest version of a kind that came in.
     #[must_use]
-    pub fn seen(&self, kind: Written) -> u64 {
+    pub fn observed(&self, kind: Written) -> u64 {
         match kind {
-            Written::Plan => self.plans.seen(),
-            Written::Node => self.nodes.seen(),
-            Written::Image => self.images.seen(),
-            Written::Addon => self.addons.seen(),
-            Written::Deployment => self.deployments.seen(),
-            Written::Service => self.services.seen(),
-            Written::SucPlan => self.suc_plans.seen(),
-            Written::Job => self.jobs.seen(),
-            Written::Secret => self.secrets.seen(),
-            Written::Cluster => self.clusters.seen(),
-            Written::ManagedChart => self.managed_charts.seen(),
-            Written::LonghornSetting => self.longhorn_settings.seen(),
-            Written::KubeVirt => self.kubevirts.seen(),
+            Written::Plan => self.plans.observed(),
+            Written::Node => self.nodes.observed(),
+            Written::Image => self.images.observed(),
+            Written::Addon => self.addons.observed(),
+            Written::Deployment => self.deployments.observed(),
+            Written::Service => self.services.observed(),
+            Written::SucPlan => self.suc_plans.observed(),
+            Written::Job => self.jobs.observed(),
+            Written::Secret => self.secrets.observed(),
+            Written::Cluster => self.clusters.observed(),
+            Written::ManagedChart => self.managed_charts.observed(),
+            Written::LonghornSetting => self.longhorn_settings.observed(),
+            Written::KubeVirt => self.kubevirts.observed(),
         }
     }
 }
@@ -286,20 +286,20 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
         phase: status.phase.filter(|_| ended),
         conditions: status
             .conditions
-            .map(|all| all.into_iter().filter(hindrance::is_unschedulable).collect()),
+            .map(|all| all.into_iter().filter(blockers::is_unschedulable).collect()),
         container_statuses: status.container_statuses.map(telling_only),
         init_container_statuses: status.init_container_statuses.map(telling_only),
         ..PodStatus::default()
     });
 }
 
-/// Containers that cannot start, and those whose last word matters.
+/// Containers that cannot start, and those whose termination message matters.
 fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     let tells = |one: &ContainerStatus| {
-        hindrance::stuck(one).is_some()
-            || hindrance::last_word(one).is_some()
-            || hindrance::ended_without_reboot(one)
-            || hindrance::armed_in(one).is_some()
+        blockers::stuck(one).is_some()
+            || blockers::termination_message(one).is_some()
+            || blockers::ended_without_reboot(one)
+            || blockers::armed_in(one).is_some()
     };
     statuses.into_iter().filter(tells).collect()
 }
@@ -319,7 +319,7 @@ fn prune_volume(volume: &mut longhorn::Volume) {
 /// Of the conditions of a running VM, decisions read one.
 fn prune_instance(instance: &mut kubevirt::VirtualMachineInstance) {
     let conditions = instance.status.conditions.get_or_insert_default();
-    conditions.retain(|condition| condition.type_ == hindrance::LIVE_MIGRATABLE);
+    conditions.retain(|condition| condition.type_ == blockers::LIVE_MIGRATABLE);
 }
 
 /// Rancher's plans are long and full of secrets; we only ever need their annotations.

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use manager::{
-    outside::{Network, Outside},
+    external_probes::{ExternalProbes, Network},
     tls::mint::mint,
 };
 use rustls::{

@@ -15,8 +15,8 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use manager::{
+    external_probes::{ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile},
     facts::{Known, answer},
-    outside::{FetchError, Kubelet, KubeletError, KubeletFile, Outside},
 };
 use plan::{
     Need,
@@ -35,7 +35,7 @@ struct Stub {
     configz: Option<Value>,
 }
 
-impl Outside for Stub {
+impl ExternalProbes for Stub {
     fn fetch<'a>(&'a self, url: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         self.asked.lock().unwrap().push(url.to_owned());
         Box::pin(std::future::ready(Ok(self.body.clone())))
@@ -79,11 +79,11 @@ fn plan() -> UpgradePlan {
 }
 
 /// Asks one question, as the manager's loop does.
-async fn ask(client: kube::Client, outside: Arc<Stub>, need: Need, nodes: Vec<Kubelet>) -> Facts {
+async fn ask(client: kube::Client, probes: Arc<Stub>, need: Need, nodes: Vec<Kubelet>) -> Facts {
     let plan = plan();
     let mut known = Known::default();
     assert!(known.ask(&plan, need));
-    let answer = answer(client, outside, &plan, need, nodes).await;
+    let answer = answer(client, probes, &plan, need, nodes).await;
     known.take(answer, &support::days_on(0));
     known.of(&plan)
 }
@@ -120,16 +120,10 @@ async fn w30_every_api_server_of_a_dual_stack_cluster_is_asked_at_an_address_tha
         slice("kubernetes-v6", "IPv6", &["fd00::1", "2001:db8::2"]),
     ]);
     serve_at(&client, slices).await;
-    let outside = Arc::new(Stub::default());
-    let facts = ask(
-        client,
-        outside.clone(),
-        Need::Preflight,
-        kubelets(&["node-1", "node-2"]),
-    )
-    .await;
+    let probes = Arc::new(Stub::default());
+    let facts = ask(client, probes.clone(), Need::Preflight, kubelets(&["node-1", "node-2"])).await;
     let expected = ["10.0.0.1:6443", "10.0.0.2:6443", "[fd00::1]:6443", "[2001:db8::2]:6443"];
-    let mut asked = outside.asked.lock().unwrap().clone();
+    let mut asked = probes.asked.lock().unwrap().clone();
     asked.sort();
     let mut sorted = expected.map(str::to_owned);
     sorted.sort();
@@ -153,11 +147,11 @@ async fn s06_a_kubelet_that_hides_its_configuration_is_taken_to_have_the_thresho
         (None, 85.0),
     ] {
         let server = support::cluster().await;
-        let outside = Arc::new(Stub {
+        let probes = Arc::new(Stub {
             configz: shown,
             ..Stub::default()
         });
-        let facts = ask(server.client(), outside, Need::Preflight, kubelets(&["node-1"])).await;
+        let facts = ask(server.client(), probes, Need::Preflight, kubelets(&["node-1"])).await;
         let Fetched::Got(found) = facts.preflight else {
             panic!("{:?}", facts.preflight)
         };
@@ -206,17 +200,17 @@ proptest! {
 
 fn refused_or_read(body: &[u8]) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let outside = Arc::new(Stub {
+    let probes = Arc::new(Stub {
         body: body.to_vec(),
         ..Stub::default()
     });
     let facts = runtime.block_on(async {
         // Nobody asks the API for a file of the repository.
         let server = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning)));
-        ask(server.client(), outside.clone(), Need::Release, Vec::new()).await
+        ask(server.client(), probes.clone(), Need::Release, Vec::new()).await
     });
     let url = "http://up-repo.harvester-system/harvester-iso/harvester-release.yaml";
-    let asked = outside.asked.lock().unwrap().clone();
+    let asked = probes.asked.lock().unwrap().clone();
     prop_assert_eq!(asked, [url]);
     match facts.release {
         Fetched::Got(_) => {}
@@ -234,13 +228,13 @@ fn a_release_file_as_the_iso_has_it_is_read() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let text = "harvester: v1.8.0\nharvesterChart: 1.8.0\nos: Harvester v1.8.0\nkubernetes: v1.35.2+rke2r1\n\
                 minUpgradableVersion: v1.7.0\nmore:\n  of: [it]\n";
-    let outside = Arc::new(Stub {
+    let probes = Arc::new(Stub {
         body: text.into(),
         ..Stub::default()
     });
     let facts = runtime.block_on(async {
         let server = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning)));
-        ask(server.client(), outside, Need::Release, Vec::new()).await
+        ask(server.client(), probes, Need::Release, Vec::new()).await
     });
     let Fetched::Got(release) = facts.release else {
         panic!("{:?}", facts.release)
@@ -252,7 +246,7 @@ fn a_release_file_as_the_iso_has_it_is_read() {
 /// A repository that serves these files.
 struct Files(std::collections::BTreeMap<String, Vec<u8>>);
 
-impl Outside for Files {
+impl ExternalProbes for Files {
     fn fetch<'a>(&'a self, url: &'a str, _: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let path = url
             .rsplit_once("harvester-iso")
@@ -296,10 +290,10 @@ async fn s07_the_manager_itself_believes_only_what_is_on_record() {
         let files = files
             .iter()
             .map(|(path, content)| ((*path).to_owned(), content.clone()));
-        let outside = Arc::new(Files(files.collect()));
+        let probes = Arc::new(Files(files.collect()));
         let mut known = Known::default();
         assert!(known.ask(plan, need));
-        let answer = answer(client.clone(), outside, plan, need, Vec::new()).await;
+        let answer = answer(client.clone(), probes, plan, need, Vec::new()).await;
         known.take(answer, &support::days_on(0));
         known.of(plan)
     };

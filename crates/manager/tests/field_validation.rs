@@ -51,7 +51,7 @@ async fn a_field_that_was_dropped_is_told_once_with_its_object() {
     // A patch that is as it should be warns of nothing.
     let patch = Patch::Merge(json!({"spec": {"restoreVM": false}}));
     api.patch("one", &PatchParams::default(), &patch).await.unwrap();
-    let told = warnings.told();
+    let recorded = warnings.recorded();
     let expected = [
         (
             "upgradeplans.management.harvesterhci.io one",
@@ -65,7 +65,7 @@ async fn a_field_that_was_dropped_is_told_once_with_its_object() {
     let expected: Vec<_> = expected
         .map(|(object, text)| (object.to_owned(), text.to_owned()))
         .into();
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
 }
 
 #[tokio::test]

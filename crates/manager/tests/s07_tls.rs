@@ -10,8 +10,8 @@ use std::sync::Arc;
 use api::{RepositoryAccess, UpgradePlan, names};
 use clock::Clock;
 use manager::{
+    external_probes::{ExternalProbes, Network},
     facts::{Known, answer},
-    outside::{Network, Outside},
 };
 use plan::{
     Need,
@@ -74,13 +74,13 @@ async fn somebody(identity: Option<&Identity>) -> String {
 /// What the manager learns of the release, by the very function that its loop uses.
 async fn digests(plan: &UpgradePlan, host: String) -> Facts {
     let client = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning))).client();
-    let outside = Network {
+    let probes = Network {
         repo_host: Some(host),
         ..Network::default()
     };
     let mut known = Known::default();
     assert!(known.ask(plan, Need::Manifest));
-    let answer = answer(client, Arc::new(outside), plan, Need::Manifest, Vec::new()).await;
+    let answer = answer(client, Arc::new(probes), plan, Need::Manifest, Vec::new()).await;
     known.take(answer, &support::days_on(0));
     known.of(plan)
 }

@@ -137,9 +137,9 @@ fn wrong() -> Vec<Value> {
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
     let plugged = json!([{"name": "hot", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}},
-        {"name": "lasting", "dataVolume": {"name": "d", "hotpluggable": true}}]);
+        {"name": "permanent", "dataVolume": {"name": "d", "hotpluggable": true}}]);
     let template =
-        json!({"spec": {"domain": {"devices": {}}, "volumes": [{"name": "lasting", "dataVolume": {"name": "d"}}]}});
+        json!({"spec": {"domain": {"devices": {}}, "volumes": [{"name": "permanent", "dataVolume": {"name": "d"}}]}});
     let vm = |name: &str, status: Value| {
         let rest = json!({"spec": {"runStrategy": "Always", "template": template}, "status": status});
         of("kubevirt.io/v1", "VirtualMachine", "default", name, rest)

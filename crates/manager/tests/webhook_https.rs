@@ -343,10 +343,10 @@ async fn a_whole_manager_serves_the_webhook_with_a_certificate_of_its_own() {
         ..manager::run::Config::default()
     };
     let client = manager_client(&cluster);
-    let outside = Arc::new(manager::outside::Network::default());
+    let probes = Arc::new(manager::external_probes::Network::default());
     let running = tokio::spawn(async move {
         let forever = std::future::pending();
-        manager::run::run(client, days_on(0), outside, config, None, forever).await
+        manager::run::run(client, days_on(0), probes, config, None, forever).await
     });
     // The Secret tells when there is a certificate; the configuration gets its authority next, then it is presented.
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), names::HARVESTER_NAMESPACE);

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-use program::{error::Result, progress::Left, report::Waiting, step::Pace};
+use program::{error::Result, progress::Left, report::Waiting, step::StepContext};
 use rules::evacuation::{Act, Decision};
 
 /// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
@@ -25,12 +25,12 @@ const TAINT_AGAIN: Duration = Duration::from_secs(5);
 /// None of its own: the deadline is kept by the runner.
 pub async fn attend<'a>(
     node: &str,
-    pace: Pace<'_>,
+    ctx: StepContext<'_>,
     bell: &Notify,
     look: impl Fn() -> Option<Decision>,
     carry_out: impl Fn(Act) -> BoxFuture<'a, Result<()>>,
 ) -> Result<()> {
-    let clock = &pace.report.clock;
+    let clock = &ctx.report.clock;
     let mut done: Vec<Done> = Vec::new();
     let whole = || format!("Node {node}");
     let mut progress = Left::new(VMS_LEFT, whole());
@@ -39,7 +39,7 @@ pub async fn attend<'a>(
         let mut look_again = None;
         if let Some(mut decision) = look() {
             if decision.waiting.is_empty() {
-                pace.report.going_on();
+                ctx.report.going_on();
                 return Ok(());
             }
             done.retain(|done| clock.now() < done.again);
@@ -65,9 +65,9 @@ pub async fn attend<'a>(
                     message: left(vms, node),
                 };
                 decision.waiting.insert(0, in_all);
-                progress.sees(pace, vms);
+                progress.sees(ctx, vms);
             }
-            pace.report.waiting(&decision.waiting, Some(pace.ends()));
+            ctx.report.waiting(&decision.waiting, Some(ctx.ends()));
             look_again = done.iter().map(|done| done.again).chain(decision.look_again).min();
         }
         let due = async {
@@ -128,7 +128,7 @@ mod tests {
         let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
         let limit = Duration::from_mins(10);
         let deadline = clock.now() + SignedDuration::from_mins(10);
-        let pace = Pace {
+        let ctx = StepContext {
             report: &report,
             deadline,
             limit,
@@ -138,7 +138,7 @@ mod tests {
         let ends = Mutex::new(Vec::new());
         let bell = Notify::new();
         let look = || {
-            ends.lock().unwrap().push(pace.ends());
+            ends.lock().unwrap().push(ctx.ends());
             left.lock().unwrap().next().map(waiting)
         };
         let rings = async {
@@ -148,7 +148,7 @@ mod tests {
             }
         };
         tokio::select! {
-            ended = attend("node-1", pace, &bell, look, |_| async { Ok(()) }.boxed()) => ended.unwrap(),
+            ended = attend("node-1", ctx, &bell, look, |_| async { Ok(()) }.boxed()) => ended.unwrap(),
             () = rings => {}
         }
         let ends = ends.into_inner().unwrap();

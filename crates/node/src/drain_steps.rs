@@ -35,7 +35,7 @@ use program::{
     error::{Error, Result},
     progress::Left,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
     watches::Watches,
 };
 use rules::{
@@ -88,16 +88,16 @@ where
 }
 
 /// Waits until volumes that concern this node have all their copies.
-pub(crate) async fn wait_for_volumes(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
-    watch_storage(run, pace, longhorn_health::before_evacuation).await
+pub(crate) async fn wait_for_volumes(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
+    watch_storage(run, ctx, longhorn_health::before_evacuation).await
 }
 
 /// Waits until no volume that is used elsewhere has its only whole copy here.
-pub(crate) async fn keep_last_copies(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
-    watch_storage(run, pace, longhorn_health::after_evacuation).await
+pub(crate) async fn keep_last_copies(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
+    watch_storage(run, ctx, longhorn_health::after_evacuation).await
 }
 
-async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
+async fn watch_storage(run: &NodeRun, ctx: StepContext<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
     let mut watches = Watches::default();
     let plan = watch_plan(run, &mut watches);
     let nodes: Cache<Node> = all(run, &mut watches);
@@ -128,35 +128,35 @@ async fn watch_storage(run: &NodeRun, pace: Pace<'_>, rule: fn(&Storage<'_>) -> 
                 .is_some_and(|policy| policy.value == longhorn_health::ALWAYS_ALLOW),
         };
         let waiting = rule(&storage);
-        left.sees(pace, waiting.len());
+        left.sees(ctx, waiting.len());
         Look::of(longhorn_health::summed_up(&run.node, waiting))
     };
-    watches.until(pace, look).await
+    watches.until(ctx, look).await
 }
 
 /// Records and stops the VMs that cannot be moved.
-pub(crate) async fn stop_immovable_vms(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn stop_immovable_vms(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let options = detector::Options {
         node: run.node.clone(),
         upgrade: Some(run.plan.clone()),
         shutdown: true,
     };
     // Who could not be stopped is named by the wait for VMs that follows.
-    let detected = detector::run(&run.client, options, pace.report).await;
+    let detected = detector::run(&run.client, options, ctx.report).await;
     detected.map(drop).map_err(|error| match error {
         // Its own patience is shorter than ours: the API server may be gone for longer while RKE2 restarts.
-        Error::Deadline { .. } => Error::Passing(error.to_string()),
+        Error::Deadline { .. } => Error::Transient(error.to_string()),
         error => error,
     })
 }
 
 /// Makes KubeVirt move the other VMs away.
-pub(crate) async fn taint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn taint(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
     set_taints(run, true).await
 }
 
 /// Lets VMs come back.
-pub(crate) async fn untaint(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn untaint(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
     set_taints(run, false).await
 }
 
@@ -203,7 +203,7 @@ fn same(one: &[Taint], other: &[Taint]) -> bool {
 }
 
 /// Waits until all VMs have left the node, and deals with those that do not.
-pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn evacuate(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let plan = watch_plan(run, &mut watches);
     let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
@@ -220,7 +220,7 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
             .and_then(|plan| plan.spec.on_migration_failure)
             .unwrap_or_default();
         evacuation::decide(&Evacuation {
-            now: pace.report.clock.now(),
+            now: ctx.report.clock.now(),
             plan: &run.plan,
             node: &run.node,
             policy,
@@ -243,7 +243,7 @@ pub(crate) async fn evacuate(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
                 }),
             };
             let act = |act: Act| async move { carry_out(run, &act).await }.boxed();
-            attend(&run.node, pace, &bell.rings, look, act).await
+            attend(&run.node, ctx, &bell.rings, look, act).await
         })
         .await
 }
@@ -311,7 +311,7 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
 }
 
 /// Waits until KubeVirt has taken the budgets away that guard migrations off this node.
-pub(crate) async fn wait_for_budgets(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_for_budgets(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let budgets: Cache<PodDisruptionBudget> = all(run, &mut watches);
     let migrations: Cache<VirtualMachineInstanceMigration> = all(run, &mut watches);
@@ -320,14 +320,14 @@ pub(crate) async fn wait_for_budgets(run: &NodeRun, pace: Pace<'_>) -> Result<()
         let (budgets, migrations) = (budgets.list(), migrations.list());
         Look::of(evacuation::budgets(&run.node, &budgets, &migrations, &instances.list()))
     };
-    watches.until(pace, look).await
+    watches.until(ctx, look).await
 }
 
 /// Waits until all VMs of a cluster of one node are down. There is nowhere to move them.
-pub(crate) async fn wait_until_empty(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_until_empty(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let on_node = watcher::Config::default().labels(&format!("{}={}", labels::VMI_NODE, run.node));
     let instances: Cache<VirtualMachineInstance> = watches.add(Api::all(run.client.clone()), on_node, everything);
     let look = || Look::of(evacuation::remaining(&run.node, &instances.list()));
-    watches.until(pace, look).await
+    watches.until(ctx, look).await
 }

@@ -17,7 +17,7 @@ use release::{
 use crate::host::{HostRoot, HostTools};
 use program::{
     error::{Error, Result},
-    step::Pace,
+    step::StepContext,
 };
 
 /// The container of our Jobs that does a step of a node.
@@ -36,7 +36,7 @@ pub trait Repository: Send + Sync {
     ///
     /// # Errors
     /// When it does not come.
-    fn save<'a>(&'a self, path: &'a str, to: &'a Path, pace: Pace<'a>) -> BoxFuture<'a, Result<()>>;
+    fn save<'a>(&'a self, path: &'a str, to: &'a Path, ctx: StepContext<'a>) -> BoxFuture<'a, Result<()>>;
 
     /// What is on record about a file; nothing where nothing is on record at all.
     ///
@@ -95,7 +95,7 @@ impl NodeRun {
     pub fn release(&self) -> Result<&Release> {
         self.release
             .get()
-            .ok_or_else(|| Error::Lasting("the repository has not been asked for its release".to_owned()))
+            .ok_or_else(|| Error::Permanent("the repository has not been asked for its release".to_owned()))
     }
 
     /// The plan as it is now.

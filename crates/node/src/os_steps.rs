@@ -16,7 +16,7 @@ use crate::{
 use program::{
     error::{Error, Result},
     report::Reporter,
-    step::{Pace, Step},
+    step::{Step, StepContext},
 };
 
 /// The steps, in order.
@@ -26,17 +26,17 @@ pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "repair-state-file",
             limit: limits.host,
-            run: |run, pace| Box::pin(repair_state(run, pace)),
+            run: |run, ctx| Box::pin(repair_state(run, ctx)),
         },
         Step {
             name: "shrink-passive-image",
             limit: limits.host,
-            run: |run, pace| Box::pin(shrink_passive(run, pace)),
+            run: |run, ctx| Box::pin(shrink_passive(run, ctx)),
         },
         Step {
             name: "install-os",
             limit: limits.install,
-            run: |run, pace| Box::pin(install(run, pace)),
+            run: |run, ctx| Box::pin(install(run, ctx)),
         },
         Step {
             name: "create-boot-environment",
@@ -56,7 +56,7 @@ pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "move-sftp-server",
             limit: limits.host,
-            run: |run, pace| Box::pin(sftp(run, pace)),
+            run: |run, ctx| Box::pin(sftp(run, ctx)),
         },
         Step {
             name: "remove-os-image",
@@ -66,7 +66,7 @@ pub(crate) fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "arm-reboot",
             limit: limits.host,
-            run: |run, pace| Box::pin(arm_reboot(run, pace)),
+            run: |run, ctx| Box::pin(arm_reboot(run, ctx)),
         },
     ]
 }
@@ -76,7 +76,7 @@ pub(crate) fn download_step(limits: &Limits) -> Step<NodeRun> {
     Step {
         name: "download-os-image",
         limit: limits.download,
-        run: |run, pace| Box::pin(download(run, pace)),
+        run: |run, ctx| Box::pin(download(run, ctx)),
     }
 }
 
@@ -103,7 +103,7 @@ fn installation<'a>(run: &'a NodeRun, report: &'a Reporter) -> Result<Installati
     })
 }
 
-async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+async fn download(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     if !is_missing(run)? {
         tracing::info!(
             os = run.release()?.file.os,
@@ -123,16 +123,16 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
         return Ok(());
     }
     let to = run.root.resolve(os_image::IMAGE)?;
-    run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, pace).await?;
+    run.repository.save(os_image::IMAGE_IN_REPOSITORY, &to, ctx).await?;
     let mut promised = promise.clone();
     promised.sha256 = promised.sha256.filter(|_| !is_verified);
     let looked = tokio::task::spawn_blocking(move || os_image::flaw(&to, &promised)).await;
-    match looked.map_err(|error| Error::Lasting(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
+    match looked.map_err(|error| Error::Permanent(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
         None => os_image::note_fetched(&run.root, &run.plan, os, &promise),
         Some(flaw) => {
             // The next try of the Job fetches it anew.
             remove_image(run).await?;
-            Err(Error::Lasting(format!(
+            Err(Error::Permanent(format!(
                 "{} from the repository cannot be installed: {flaw}",
                 os_image::IMAGE_IN_REPOSITORY
             )))
@@ -140,24 +140,24 @@ async fn download(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     }
 }
 
-async fn repair_state(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+async fn repair_state(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     if is_missing(run)? {
-        installation(run, pace.report)?.repair_state().await
+        installation(run, ctx.report)?.repair_state().await
     } else {
         Ok(())
     }
 }
 
-async fn shrink_passive(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+async fn shrink_passive(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     if is_missing(run)? {
-        installation(run, pace.report)?.shrink_passive().await
+        installation(run, ctx.report)?.shrink_passive().await
     } else {
         Ok(())
     }
 }
 
-async fn install(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
-    let installation = installation(run, pace.report)?;
+async fn install(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
+    let installation = installation(run, ctx.report)?;
     if is_missing(run)? {
         installation.install().await
     } else {
@@ -190,11 +190,11 @@ async fn multipath(run: &NodeRun) -> Result<()> {
     }
 }
 
-async fn sftp(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+async fn sftp(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     if is_running(run)? {
         Ok(())
     } else {
-        installation(run, pace.report)?.move_sftp_server()
+        installation(run, ctx.report)?.move_sftp_server()
     }
 }
 
@@ -213,11 +213,11 @@ async fn remove_image(run: &NodeRun) -> Result<()> {
     Ok(())
 }
 
-async fn arm_reboot(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+async fn arm_reboot(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     if is_running(run)? {
         let os = &run.release()?.file.os;
         tracing::info!(os, "this node already runs the new operating system: no reboot");
-        pace.report.conclude(&no_reboot(os));
+        ctx.report.conclude(&no_reboot(os));
         return Ok(());
     }
     // First: nothing may fail once the reboot is armed.
@@ -225,19 +225,19 @@ async fn arm_reboot(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
     let guard = Guard::of(&run.pod.namespace, &run.pod.name, &run.pod.container);
     reboot::arm(&run.root, run.tools.as_ref(), &guard).await?;
     if !boot.is_empty() {
-        pace.report.conclude(&armed_in(&boot));
+        ctx.report.conclude(&armed_in(&boot));
     }
     Ok(())
 }
 
-/// The last word of a program that has armed the reboot. The manager reads the boot: a node that is in another one has been
+/// The termination message of a program that has armed the reboot. The manager reads the boot: a node that is in another one has been
 /// rebooted since. When the Job began it may have been in an earlier one, and have gone down by accident meanwhile.
 #[must_use]
 pub fn armed_in(boot: &str) -> String {
     format!("{}: {boot}", reasons::REBOOT_ARMED)
 }
 
-/// The last word of a program that had nothing to install. The manager reads its beginning: without it, it waits for the
+/// The termination message of a program that had nothing to install. The manager reads its beginning: without it, it waits for the
 /// node to come back in another boot.
 #[must_use]
 pub fn no_reboot(os: &str) -> String {

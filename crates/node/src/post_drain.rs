@@ -14,24 +14,24 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
     let mut steps: Vec<Step<NodeRun>> = vec![Step {
         name: "wait-for-repository",
         limit: limits.repository,
-        run: |run, pace| Box::pin(rke2_steps::wait_for_repository(run, pace)),
+        run: |run, ctx| Box::pin(rke2_steps::wait_for_repository(run, ctx)),
     }];
     steps.extend(configure_steps::steps(limits));
     let more: [Step<NodeRun>; 3] = [
         Step {
             name: "wait-for-rke2",
             limit: limits.rke2,
-            run: |run, pace| Box::pin(rke2_steps::wait_for_rke2(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::wait_for_rke2(run, ctx)),
         },
         Step {
             name: "remove-rke2-archives",
             limit: limits.host,
-            run: |run, pace| Box::pin(rke2_steps::remove_archives(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::remove_archives(run, ctx)),
         },
         Step {
             name: "remove-drain-taint",
             limit: limits.request,
-            run: |run, pace| Box::pin(drain_steps::untaint(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::untaint(run, ctx)),
         },
     ];
     steps.extend(more);

@@ -27,32 +27,32 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "wait-for-volumes",
             limit: limits.volumes,
-            run: |run, pace| Box::pin(drain_steps::wait_for_volumes(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::wait_for_volumes(run, ctx)),
         },
         Step {
             name: "stop-immovable-vms",
             limit: limits.detector,
-            run: |run, pace| Box::pin(drain_steps::stop_immovable_vms(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::stop_immovable_vms(run, ctx)),
         },
         Step {
             name: "taint-node",
             limit: limits.request,
-            run: |run, pace| Box::pin(drain_steps::taint(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::taint(run, ctx)),
         },
         Step {
             name: "wait-for-vms",
             limit: limits.vms,
-            run: |run, pace| Box::pin(drain_steps::evacuate(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::evacuate(run, ctx)),
         },
         Step {
             name: "wait-for-evacuation-budgets",
             limit: limits.budgets,
-            run: |run, pace| Box::pin(drain_steps::wait_for_budgets(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::wait_for_budgets(run, ctx)),
         },
         Step {
             name: "keep-last-copies",
             limit: limits.volumes,
-            run: |run, pace| Box::pin(drain_steps::keep_last_copies(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::keep_last_copies(run, ctx)),
         },
         Step {
             name: "remove-canal-config",
@@ -67,7 +67,7 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "choose-ingress",
             limit: limits.request,
-            run: |run, pace| Box::pin(rke2_steps::choose_ingress(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::choose_ingress(run, ctx)),
         },
     ]
 }

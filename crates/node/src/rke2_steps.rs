@@ -22,7 +22,7 @@ use crate::{
 use program::{
     error::{Error, Result},
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
     watches::Watches,
 };
 use rules::fleet::bundle_lacks;
@@ -31,7 +31,7 @@ use rules::fleet::bundle_lacks;
 const IMAGES: &str = "/var/lib/rancher/rke2/agent/images";
 
 /// Waits until the repository is served, and reads what it says about the release.
-pub(crate) async fn wait_for_repository(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_for_repository(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let name = names::repo(&run.plan);
     let mut watches = Watches::default();
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -41,15 +41,15 @@ pub(crate) async fn wait_for_repository(run: &NodeRun, pace: Pace<'_>) -> Result
         let deployment = deployments.get(names::HARVESTER_NAMESPACE, &name);
         Look::of(unavailable(deployment.as_deref(), &name))
     };
-    watches.until(pace, look).await?;
+    watches.until(ctx, look).await?;
     if run.release.get().is_none() {
         let file = run
             .repository
             .text(release_file::PATH, release_file::LARGEST_BYTES)
             .await?;
-        let file = release_file::parse(&file).map_err(|error| Error::Lasting(error.to_string()))?;
+        let file = release_file::parse(&file).map_err(|error| Error::Permanent(error.to_string()))?;
         let bundle = run.repository.text(bundle::PATH, bundle::LARGEST_BYTES).await?;
-        let bundle = bundle::parse(&bundle).map_err(|error| Error::Lasting(error.to_string()))?;
+        let bundle = bundle::parse(&bundle).map_err(|error| Error::Permanent(error.to_string()))?;
         // Only this step sets it.
         let _ = run.release.set(Release { file, bundle });
     }
@@ -80,14 +80,14 @@ pub fn unavailable(deployment: Option<&Deployment>, name: &str) -> Vec<Waiting> 
 }
 
 /// Makes Traefik the ingress controller where the release expects it.
-pub(crate) async fn choose_ingress(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn choose_ingress(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
     let plan = run.read_plan().await?;
     let metadata = plan
         .status
         .and_then(|status| status.release_metadata)
         .unwrap_or_default();
     let release = metadata.harvester.ok_or_else(|| {
-        Error::Passing(format!(
+        Error::Transient(format!(
             "UpgradePlan {} has no status.releaseMetadata.harvester yet",
             run.plan
         ))
@@ -96,7 +96,7 @@ pub(crate) async fn choose_ingress(run: &NodeRun, _: Pace<'_>) -> Result<()> {
 }
 
 /// Has Rancher upgrade RKE2 in a cluster of one node.
-pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
     let clusters: Api<Cluster> = Api::namespaced(run.client.clone(), names::FLEET_NAMESPACE);
     let name = names::LOCAL_CLUSTER;
     let what = |verb: &str| format!("{verb} Cluster {}/{name}", names::FLEET_NAMESPACE);
@@ -123,13 +123,13 @@ pub fn rke2_upgrade(cluster: &Cluster, wanted: &str) -> Option<Value> {
 }
 
 /// Waits until the node runs the kubelet of the release.
-pub(crate) async fn wait_for_rke2(run: &NodeRun, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_for_rke2(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let wanted = kubelet_version(&run.release()?.file.kubernetes);
     let mut watches = Watches::default();
     let only = watcher::Config::default().fields(&format!("metadata.name={}", run.node));
     let nodes: Cache<Node> = watches.add(run.nodes(), only, |_| ());
     let look = || rke2_runs(&run.node, nodes.get("", &run.node).as_deref(), &wanted);
-    watches.until(pace, look).await
+    watches.until(ctx, look).await
 }
 
 /// Whether a node runs the kubelet that is wanted.
@@ -150,7 +150,7 @@ pub fn rke2_runs(name: &str, node: Option<&Node>, wanted: &str) -> Look {
 }
 
 /// Takes the archives away that RKE2 has loaded: it would load them again at every start.
-pub(crate) async fn remove_archives(run: &NodeRun, _: Pace<'_>) -> Result<()> {
+pub(crate) async fn remove_archives(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
     for archive in run.release()?.bundle.group(bundle::RKE2) {
         for name in [archive.list.file_name(), archive.archive.file_name()] {
             run.root.remove(&format!("{IMAGES}/{name}"))?;
@@ -163,18 +163,18 @@ pub(crate) async fn remove_archives(run: &NodeRun, _: Pace<'_>) -> Result<()> {
 ///
 /// # Errors
 /// None that lasts.
-pub async fn wait_for_fleet(client: &Client, pace: Pace<'_>) -> Result<()> {
+pub async fn wait_for_fleet(client: &Client, ctx: StepContext<'_>) -> Result<()> {
     let mut watches = Watches::default();
     let bundles: Cache<FleetBundle> = watches.add(Api::all(client.clone()), watcher::Config::default(), |_| ());
     let look = || Look::of(bundles.list().iter().filter_map(|bundle| unready(bundle)).collect());
-    let settled = watches.until(pace, look);
+    let settled = watches.until(ctx, look);
     // A moment less than the step has, so that it ends well.
-    let left = pace.deadline.duration_since(pace.report.clock.now()).unsigned_abs();
+    let left = ctx.deadline.duration_since(ctx.report.clock.now()).unsigned_abs();
     tokio::select! {
         biased;
         settled = settled => settled,
-        () = pace.report.clock.sleep(left.mul_f64(0.9)) => {
-            tracing::warn!("Fleet has not settled; going on: {}", pace.report.waited_for());
+        () = ctx.report.clock.sleep(left.mul_f64(0.9)) => {
+            tracing::warn!("Fleet has not settled; going on: {}", ctx.report.waited_for());
             Ok(())
         }
     }

@@ -28,7 +28,7 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "wait-for-repository",
             limit: limits.repository,
-            run: |run, pace| Box::pin(rke2_steps::wait_for_repository(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::wait_for_repository(run, ctx)),
         },
         Step {
             name: "remove-canal-config",
@@ -44,17 +44,17 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "stop-vms",
             limit: limits.detector,
-            run: |run, pace| Box::pin(drain_steps::stop_immovable_vms(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::stop_immovable_vms(run, ctx)),
         },
         Step {
             name: "wait-for-vms",
             limit: limits.vms,
-            run: |run, pace| Box::pin(drain_steps::wait_until_empty(run, pace)),
+            run: |run, ctx| Box::pin(drain_steps::wait_until_empty(run, ctx)),
         },
         Step {
             name: "wait-for-fleet",
             limit: limits.fleet,
-            run: |run, pace| Box::pin(rke2_steps::wait_for_fleet(&run.client, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::wait_for_fleet(&run.client, ctx)),
         },
     ];
     steps.extend(configure_steps::steps(limits));
@@ -62,22 +62,22 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
         Step {
             name: "choose-ingress",
             limit: limits.request,
-            run: |run, pace| Box::pin(rke2_steps::choose_ingress(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::choose_ingress(run, ctx)),
         },
         Step {
             name: "start-rke2-upgrade",
             limit: limits.request,
-            run: |run, pace| Box::pin(rke2_steps::start_rke2_upgrade(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::start_rke2_upgrade(run, ctx)),
         },
         Step {
             name: "wait-for-rke2",
             limit: limits.rke2,
-            run: |run, pace| Box::pin(rke2_steps::wait_for_rke2(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::wait_for_rke2(run, ctx)),
         },
         Step {
             name: "remove-rke2-archives",
             limit: limits.host,
-            run: |run, pace| Box::pin(rke2_steps::remove_archives(run, pace)),
+            run: |run, ctx| Box::pin(rke2_steps::remove_archives(run, ctx)),
         },
     ];
     steps.extend(more);

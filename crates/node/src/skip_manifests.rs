@@ -44,7 +44,7 @@ impl FromStr for Action {
         match text {
             "apply" => Ok(Self::Apply),
             "remove" => Ok(Self::Remove),
-            other => Err(Error::Lasting(format!("{other:?} is not an action: apply or remove"))),
+            other => Err(Error::Permanent(format!("{other:?} is not an action: apply or remove"))),
         }
     }
 }
@@ -57,7 +57,7 @@ impl FromStr for Action {
 pub fn run(root: &HostRoot, manifests: &[String], action: Action) -> Result<Vec<String>> {
     let is_name = |name: &&String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     if let Some(bad) = manifests.iter().find(|name| !is_name(name)) {
-        return Err(Error::Lasting(format!("{bad:?} is not the name of a manifest")));
+        return Err(Error::Permanent(format!("{bad:?} is not the name of a manifest")));
     }
     if manifests.is_empty() || !root.resolve(FOLDER)?.is_dir() {
         tracing::info!(folder = FOLDER, manifests = manifests.len(), "there is nothing to skip");

@@ -102,7 +102,7 @@ pub async fn run(client: &Client, plan: &str, strict: bool, minimum: Option<&str
             tracing::warn!(name = plan, "versions are not checked: the plan says so");
             Ok(())
         }
-        Err(why) => Err(Error::Lasting(why.to_string())),
+        Err(why) => Err(Error::Permanent(why.to_string())),
     }
 }
 

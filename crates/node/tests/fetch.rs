@@ -77,8 +77,8 @@ async fn f03_a_download_that_never_ends_is_an_error_and_leaves_no_file_under_its
     assert!(complaint.contains("broke off after 70000 of"), "{complaint}");
     assert!(complaint.contains("gave up after 4 tries"), "{complaint}");
     assert_eq!(bench.saved(AGENT), None);
-    let last_word = bench.board.0.lock().unwrap().1.clone();
-    assert!(last_word.starts_with("save-agent: "), "{last_word}");
+    let termination_message = bench.board.0.lock().unwrap().1.clone();
+    assert!(termination_message.starts_with("save-agent: "), "{termination_message}");
 
     // The next run takes up what came.
     bench.repository.behave();
@@ -142,7 +142,7 @@ async fn f04_a_damaged_archive_is_tried_again_and_then_refused(#[case] path: &st
     );
     assert!(complaint.contains("gave up after 3 tries"), "{complaint}");
     assert_eq!(bench.saved(path), None);
-    let names = bench.shelf.names();
+    let names = bench.memory_store.names();
     assert!(path != COMMON || names.is_empty(), "{names:?}");
 }
 
@@ -182,7 +182,7 @@ async fn f04_an_archive_with_another_checksum_or_size_than_promised_is_refused()
     let bench = Bench::with(files).await;
     let complaint = bench.complaint().await;
     assert!(complaint.contains(&format!("the SHA-256 is {sum}")), "{complaint}");
-    assert!(bench.shelf.names().is_empty(), "nothing of it was taken in");
+    assert!(bench.memory_store.names().is_empty(), "nothing of it was taken in");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
 use node::{images::Repository, node_run::Repository as _};
-use program::{board::NoBoard, report::Reporter, step::Pace};
+use program::{board::NoBoard, report::Reporter, step::StepContext};
 use support::{
     PATIENCE,
     hostile::{
@@ -38,14 +38,14 @@ async fn save(hostile: &Hostile, to: &Path) -> program::Result<()> {
     let clock = Clock::system();
     let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
     let deadline = clock.now().saturating_add(Duration::from_secs(60)).unwrap();
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline,
         limit: Duration::from_hours(1),
     };
     Repository::new(&hostile.url, None, clock.clone(), PATIENCE)
         .unwrap()
-        .save(IMAGE, to, pace)
+        .save(IMAGE, to, ctx)
         .await
 }
 

@@ -29,8 +29,8 @@ use support::{
     archive::{AGENT, COMMON, COMMON_LIST, RKE2},
     bench::Bench,
     hostile::Trick::{CutAfter, Status},
+    memory_store::{MemoryStore, Refusing, Watched},
     plan,
-    shelf::{Refusing, Shelf, Watched},
 };
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn everything_is_brought_once_and_a_second_run_brings_nothing() {
     done.unwrap();
     assert_eq!((summary.imported.len(), summary.skipped.len()), (0, 2));
     assert_eq!((summary.written.len(), summary.kept.len()), (0, 4));
-    assert_eq!(bench.shelf.imports(), 2, "those of the first run");
+    assert_eq!(bench.memory_store.imports(), 2, "those of the first run");
     let archives: Vec<String> = bench
         .repository
         .requests()
@@ -79,7 +79,7 @@ async fn f02_a_list_that_says_nothing_ends_the_preload_with_its_name(#[case] con
         complaint.contains(COMMON_LIST) && complaint.contains(why),
         "{complaint}"
     );
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_version_that_may_not_be_upgraded_ends_it_before_anything_is_brought()
 async fn people_see_which_archive_is_brought_and_how_much_of_it() {
     let bench = Bench::new().await;
     let store = Box::new(Watched {
-        shelf: bench.shelf.clone(),
+        memory_store: bench.memory_store.clone(),
         board: bench.board.clone(),
     });
     let (url, root) = (&bench.repository.url, bench.root.path());
@@ -164,7 +164,7 @@ async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
     let root = tempfile::tempdir().unwrap();
     let program = Prepare::new(
         repository,
-        Box::new(Shelf::default()),
+        Box::new(MemoryStore::default()),
         root.path(),
         PlanSource::Known(plan()),
     );
@@ -194,7 +194,7 @@ async fn prepare_into(bench: &Bench, store: Refusing) -> program::Result<()> {
 async fn f18_a_containerd_that_restarts_again_and_again_is_waited_for() {
     let bench = Bench::new().await;
     let store = Refusing {
-        shelf: bench.shelf.clone(),
+        memory_store: bench.memory_store.clone(),
         refusals: Arc::new(Mutex::new(5)),
         is_away_for: 2,
         ..Refusing::default()
@@ -210,7 +210,7 @@ async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
     let bench = Bench::new().await;
     let refusals = Arc::new(Mutex::new(100));
     let store = Refusing {
-        shelf: bench.shelf.clone(),
+        memory_store: bench.memory_store.clone(),
         refusals: refusals.clone(),
         ..Refusing::default()
     };
@@ -290,7 +290,12 @@ async fn the_plan_in_the_cluster_says_whether_its_release_may_be_brought() {
             name: "up".to_owned(),
         };
         let repository = Repository::new(&bench.repository.url, None, clock.clone(), PATIENCE).unwrap();
-        let program = Prepare::new(repository, Box::new(bench.shelf.clone()), bench.root.path(), plans);
+        let program = Prepare::new(
+            repository,
+            Box::new(bench.memory_store.clone()),
+            bench.root.path(),
+            plans,
+        );
         let done = step::run_all(&program, STEPS, &Reporter::new(clock, Arc::new(NoBoard))).await;
         match (done, why) {
             (Ok(()), None) => {}

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
 use clock::Clock;
 use node::{images::Repository, node_run::Repository as _};
-use program::{Error, board::NoBoard, report::Reporter, step::Pace};
+use program::{Error, board::NoBoard, report::Reporter, step::StepContext};
 use release::{
     bundle::Sha256Sum,
     manifest::{self, ROOTFS},
@@ -40,7 +40,7 @@ async fn recorded() -> (Bench, Sha256Sum) {
 }
 
 async fn prepare(bench: &Bench, root: Option<&Sha256Sum>) -> program::Result<()> {
-    let store = Box::new(bench.shelf.clone());
+    let store = Box::new(bench.memory_store.clone());
     let url = &bench.repository.url;
     let (_, done) = support::prepare_pinned(
         url,
@@ -91,7 +91,7 @@ async fn what_is_on_record_is_brought() {
     prepare(&bench, Some(&root)).await.unwrap();
     bench.assert_complete();
     prepare(&bench, Some(&root)).await.unwrap();
-    assert_eq!(bench.shelf.imports(), 2, "those of the first run");
+    assert_eq!(bench.memory_store.imports(), 2, "those of the first run");
 }
 
 #[tokio::test]
@@ -107,12 +107,12 @@ async fn s07_a_swapped_archive_is_refused_even_when_the_bundle_vouches_for_it() 
     let (bench, _) = recorded().await;
     bench.repository.put(COMMON, files[COMMON].clone());
     assert_refused(&bench, &root, &[COMMON, "the SHA-256 is"]).await;
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
     bench
         .repository
         .put("bundle/metadata.yaml", files["bundle/metadata.yaml"].clone());
     assert_refused(&bench, &root, &["bundle/metadata.yaml is refused"]).await;
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn s07_a_truncated_archive_is_refused_before_any_of_it_is_fetched() {
     let half = bench.files[COMMON][..100_000].to_vec();
     bench.repository.put(COMMON, half);
     assert_refused(&bench, &root, &[COMMON, "has 100000 bytes", "cut off"]).await;
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
     let fetched = bench.repository.requests();
     assert!(
         !fetched.iter().any(|request| request == &format!("GET {COMMON}")),
@@ -138,7 +138,7 @@ async fn s07_a_swapped_list_or_release_is_refused() {
         let (bench, root) = recorded().await;
         bench.repository.put(path, content.into());
         assert_refused(&bench, &root, &[path, "is refused", "on record"]).await;
-        assert_eq!(bench.shelf.imports(), 0);
+        assert_eq!(bench.memory_store.imports(), 0);
     }
 }
 
@@ -156,7 +156,7 @@ async fn s07_a_replayed_manifest_with_its_own_whole_release_is_refused() {
         &[MANIFEST, "is refused", root.as_str(), "another release"],
     )
     .await;
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ const SIZE: usize = 300_000;
 async fn save(hostile: &Hostile, root: Option<&Sha256Sum>, to: &Path) -> program::Result<()> {
     let clock = Clock::system();
     let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: clock.now().saturating_add(Duration::from_secs(60)).unwrap(),
         limit: Duration::from_hours(1),
@@ -184,7 +184,7 @@ async fn save(hostile: &Hostile, root: Option<&Sha256Sum>, to: &Path) -> program
     let repository = Repository::new(&hostile.url, None, clock.clone(), PATIENCE)
         .unwrap()
         .pinned_to(root.cloned());
-    repository.save(ROOTFS, to, pace).await
+    repository.save(ROOTFS, to, ctx).await
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn front(bench: &Bench, identity: &Identity) -> String {
 async fn prepare(bench: &Bench, url: &str, trust: Option<&Trust>, root: &Sha256Sum) -> program::Result<()> {
     let repository = Repository::new(url, trust, Clock::system(), PATIENCE).unwrap();
     let repository = repository.pinned_to(Some(root.clone()));
-    let store = Box::new(bench.shelf.clone());
+    let store = Box::new(bench.memory_store.clone());
     let (_, done) = support::prepare_from(repository, store, bench.root.path(), plan(), bench.board.clone()).await;
     done
 }
@@ -90,7 +90,7 @@ async fn assert_refused(bench: &Bench, done: program::Result<()>, words: &str) {
         text.contains("harvester-iso") && text.contains(words),
         "{text} does not say {words}"
     );
-    assert_eq!(bench.shelf.imports(), 0);
+    assert_eq!(bench.memory_store.imports(), 0);
     let folder = bench.place(RKE2).parent().unwrap().to_owned();
     assert_eq!(names(&folder), Vec::<String>::new());
 }
@@ -187,6 +187,6 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
         let error = prepare(&bench, &url, Some(&trust(&own)), &root).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error} does not say {words}");
         assert!(!error.passes(), "{error}");
-        assert_eq!(bench.shelf.imports(), 0);
+        assert_eq!(bench.memory_store.imports(), 0);
     }
 }

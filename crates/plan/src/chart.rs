@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use rules::fleet::chart_lacks;
 use serde_json::{Value, json};
 
-use crate::observed::ChartSeen;
+use crate::observed::ObservedChart;
 
 /// Where the chart `harvester` has KubeVirt's workloadUpdateMethods among its values.
 pub const METHODS: [&str; 4] = ["kubevirt", "spec", "workloadUpdateStrategy", "workloadUpdateMethods"];
@@ -18,8 +18,8 @@ pub const POINTER: &str = "/spec/workloadUpdateStrategy/workloadUpdateMethods";
 
 /// A chart as decisions see it.
 #[must_use]
-pub fn seen(chart: &ManagedChart) -> ChartSeen {
-    ChartSeen {
+pub fn observed(chart: &ManagedChart) -> ObservedChart {
+    ObservedChart {
         paused: chart.spec.paused == Some(true),
         paused_by: chart.annotations().get(annotations::CHART_PAUSED_BY).cloned(),
         methods: methods(chart),

@@ -19,12 +19,12 @@ const EXECUTED: (bool, &str, &str) = (false, reasons::EXECUTED, reasons::EXECUTE
 
 /// Decides. The same moment and the same sight always give the same decision.
 #[must_use]
-pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
-    let mut draft = Draft::new(now, seen);
-    if seen.plan.metadata.deletion_timestamp.is_some() {
+pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
+    let mut draft = Draft::new(now, observed);
+    if observed.plan.metadata.deletion_timestamp.is_some() {
         return delete(draft);
     }
-    let current = seen
+    let current = observed
         .plan
         .status
         .as_ref()
@@ -37,9 +37,9 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
             return draft.finish(EXECUTABLE, true, None);
         }
     };
-    if has_ended(seen.plan.status.as_ref(), phase) {
+    if has_ended(observed.plan.status.as_ref(), phase) {
         if phase == Some(Phase::Failed) && retry::is_wanted(&draft) {
-            return match another_active_plan(seen) {
+            return match another_active_plan(observed) {
                 None => retry::resume(draft),
                 Some(other) => postponed(draft, other),
             };
@@ -47,10 +47,10 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Decision {
         draft.set_finalizer(false);
         return draft.still_ended();
     }
-    if waits_for_a_wish(&seen.plan) {
+    if waits_for_request(&observed.plan) {
         return left_by_another(draft);
     }
-    if let Some(older) = older_active_plan(seen) {
+    if let Some(older) = older_active_plan(observed) {
         return blocked(draft, phase, older);
     }
     match phase {
@@ -129,18 +129,18 @@ pub fn is_settled(plan: &UpgradePlan) -> bool {
         .status
         .as_ref()
         .is_some_and(|status| !status.waiting_for.is_empty());
-    has_ended(plan.status.as_ref(), plan.phase()) && !is_held(plan) && !tried_again && !waits
+    has_ended(plan.status.as_ref(), plan.phase()) && !has_finalizer(plan) && !tried_again && !waits
 }
 
 /// The plan may still change the cluster: it has not ended, or what it changed is not put back.
 #[must_use]
 pub fn is_active(plan: &UpgradePlan) -> bool {
-    let over = plan.phase().is_some_and(Phase::is_terminal) || waits_for_a_wish(plan);
-    !over || is_held(plan)
+    let over = plan.phase().is_some_and(Phase::is_terminal) || waits_for_request(plan);
+    !over || has_finalizer(plan)
 }
 
 /// The plan carries our finalizer.
-fn is_held(plan: &UpgradePlan) -> bool {
+fn has_finalizer(plan: &UpgradePlan) -> bool {
     let mut finalizers = plan.metadata.finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == annotations::FINALIZER)
 }
@@ -148,7 +148,7 @@ fn is_held(plan: &UpgradePlan) -> bool {
 /// Another manager has looked at the plan and not started it, and nobody has asked for it since. We never leave a plan without
 /// a phase, so who did was another one; it may be years ago, and nobody starts an upgrade by installing an operator.
 #[must_use]
-pub fn waits_for_a_wish(plan: &UpgradePlan) -> bool {
+pub fn waits_for_request(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
     let begun = status.current_phase.as_deref().is_some_and(|phase| !phase.is_empty());
     !begun && !status.conditions.is_empty() && !retry::is_asked_for(plan)
@@ -167,13 +167,13 @@ fn has_ended(status: Option<&UpgradePlanStatus>, phase: Option<Phase>) -> bool {
 
 /// The plan that goes first, if it is not this one: the older one, by creation and then by uid, so that of any two
 /// exactly one waits.
-fn older_active_plan(seen: &Observed) -> Option<&str> {
-    let metadata = &seen.plan.metadata;
+fn older_active_plan(observed: &Observed) -> Option<&str> {
+    let metadata = &observed.plan.metadata;
     let mine = (
         metadata.creation_timestamp.as_ref().map(|time| time.0),
         metadata.uid.as_deref().unwrap_or_default(),
     );
-    let active = seen.other_plans.iter().filter(|other| other.active);
+    let active = observed.other_plans.iter().filter(|other| other.active);
     active
         .filter(|other| (other.created, other.uid.as_str()) < mine)
         .map(|other| other.name.as_str())
@@ -181,8 +181,8 @@ fn older_active_plan(seen: &Observed) -> Option<&str> {
 }
 
 /// Any other plan that runs or waits for its turn. A plan that has ended has given its turn away, however old it is.
-fn another_active_plan(seen: &Observed) -> Option<&str> {
-    let active = seen.other_plans.iter().find(|other| other.active);
+fn another_active_plan(observed: &Observed) -> Option<&str> {
+    let active = observed.other_plans.iter().find(|other| other.active);
     active.map(|other| other.name.as_str())
 }
 
@@ -215,7 +215,7 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
         draft.enter(Phase::Initializing);
     }
     let was_blocked = draft
-        .seen
+        .observed
         .plan
         .condition(reasons::AVAILABLE)
         .is_some_and(|c| c.reason == reasons::CONCURRENT_UPGRADE_BLOCKED && c.message == message);
@@ -231,12 +231,12 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
 
 /// Puts back what was changed, then lets the plan go.
 fn delete(mut draft: Draft<'_>) -> Decision {
-    let ended = has_ended(draft.seen.plan.status.as_ref(), draft.seen.plan.phase());
+    let ended = has_ended(draft.observed.plan.status.as_ref(), draft.observed.plan.phase());
     // A Job that was created just before has begun with its node, and nobody has noted it yet.
-    if draft.seen.plan.phase() == Some(Phase::NodeUpgrading) {
+    if draft.observed.plan.phase() == Some(Phase::NodeUpgrading) {
         node_upgrade::look_at_jobs(&mut draft);
     }
-    if ended || draft.seen.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
+    if ended || draft.observed.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
         draft.set_finalizer(false);
         return draft.unchanged();
     }

@@ -21,7 +21,7 @@ use self::waits::Trouble;
 pub use self::waits::{Noted, Waits};
 use crate::{
     decision::{Action, Child, Decision, Need},
-    observed::{JobSeen, Observed, name_of},
+    observed::{Observed, ObservedJob, name_of},
 };
 use rules::{PlanEvent, tries};
 
@@ -70,7 +70,7 @@ pub struct Record<'d> {
 /// A decision while it is being made.
 pub struct Draft<'a> {
     /// What is observed.
-    pub seen: &'a Observed,
+    pub observed: &'a Observed,
     /// The moment of the decision.
     pub now: Timestamp,
     status: UpgradePlanStatus,
@@ -89,12 +89,12 @@ pub struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Starts from the plan as it is.
     #[must_use]
-    pub fn new(now: Timestamp, seen: &'a Observed) -> Self {
-        let finalizers = seen.plan.metadata.finalizers.as_ref();
-        let mut status = seen.plan.status.clone().unwrap_or_default();
+    pub fn new(now: Timestamp, observed: &'a Observed) -> Self {
+        let finalizers = observed.plan.metadata.finalizers.as_ref();
+        let mut status = observed.plan.status.clone().unwrap_or_default();
         let left = NOTES
             .into_iter()
-            .filter_map(|key| Some((key, seen.plan.annotation(key)?)));
+            .filter_map(|key| Some((key, observed.plan.annotation(key)?)));
         // Notes of an older manager move into the status, and are removed from where they were once they are there. Others
         // are nobody's.
         let annotations = match status.notes {
@@ -102,12 +102,14 @@ impl<'a> Draft<'a> {
             None => BTreeMap::new(),
         };
         status.notes.get_or_insert_with(|| {
-            let known = NOTES.into_iter().filter_map(|key| Some((key, seen.plan.note(key)?)));
-            let known = known.filter(|(key, value)| notes::is_sound(seen, key, value));
+            let known = NOTES
+                .into_iter()
+                .filter_map(|key| Some((key, observed.plan.note(key)?)));
+            let known = known.filter(|(key, value)| notes::is_sound(observed, key, value));
             known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
         });
         Self {
-            seen,
+            observed,
             now,
             status,
             annotations,
@@ -146,7 +148,7 @@ impl<'a> Draft<'a> {
     /// The name of the plan.
     #[must_use]
     pub fn plan_name(&self) -> &'a str {
-        self.seen.plan.metadata.name.as_deref().unwrap_or_default()
+        self.observed.plan.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// Where the repository is, as the plan has it on record.
@@ -158,7 +160,7 @@ impl<'a> Draft<'a> {
     /// The value of an annotation of the plan: what its user says.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.seen.plan.annotation(key)
+        self.observed.plan.annotation(key)
     }
 
     /// A note about the plan, with what the draft changes.
@@ -213,7 +215,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Deletes a Job that is seen, and no other that has taken its name since.
-    pub fn delete_job(&mut self, key: &str, job: &JobSeen) {
+    pub fn delete_job(&mut self, key: &str, job: &ObservedJob) {
         self.act(Action::DeleteJob {
             namespace: job.namespace.clone(),
             name: name_of(key).to_owned(),
@@ -224,7 +226,7 @@ impl<'a> Draft<'a> {
     /// Creates an object of ours. Which image runs in it is on record first.
     pub fn create(&mut self, child: Child) {
         if child.runs_programs() && self.noted(annotations::TOOLKIT_IMAGE).is_none() {
-            let own = self.seen.settings.own_image.to_string();
+            let own = self.observed.settings.own_image.to_string();
             self.note(annotations::TOOLKIT_IMAGE, Some(own));
         }
         self.actions.push(Action::Create(child));
@@ -248,7 +250,7 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn still_ended(mut self) -> Decision {
         let waited = self
-            .seen
+            .observed
             .plan
             .status
             .iter()
@@ -294,7 +296,7 @@ impl<'a> Draft<'a> {
     /// `progressing` whether the upgrade goes on, and with which message instead of the one made from the waits.
     #[must_use]
     pub fn finish(mut self, available: (bool, &str, &str), progressing: bool, message: Option<String>) -> Decision {
-        if let Some(error) = &self.seen.trouble {
+        if let Some(error) = &self.observed.trouble {
             self.degrade(error.clone());
         }
         let phase = self
@@ -322,7 +324,7 @@ impl<'a> Draft<'a> {
             reason: reason.to_owned(),
             message: plain(message, LONGEST_SUMMARY),
             last_transition_time: Time(self.now),
-            observed_generation: self.seen.plan.metadata.generation,
+            observed_generation: self.observed.plan.metadata.generation,
         };
         let Some(known) = self
             .status

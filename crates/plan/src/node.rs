@@ -110,10 +110,10 @@ pub fn is_tried_again(entry: &NodeUpgradeStatus) -> bool {
 
 /// Joins a state that is seen into what is recorded of a node, and tells whether it is the node's state now. The only
 /// place where a state is written.
-pub fn advance(entry: &mut NodeUpgradeStatus, seen: NodeState) -> bool {
-    let joined = Progress::recorded(entry.state.as_deref()).join(seen);
+pub fn advance(entry: &mut NodeUpgradeStatus, observed: NodeState) -> bool {
+    let joined = Progress::recorded(entry.state.as_deref()).join(observed);
     entry.state = joined.state().map(|state| state.to_string());
-    joined.state() == Some(seen)
+    joined.state() == Some(observed)
 }
 
 /// What a node has reached. There is no setter: it grows by joining what is seen.
@@ -142,11 +142,11 @@ impl Progress {
     /// What was known joined with what is seen: a stale sight never moves a node back. Within a group the newer sight
     /// wins, so that a Job that is tried again can turn a failure into a success.
     #[must_use]
-    pub fn join(self, seen: NodeState) -> Self {
-        if self.stage() > Stage::of(seen) {
+    pub fn join(self, observed: NodeState) -> Self {
+        if self.stage() > Stage::of(observed) {
             self
         } else {
-            Self(Some(seen))
+            Self(Some(observed))
         }
     }
 }
@@ -250,9 +250,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_node_never_goes_back(seen in proptest::collection::vec(states(), 0..20)) {
+        fn a_node_never_goes_back(observed in proptest::collection::vec(states(), 0..20)) {
             let mut progress = Progress::recorded(None);
-            for state in seen {
+            for state in observed {
                 let next = progress.join(state);
                 prop_assert!(next.stage() >= progress.stage());
                 prop_assert_eq!(next.join(state), next, "joining twice is joining once");

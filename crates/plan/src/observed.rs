@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use accounts::Accounts;
-pub use workloads::{JobOutcome, JobSeen, LastWord, PodSeen, SucPlanSeen, key, name_of};
+pub use workloads::{JobOutcome, ObservedJob, ObservedPod, ObservedSucPlan, TerminationMessage, key, name_of};
 
 use crate::shared::Shared;
 use rules::deadlines::Deadlines;
@@ -36,19 +36,19 @@ pub struct Observed {
     /// The Harvester version that runs.
     pub server_version: Option<String>,
     /// All nodes.
-    pub nodes: Shared<BTreeMap<String, NodeSeen>>,
+    pub nodes: Shared<BTreeMap<String, ObservedNode>>,
     /// The image that holds, or will hold, the ISO.
-    pub iso_image: Option<ImageSeen>,
+    pub iso_image: Option<ObservedImage>,
     /// The plan's repository.
-    pub repo: RepoSeen,
+    pub repo: ObservedRepo,
     /// The plan's system-upgrade-controller Plans, by component.
-    pub suc_plans: BTreeMap<Component, SucPlanSeen>,
+    pub suc_plans: BTreeMap<Component, ObservedSucPlan>,
     /// The plan's Jobs and those of its system-upgrade-controller Plans, by [`key`].
-    pub jobs: Shared<BTreeMap<String, JobSeen>>,
+    pub jobs: Shared<BTreeMap<String, ObservedJob>>,
     /// Rancher's machine-plan Secrets.
-    pub machine_plans: Shared<Vec<MachinePlanSeen>>,
+    pub machine_plans: Shared<Vec<ObservedMachinePlan>>,
     /// The Rancher cluster.
-    pub cluster: Option<ClusterSeen>,
+    pub cluster: Option<ObservedCluster>,
     /// Longhorn's replica-replenishment-wait-interval.
     pub replenishment_interval: Option<String>,
     /// Whether the descheduler addon is enabled; absent when there is none.
@@ -56,9 +56,9 @@ pub struct Observed {
     /// KubeVirt's workloadUpdateMethods; absent when there is no KubeVirt.
     pub workload_update_methods: Option<Vec<String>>,
     /// Harvester's ManagedCharts, by name.
-    pub charts: BTreeMap<String, ChartSeen>,
+    pub charts: BTreeMap<String, ObservedChart>,
     /// Pods of the upgrade that cannot start, or whose programs say what they wait for, by [`key`].
-    pub pods: Shared<BTreeMap<String, PodSeen>>,
+    pub pods: Shared<BTreeMap<String, ObservedPod>>,
     /// Volumes that are not healthy, by the claim they serve.
     pub unhealthy_volumes: Shared<Vec<String>>,
     /// Running VMs, by node.
@@ -132,7 +132,7 @@ impl Default for Settings {
 /// A ManagedChart that an upgrade changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ChartSeen {
+pub struct ObservedChart {
     /// Fleet does not apply it for now.
     pub paused: bool,
     /// The uid of the plan whose Job paused it.
@@ -166,13 +166,13 @@ pub struct OtherPlan {
     pub saved_upgrade_strategy: Option<String>,
     /// What it has begun to make of the cluster; nothing before its first step that changes components.
     #[serde(default)]
-    pub begun: Option<Begun>,
+    pub begun: Option<StartedUpgrade>,
 }
 
 /// What a plan has begun to make of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Begun {
+pub struct StartedUpgrade {
     /// When it last began to upgrade components.
     pub at: Timestamp,
     /// The version of Harvester that it upgrades to.
@@ -184,7 +184,7 @@ pub struct Begun {
     pub nodes_done_at: Option<Timestamp>,
 }
 
-impl Begun {
+impl StartedUpgrade {
     /// Of a plan, from its record.
     #[must_use]
     pub fn of(plan: &UpgradePlan) -> Option<Self> {
@@ -208,7 +208,7 @@ impl Begun {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct NodeSeen {
+pub struct ObservedNode {
     /// Harvester manages it.
     pub managed: bool,
     /// It only votes.
@@ -234,7 +234,7 @@ pub struct NodeSeen {
 /// The image that holds the ISO.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ImageSeen {
+pub struct ObservedImage {
     /// Its name.
     pub name: String,
     /// We created it.
@@ -249,7 +249,7 @@ pub struct ImageSeen {
 /// The plan's repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RepoSeen {
+pub struct ObservedRepo {
     /// The Deployment: whether all replicas are available; absent when there is none.
     pub deployment_ready: Option<bool>,
     /// It serves a manifest; one that an older manager made does not.
@@ -263,7 +263,7 @@ pub struct RepoSeen {
 /// A machine-plan Secret: the place where Rancher asks and we answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct MachinePlanSeen {
+pub struct ObservedMachinePlan {
     /// Name of the Secret.
     pub secret: String,
     /// The node, once its Machine is known.
@@ -278,7 +278,7 @@ pub struct MachinePlanSeen {
     pub post_hook: Option<String>,
 }
 
-impl MachinePlanSeen {
+impl ObservedMachinePlan {
     /// Rancher drains the node, or has drained it and not let it go: it keeps its questions until then.
     #[must_use]
     pub fn is_in_drain(&self) -> bool {
@@ -290,7 +290,7 @@ impl MachinePlanSeen {
 /// The Rancher cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ClusterSeen {
+pub struct ObservedCluster {
     /// The version it should run.
     pub kubernetes_version: Option<String>,
     /// Counts how often its nodes were provisioned.

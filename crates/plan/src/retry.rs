@@ -10,7 +10,7 @@ use crate::{
     decision::{Action, ChildKind, Decision},
     draft::Draft,
     node,
-    observed::{JobOutcome, JobSeen, name_of},
+    observed::{JobOutcome, ObservedJob, name_of},
     phase::node_upgrade,
     pipeline::{self, PIPELINE},
 };
@@ -22,7 +22,7 @@ const BEFORE: &str = "tried again after: ";
 /// The user asks for another try.
 #[must_use]
 pub fn is_wanted(draft: &Draft<'_>) -> bool {
-    is_asked_for(&draft.seen.plan)
+    is_asked_for(&draft.observed.plan)
 }
 
 /// A user asks for a try of the plan that has not begun.
@@ -38,15 +38,15 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     if let Some(why) = overtaken(&draft).or_else(|| node_upgrade::is_gated_for_another(&draft)) {
         return refused(draft, &why);
     }
-    let jobs = draft.seen.jobs.iter();
-    let in_the_way: Vec<(&String, &JobSeen)> = jobs
+    let jobs = draft.observed.jobs.iter();
+    let in_the_way: Vec<(&String, &ObservedJob)> = jobs
         .filter(|(_, job)| job.deleting || is_in_the_way(&draft, job))
         .collect();
     if !in_the_way.is_empty() {
         return make_room(draft, &in_the_way);
     }
     // An image that could not be imported is imported anew; nobody would try it again by itself.
-    let image = draft.seen.iso_image.as_ref();
+    let image = draft.observed.iso_image.as_ref();
     if image.is_some_and(|image| image.ours && image.imported == Some(false)) {
         draft.act(Action::Delete {
             kind: ChildKind::Image,
@@ -78,7 +78,7 @@ fn has_moved(draft: &Draft<'_>) -> bool {
     let status = draft.status();
     let release = status.release_metadata.as_ref();
     let target = release.and_then(|release| release.harvester.as_deref());
-    let running = draft.seen.server_version.as_deref().filter(|text| !text.is_empty());
+    let running = draft.observed.server_version.as_deref().filter(|text| !text.is_empty());
     let began = status.previous_version.as_deref();
     running.is_some() && began.is_some() && running != began && running != target
 }
@@ -88,7 +88,7 @@ fn has_moved(draft: &Draft<'_>) -> bool {
 fn overtaken(draft: &Draft<'_>) -> Option<String> {
     let status = draft.status();
     let target = status.release_metadata.as_ref()?.harvester.as_deref()?;
-    let running = draft.seen.server_version.as_deref().unwrap_or_default();
+    let running = draft.observed.server_version.as_deref().unwrap_or_default();
     if has_moved(draft) && version::is_beyond(running, target) {
         return Some(format!(
             "the cluster runs {running} by now (Setting server-version), and another try would take it back to {target}: \
@@ -96,7 +96,7 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
         ));
     }
     let failed_at = failed_at(status)?;
-    let mut others = draft.seen.other_plans.iter().rev();
+    let mut others = draft.observed.other_plans.iter().rev();
     others.find_map(|other| {
         let begun = other.begun.as_ref().filter(|begun| begun.at > failed_at)?;
         version::is_beyond(&begun.harvester, target).then(|| {
@@ -129,14 +129,14 @@ fn refused(mut draft: Draft<'_>, why: &str) -> Decision {
 }
 
 /// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.
-fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
+fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &ObservedJob)]) -> Decision {
     for (key, job) in jobs.iter().filter(|(_, job)| !job.deleting) {
         // What a Plan has made goes with it. Of what one has left, only its name says that it was ours: it is nobody's to
         // delete, and goes by itself.
         if job.owner.is_none() {
             draft.delete_job(key, job);
         } else if draft
-            .seen
+            .observed
             .suc_plans
             .get(&job.component)
             .is_some_and(|plan| !plan.deleting)
@@ -165,7 +165,7 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &JobSeen)]) -> Decision {
 /// A Job that failed, or that ended well on a node which then failed its step: one that came back with the old system has
 /// had its installation, and needs another one. VMs that were started again after the failure are stopped again for a node
 /// that is not done, so the Job that started them must make room for another one.
-fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
+fn is_in_the_way(draft: &Draft<'_>, job: &ObservedJob) -> bool {
     let state = job.node.as_deref().and_then(|node| draft.progress(node).state());
     let step = match state {
         Some(NodeState::PreDrainFailed) => Some(JobType::PreDrain),
@@ -183,7 +183,7 @@ fn is_in_the_way(draft: &Draft<'_>, job: &JobSeen) -> bool {
 /// Notes which wish the running try is for. Only once the try has begun: a plan that still says Failed must find its wish
 /// unheard.
 pub fn note(draft: &mut Draft<'_>) {
-    let asked = draft.seen.plan.annotation(annotations::RETRY).map(str::to_owned);
+    let asked = draft.observed.plan.annotation(annotations::RETRY).map(str::to_owned);
     if asked.is_some() {
         draft.note(annotations::RETRIED, asked);
     }

@@ -14,7 +14,7 @@ use crate::{
     decision::{Action, Child, ChildKind},
     draft::{Draft, Outcome},
     node,
-    observed::{JobOutcome, JobSeen, MachinePlanSeen},
+    observed::{JobOutcome, ObservedJob, ObservedMachinePlan},
     phase::node_upgrade,
 };
 use rules::PlanEvent;
@@ -82,14 +82,14 @@ fn skip_manifests(draft: &mut Draft<'_>, _: Ending, _: &mut Vec<String>) {
     if draft.noted(annotations::SKIP_MANIFESTS_APPLIED) != Some("true") {
         return;
     }
-    let seen = draft.seen;
-    let plan = seen.suc_plans.get(&Component::SkipManifestsRemove);
+    let observed = draft.observed;
+    let plan = observed.suc_plans.get(&Component::SkipManifestsRemove);
     if plan.is_some_and(|plan| plan.complete) {
         draft.note(annotations::SKIP_MANIFESTS_APPLIED, None);
         return;
     }
     if plan.is_none() {
-        let nodes = seen.nodes.values().filter(|node| node.managed).count();
+        let nodes = observed.nodes.values().filter(|node| node.managed).count();
         draft.create(Child::SucPlan {
             plan: NodePlan::SkipManifestsRemove,
             concurrency: i64::try_from(nodes).unwrap_or(i64::MAX),
@@ -116,7 +116,7 @@ fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<
     else {
         return;
     };
-    match &draft.seen.replenishment_interval {
+    match &draft.observed.replenishment_interval {
         Some(now) if *now != saved => {
             draft.act(Action::SetReplenishmentInterval { value: saved });
             left.push("Setting longhorn-system/replica-replenishment-wait-interval".to_owned());
@@ -138,7 +138,7 @@ fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     if draft.noted(annotations::DESCHEDULER_WAS_ENABLED) != Some("true") {
         return;
     }
-    if draft.seen.descheduler_enabled == Some(false) {
+    if draft.observed.descheduler_enabled == Some(false) {
         draft.act(Action::EnableDescheduler { enabled: true });
         left.push("Addon kube-system/descheduler".to_owned());
     } else {
@@ -161,7 +161,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
         forget(draft, ending, annotations::TAKEN_OVER);
         return;
     }
-    let Some(cluster) = &draft.seen.cluster else { return };
+    let Some(cluster) = &draft.observed.cluster else { return };
     let provisioned = ours.is_some_and(|ours| cluster.provision_generation >= ours);
     if !provisioned || (ending != Ending::Success && !rancher_is_done(draft)) {
         return;
@@ -177,16 +177,20 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
 
 /// No node is left that Rancher would go on with.
 fn rancher_is_done(draft: &Draft<'_>) -> bool {
-    let open = draft.seen.machine_plans.iter().any(MachinePlanSeen::is_in_drain);
-    let mut managed = draft.seen.nodes.iter().filter(|(_, node)| node.managed);
+    let open = draft
+        .observed
+        .machine_plans
+        .iter()
+        .any(ObservedMachinePlan::is_in_drain);
+    let mut managed = draft.observed.nodes.iter().filter(|(_, node)| node.managed);
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
 
 /// Nodes that Jobs of this upgrade have emptied take VMs again. A taint on a node that it has not come to is somebody
 /// else's.
 fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let seen = draft.seen;
-    for (name, _) in seen.nodes.iter().filter(|(_, node)| node.drain_taint) {
+    let observed = draft.observed;
+    for (name, _) in observed.nodes.iter().filter(|(_, node)| node.drain_taint) {
         if !draft.progress(name).stage().has_started() {
             continue;
         }
@@ -199,7 +203,7 @@ fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
 /// try from serving nodes that have been served, though what was done there may be undone since; and nobody would remove
 /// them from a plan that has ended.
 fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    for (name, node) in &draft.seen.nodes {
+    for (name, node) in &draft.observed.nodes {
         let ours = [
             (annotations::PENDING_OS_IMAGE, node.pending_os_image.is_some()),
             (
@@ -213,7 +217,7 @@ fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
             .map(|(key, _)| (key.to_owned(), None))
             .collect();
         // The Plans go first: a Plan that is still there would serve an unlabelled node once more.
-        let unlabel = !node.leftover_labels.is_empty() && draft.seen.suc_plans.is_empty();
+        let unlabel = !node.leftover_labels.is_empty() && draft.observed.suc_plans.is_empty();
         if !annotations.is_empty() || unlabel {
             left.push(format!("Node {name}"));
         }
@@ -235,28 +239,28 @@ fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
 /// What we created is gone. After a failure Jobs stay, for their logs, and so does the ISO, for another try; Jobs that
 /// start VMs again always stay.
 fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<String>) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let mut found: BTreeSet<(ChildKind, Component, Option<JobType>)> = BTreeSet::new();
     let mut going: BTreeSet<(ChildKind, Component, Option<JobType>)> = BTreeSet::new();
-    if ending != Ending::Failure && seen.iso_image.as_ref().is_some_and(|image| image.ours) {
+    if ending != Ending::Failure && observed.iso_image.as_ref().is_some_and(|image| image.ours) {
         found.insert((ChildKind::Image, Component::Iso, None));
     }
-    if seen.repo.deployment_ready.is_some() {
+    if observed.repo.deployment_ready.is_some() {
         found.insert((ChildKind::Deployment, Component::Repo, None));
     }
-    if seen.repo.service_ready.is_some() {
+    if observed.repo.service_ready.is_some() {
         found.insert((ChildKind::Service, Component::Repo, None));
     }
     let undoing = draft.noted(annotations::SKIP_MANIFESTS_APPLIED) == Some("true");
-    let plans = seen
+    let plans = observed
         .suc_plans
         .iter()
         .filter(|(plan, _)| !(undoing && **plan == Component::SkipManifestsRemove));
-    for (plan, seen) in plans {
-        let which = if seen.deleting { &mut going } else { &mut found };
+    for (plan, observed) in plans {
+        let which = if observed.deleting { &mut going } else { &mut found };
         which.insert((ChildKind::SucPlan, *plan, None));
     }
-    let jobs = seen
+    let jobs = observed
         .jobs
         .values()
         .filter(|job| ending != Ending::Failure && is_removed(job));
@@ -286,14 +290,14 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     if ending == Ending::Success || !left.is_empty() || draft.waiting_for().is_some() {
         return;
     }
-    let seen = draft.seen;
-    for node in seen.restore_list.keys() {
+    let observed = draft.observed;
+    for node in observed.restore_list.keys() {
         if !node_upgrade::restores_vms(draft, node) {
             continue;
         }
         let name = names::node_job(draft.plan_name(), JobType::RestoreVm, node);
         let object = format!("Job harvester-system/{name}");
-        match seen.jobs.get(&name).map(|job| &job.outcome) {
+        match observed.jobs.get(&name).map(|job| &job.outcome) {
             None => {
                 node_upgrade::restore_vms(draft, node);
                 left.push(object);
@@ -311,7 +315,7 @@ fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
 }
 
 /// A Job of ours that goes when the upgrade has ended. Jobs of system-upgrade-controller go with their Plan.
-fn is_removed(job: &JobSeen) -> bool {
+fn is_removed(job: &ObservedJob) -> bool {
     match (job.component, job.job_type) {
         (Component::ClusterUpgrade, _) => true,
         (Component::NodeUpgrade, Some(step)) => step != JobType::RestoreVm,
@@ -320,7 +324,7 @@ fn is_removed(job: &JobSeen) -> bool {
 }
 
 /// Waits for a change of ours to show.
-pub fn changing(draft: &mut Draft<'_>, object: &str) -> Outcome {
+pub fn wait_for_change(draft: &mut Draft<'_>, object: &str) -> Outcome {
     let message = format!("{object} is being changed");
     draft.wait(Wait::Setting, Some(object.to_owned()), message).into()
 }

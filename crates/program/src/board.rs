@@ -17,7 +17,7 @@ use serde_json::json;
 
 /// A step that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct StepStarted {
     /// Its name.
     pub name: &'static str,
     /// Which it is, from one.
@@ -26,7 +26,7 @@ pub struct Begun {
     pub count: usize,
 }
 
-impl fmt::Display for Begun {
+impl fmt::Display for StepStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} of {})", self.name, self.number, self.count)
     }
@@ -36,10 +36,10 @@ impl fmt::Display for Begun {
 pub trait Board: Send + Sync {
     /// Shows what is waited for; nothing when the list is empty.
     fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()>;
-    /// Leaves a last word: the termination message of the container.
-    fn last_word(&self, text: &str);
+    /// Leaves a termination message: the termination message of the container.
+    fn termination_message(&self, text: &str);
     /// A step begins. The log has said so already, and most steps are over in a moment: nothing is written for it alone.
-    fn begins(&self, _: Begun) {}
+    fn begins(&self, _: StepStarted) {}
 }
 
 /// Shows nothing: for tests and for programs that are run by hand.
@@ -51,14 +51,14 @@ impl Board for NoBoard {
         Box::pin(std::future::ready(()))
     }
 
-    fn last_word(&self, _: &str) {}
+    fn termination_message(&self, _: &str) {}
 }
 
 /// The pod that the program runs in.
 pub struct PodBoard {
     pods: Api<Pod>,
     name: String,
-    step: Mutex<Option<Begun>>,
+    step: Mutex<Option<StepStarted>>,
     termination_log: Option<PathBuf>,
 }
 
@@ -104,11 +104,11 @@ impl Board for PodBoard {
         })
     }
 
-    fn begins(&self, step: Begun) {
+    fn begins(&self, step: StepStarted) {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
     }
 
-    fn last_word(&self, text: &str) {
+    fn termination_message(&self, text: &str) {
         let Some(file) = &self.termination_log else { return };
         // The kubelet reads the first 4096 bytes.
         let end = text

@@ -30,10 +30,10 @@ pub enum Error {
     },
     /// Trouble that passes by itself: the step is tried again until its deadline.
     #[error("{0}")]
-    Passing(String),
+    Transient(String),
     /// Trouble that does not pass by itself: the program ends.
     #[error("{0}")]
-    Lasting(String),
+    Permanent(String),
     /// Something is not what is on record: it is not used, and the program ends.
     #[error("{0}")]
     Refused(String),
@@ -86,8 +86,8 @@ impl Error {
                 kube::Error::BuildRequest(_) | kube::Error::SerdeError(_) => false,
                 _ => true,
             },
-            Self::Passing(_) => true,
-            Self::File { .. } | Self::Lasting(_) | Self::Refused(_) | Self::Deadline { .. } => false,
+            Self::Transient(_) => true,
+            Self::File { .. } | Self::Permanent(_) | Self::Refused(_) | Self::Deadline { .. } => false,
         }
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, api::PostParams};
 use rules::{
     PlanEvent,
-    event_object::{Teller, build},
+    event_object::{EventReporter, build},
     tries,
 };
 
@@ -45,16 +45,16 @@ impl Recorder {
     }
 
     /// Tells an event and waits until it is stored. One that says the same already is left as it is.
-    pub async fn tell(&self, event: PlanEvent) {
+    pub async fn record(&self, event: PlanEvent) {
         tracing::info!(reason = event.reason, "{}", event.message);
         for number in 1..=TRIES {
             let error = match tokio::time::timeout(ANSWER, self.try_to_tell(&event)).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
-                Err(_) => Error::Passing(format!("no answer within {} s", ANSWER.as_secs())),
+                Err(_) => Error::Transient(format!("no answer within {} s", ANSWER.as_secs())),
             };
             if !error.passes() || number == TRIES {
-                tracing::warn!(%error, reason = event.reason, "failed to tell an event");
+                tracing::warn!(%error, reason = event.reason, "failed to record an event");
                 return;
             }
             self.clock.sleep(PAUSE).await;
@@ -65,13 +65,13 @@ impl Recorder {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
         let plan = plans.get(&self.plan).await;
         let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", self.plan), error))?;
-        let teller = Teller {
+        let reporter = EventReporter {
             component: self.component,
             host: Some(&self.node),
         };
         // The same words in another try of the plan are another event.
         let event = event.clone().in_attempt(tries::failed_before(plan.status.as_ref()));
-        let event = build(&plan.metadata, teller, self.clock.now_in_seconds(), &event);
+        let event = build(&plan.metadata, reporter, self.clock.now_in_seconds(), &event);
         let events: Api<Event> = Api::namespaced(self.client.clone(), names::DEFAULT_NAMESPACE);
         match events.create(&PostParams::default(), &event).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

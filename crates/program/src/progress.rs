@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::step::Pace;
+use crate::step::StepContext;
 
 /// That fewer things are left is shown no more often than this. Who reads it gives the whole step half an hour.
 const SHOWN: Duration = Duration::from_mins(5);
@@ -33,17 +33,17 @@ impl Left {
 
     /// So many are left. When that is fewer than ever before, the time that the step has begins anew, and what is said of them
     /// all is waited for since then.
-    pub fn sees(&mut self, pace: Pace<'_>, left: usize) {
+    pub fn sees(&mut self, ctx: StepContext<'_>, left: usize) {
         if left >= self.fewest {
             return;
         }
         self.fewest = left;
-        pace.report.progresses();
-        let now = pace.report.clock.now();
+        ctx.report.progresses();
+        let now = ctx.report.clock.now();
         let shown = *self.shown.get_or_insert(now);
         if now.duration_since(shown).unsigned_abs() >= SHOWN {
             self.shown = Some(now);
-            pace.report.begin_anew(self.what, &self.object);
+            ctx.report.begin_anew(self.what, &self.object);
         }
     }
 }

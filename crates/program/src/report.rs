@@ -14,7 +14,7 @@ pub use rules::Waiting;
 use rules::waiting;
 use tokio::sync::Notify;
 
-use crate::board::{Begun, Board};
+use crate::board::{Board, StepStarted};
 
 /// What is over sooner than this is not shown: each time is a write to the pod, and perhaps one to the plan.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ impl Reporter {
     }
 
     /// A step begins.
-    pub fn begins(&self, step: Begun) {
+    pub fn begins(&self, step: StepStarted) {
         tracing::info!(step = step.name, "step {} of {}", step.number, step.count);
         self.state().progressed = None;
         self.board.begins(step);
@@ -214,9 +214,9 @@ impl Reporter {
         self.state().conclusion.clone().unwrap_or_else(|| "done".to_owned())
     }
 
-    /// The last word of the program.
-    pub fn last_word(&self, text: &str) {
-        self.board.last_word(text);
+    /// The termination message of the program.
+    pub fn termination_message(&self, text: &str) {
+        self.board.termination_message(text);
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
             Box::pin(ready(()))
         }
 
-        fn last_word(&self, _: &str) {}
+        fn termination_message(&self, _: &str) {}
     }
 
     fn vms(names: &[&str]) -> Vec<Waiting> {
@@ -321,7 +321,7 @@ mod tests {
             })
         }
 
-        fn last_word(&self, _: &str) {}
+        fn termination_message(&self, _: &str) {}
     }
 
     #[tokio::test(start_paused = true)]

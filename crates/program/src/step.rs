@@ -1,4 +1,4 @@
-//! A program is a table of steps. This runs one: in order, again on passing trouble, never beyond a deadline.
+//! A program is a table of steps. This runs one: in order, again on a transient error, never beyond a deadline.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::{
-    board::Begun,
+    board::StepStarted,
     error::{Error, Result},
     report::{Look, Reporter, Waiting},
 };
 
-/// The first pause after passing trouble; each further one is twice as long, up to [`LONGEST_PAUSE`].
+/// The first pause after a transient error; each further one is twice as long, up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long an API server may say that something is not allowed before it is believed: see [`Error::is_forbidden`].
@@ -25,12 +25,12 @@ pub struct Step<C> {
     /// How long it may take, all tries together, counted from when it last got nearer to its end.
     pub limit: Duration,
     /// What it does.
-    pub run: for<'a> fn(&'a C, Pace<'a>) -> BoxFuture<'a, Result<()>>,
+    pub run: for<'a> fn(&'a C, StepContext<'a>) -> BoxFuture<'a, Result<()>>,
 }
 
 /// How long a running step may still take, and where it says what it waits for.
 #[derive(Clone, Copy)]
-pub struct Pace<'a> {
+pub struct StepContext<'a> {
     /// Where to say it.
     pub report: &'a Reporter,
     /// When the step's time is up, unless it gets nearer to its end meanwhile: see [`Self::ends`].
@@ -39,7 +39,7 @@ pub struct Pace<'a> {
     pub limit: Duration,
 }
 
-impl Pace<'_> {
+impl StepContext<'_> {
     /// When the step's time is up, as things are now.
     #[must_use]
     pub fn ends(&self) -> Timestamp {
@@ -67,7 +67,7 @@ impl Pace<'_> {
                     return Ok(());
                 }
                 Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.ends())),
-                Look::Fail(why) => return Err(Error::Lasting(why)),
+                Look::Fail(why) => return Err(Error::Permanent(why)),
             }
             rung.await;
         }
@@ -86,40 +86,40 @@ pub fn with_limits<C>(steps: &[Step<C>], limits: &[(String, Duration)]) -> Vec<S
     steps.collect()
 }
 
-/// Runs all steps in order and leaves a last word.
+/// Runs all steps in order and leaves a termination message.
 ///
 /// # Errors
-/// The first lasting trouble, or the step whose time was up.
+/// The first permanent error, or the step whose time was up.
 pub async fn run_all<C: Sync>(context: &C, steps: &[Step<C>], report: &Reporter) -> Result<()> {
     for (number, step) in steps.iter().enumerate() {
-        report.begins(Begun {
+        report.begins(StepStarted {
             name: step.name,
             number: number + 1,
             count: steps.len(),
         });
         if let Err(error) = run(context, step, report).await {
-            report.last_word(&format!("{}: {error}", step.name));
+            report.termination_message(&format!("{}: {error}", step.name));
             return Err(error);
         }
     }
     report.ends().await;
-    report.last_word(&report.conclusion());
+    report.termination_message(&report.conclusion());
     Ok(())
 }
 
-/// Runs one step, again on passing trouble, until its deadline.
+/// Runs one step, again on a transient error, until its deadline.
 async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<()> {
     let deadline = report.clock.now().saturating_add(step.limit).unwrap_or(Timestamp::MAX);
-    let pace = Pace {
+    let ctx = StepContext {
         report,
         deadline,
         limit: step.limit,
     };
     tokio::select! {
         biased;
-        done = tries(context, step, pace) => done,
+        done = tries(context, step, ctx) => done,
         never = report.keep_showing() => match never {},
-        () = pace.is_over() => Err(Error::Deadline {
+        () = ctx.is_over() => Err(Error::Deadline {
             step: step.name,
             limit: step.limit,
             waiting: named(report.waited_for()),
@@ -137,15 +137,15 @@ fn named(waiting: String) -> String {
     }
 }
 
-async fn tries<C: Sync>(context: &C, step: &Step<C>, pace: Pace<'_>) -> Result<()> {
+async fn tries<C: Sync>(context: &C, step: &Step<C>, ctx: StepContext<'_>) -> Result<()> {
     let mut pause = SHORTEST_PAUSE;
     let mut forbidden_since: Option<Timestamp> = None;
     loop {
-        let Err(error) = (step.run)(context, pace).await else {
-            pace.report.going_on();
+        let Err(error) = (step.run)(context, ctx).await else {
+            ctx.report.going_on();
             return Ok(());
         };
-        let now = pace.report.clock.now();
+        let now = ctx.report.clock.now();
         forbidden_since = error.is_forbidden().then(|| forbidden_since.unwrap_or(now));
         let is_doubted = |since: Timestamp| now.duration_since(since).unsigned_abs() < FORBIDDEN_FOR;
         if !error.passes() && !forbidden_since.is_some_and(is_doubted) {
@@ -156,8 +156,8 @@ async fn tries<C: Sync>(context: &C, step: &Step<C>, pace: Pace<'_>) -> Result<(
             object: step.name.to_owned(),
             message: error.to_string(),
         };
-        pace.report.waiting(&[waiting], Some(pace.deadline));
-        pace.report.clock.sleep(pause).await;
+        ctx.report.waiting(&[waiting], Some(ctx.deadline));
+        ctx.report.clock.sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

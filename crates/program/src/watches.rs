@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 /// What is asked of a watch whose kind the watches as a whole need not know.
@@ -89,7 +89,7 @@ impl Watches {
 
     /// Looks whenever something has changed until there is nothing to wait for; not before all watches have brought what
     /// there is, since until then nothing can be said.
-    pub async fn until(self, pace: Pace<'_>, mut look: impl FnMut() -> Look) -> Result<()> {
+    pub async fn until(self, ctx: StepContext<'_>, mut look: impl FnMut() -> Look) -> Result<()> {
         self.while_doing(async |bell| {
             let look = || {
                 let unserved = bell.unserved();
@@ -99,7 +99,7 @@ impl Watches {
                     Look::Wait(unserved)
                 }
             };
-            pace.until(&bell.rings, look).await
+            ctx.until(&bell.rings, look).await
         })
         .await
     }

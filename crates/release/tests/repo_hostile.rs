@@ -154,11 +154,11 @@ async fn a_request_that_trickles_in_is_ended() {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (mut read, mut write) = stream.into_split();
     let trickle = tokio::spawn(async move {
-        let mut pace = tokio::time::interval(Duration::from_millis(50));
+        let mut ctx = tokio::time::interval(Duration::from_millis(50));
         write.write_all(b"GET / HTTP/1.1\r\nX: ").await.unwrap();
         // Each byte shows life, but the whole has a deadline.
         while write.write_all(b"x").await.is_ok() {
-            pace.tick().await;
+            ctx.tick().await;
         }
     });
     let mut all = Vec::new();

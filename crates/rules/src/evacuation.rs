@@ -122,13 +122,17 @@ pub struct Decision {
 
 /// Looks at every VM on the node.
 #[must_use]
-pub fn decide(seen: &Evacuation<'_>) -> Decision {
+pub fn decide(observed: &Evacuation<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut waiting: Vec<(Stage, Waiting)> = Vec::new();
-    let migrations = by_instance(seen.migrations);
-    for instance in seen.instances.iter().filter(|instance| is_on(instance, seen.node)) {
+    let migrations = by_instance(observed.migrations);
+    for instance in observed
+        .instances
+        .iter()
+        .filter(|instance| is_on(instance, observed.node))
+    {
         let its = migrations.get(&(&instance.metadata.namespace, &instance.metadata.name));
-        let found = look(seen, instance, its.map(Vec::as_slice).unwrap_or_default());
+        let found = look(observed, instance, its.map(Vec::as_slice).unwrap_or_default());
         let said = Waiting {
             what: "VMEvacuation",
             object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
@@ -139,14 +143,14 @@ pub fn decide(seen: &Evacuation<'_>) -> Decision {
         decision.look_again = [decision.look_again, found.look_again].into_iter().flatten().min();
     }
     decision.left = Some(waiting.len());
-    if !waiting.is_empty() && !seen.tainted {
+    if !waiting.is_empty() && !observed.tainted {
         decision.acts.push(Act::Taint);
         decision.waiting.push(Waiting {
             what: "DrainTaint",
-            object: format!("Node {}", seen.node),
+            object: format!("Node {}", observed.node),
             message: format!(
                 "the taint kubevirt.io/drain was taken away from node {}, without which KubeVirt moves nothing; it is set again",
-                seen.node
+                observed.node
             ),
         });
     }
@@ -158,7 +162,7 @@ pub fn decide(seen: &Evacuation<'_>) -> Decision {
     if !waiting.is_empty() {
         decision.waiting.push(Waiting {
             what: "VMEvacuation",
-            object: format!("Node {}", seen.node),
+            object: format!("Node {}", observed.node),
             message: format!(
                 "{} more VMs have not begun to move: KubeVirt moves a few at a time",
                 waiting.len()
@@ -226,7 +230,7 @@ fn by_instance(migrations: &[Arc<VirtualMachineInstanceMigration>]) -> BTreeMap<
     found
 }
 
-fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations: &[&Migration]) -> Found {
+fn look(observed: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations: &[&Migration]) -> Found {
     if instance.metadata.deletion_timestamp.is_some() {
         return Found::waits("is shutting down");
     }
@@ -235,12 +239,12 @@ fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations: &[
     let active = migrations.iter().rev().find(|migration| !is_over(migration));
     let failed: Vec<_> = migrations
         .iter()
-        .filter(|migration| has_failed(migration, seen.began))
+        .filter(|migration| has_failed(migration, observed.began))
         .collect();
     let Some(last) = failed.last() else {
         return match active {
-            Some(migration) => Found::waits(progress(seen, migration)),
-            None => unmoved(seen, instance),
+            Some(migration) => Found::waits(progress(observed, migration)),
+            None => unmoved(observed, instance),
         };
     };
     let why = reason(last, instance);
@@ -250,14 +254,14 @@ fn look(seen: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations: &[
         String::new()
     };
     let failure = format!("could not be moved{times}: {why}");
-    let found = match (active, seen.policy) {
+    let found = match (active, observed.policy) {
         (Some(migration), OnMigrationFailure::Stop) if !is_copying(migration) => stop(instance, &failure, why),
-        (Some(migration), _) => Found::waits(format!("{failure}; now {}", progress(seen, migration))),
+        (Some(migration), _) => Found::waits(format!("{failure}; now {}", progress(observed, migration))),
         (None, OnMigrationFailure::Block) => Found::waits(format!(
             "{failure}. It stays until it is migrated or stopped, or until spec.onMigrationFailure of the plan is \
              Retry or Stop"
         )),
-        (None, OnMigrationFailure::Retry) => retry(seen, instance, last, &failed, &failure),
+        (None, OnMigrationFailure::Retry) => retry(observed, instance, last, &failed, &failure),
         (None, OnMigrationFailure::Stop) => stop(instance, &failure, why),
     };
     Found {
@@ -280,13 +284,13 @@ fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found 
 }
 
 fn retry(
-    seen: &Evacuation<'_>,
+    observed: &Evacuation<'_>,
     instance: &VirtualMachineInstance,
     last: &Migration,
     failed: &[&&Migration],
     failure: &str,
 ) -> Found {
-    let done = retries(&instance.metadata, seen.plan);
+    let done = retries(&instance.metadata, observed.plan);
     if done >= RETRIES {
         return Found::waits(format!(
             "{failure}, also after {done} more tries. It stays until it is migrated or stopped, or until \
@@ -297,7 +301,7 @@ fn retry(
     let due = ended(last, instance).and_then(|ended| ended.checked_add(pause).ok());
     let number = done + 1;
     let message = format!("{failure}; try {number} of {RETRIES} follows");
-    match due.filter(|due| seen.now < *due) {
+    match due.filter(|due| observed.now < *due) {
         Some(due) => Found {
             message,
             look_again: Some(due),
@@ -347,7 +351,7 @@ fn is_on(instance: &VirtualMachineInstance, node: &str) -> bool {
 }
 
 /// A VM for which there is no migration: none yet, or none at all since KubeVirt says that it cannot be migrated.
-fn unmoved(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
+fn unmoved(observed: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
     let Some(why) = denial(instance) else {
         return Found {
             stage: Stage::Idle,
@@ -360,7 +364,7 @@ fn unmoved(seen: &Evacuation<'_>, instance: &VirtualMachineInstance) -> Found {
         why
     };
     let failure = format!("cannot be moved, KubeVirt says: {why}");
-    let found = match seen.policy {
+    let found = match observed.policy {
         OnMigrationFailure::Stop => stop(instance, &failure, why),
         OnMigrationFailure::Block | OnMigrationFailure::Retry => Found::waits(format!(
             "{failure}. It stays until it can be moved or is stopped, or until spec.onMigrationFailure of the plan is Stop"

@@ -15,7 +15,7 @@ use crate::{PlanEvent, Severity};
 
 /// Who tells an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Teller<'a> {
+pub struct EventReporter<'a> {
     /// The program.
     pub component: &'a str,
     /// The node it works for, if it works for one.
@@ -28,10 +28,10 @@ const LONGEST_TEXT: usize = 2_000;
 /// The event, in namespace `default`: there `kubectl describe` looks for events of cluster-scoped objects. `plan` is
 /// the metadata of the plan that it is about.
 #[must_use]
-pub fn build(plan: &ObjectMeta, teller: Teller<'_>, at: Timestamp, event: &PlanEvent) -> Event {
+pub fn build(plan: &ObjectMeta, reporter: EventReporter<'_>, at: Timestamp, event: &PlanEvent) -> Event {
     let name = plan.name.clone().unwrap_or_default();
     let uid = plan.uid.clone().unwrap_or_default();
-    let Teller { component, host } = teller;
+    let EventReporter { component, host } = reporter;
     let mut said = format!("{}/{}", event.reason, event.message);
     if event.attempt > 0 {
         said = format!("{said}/after {} failures", event.attempt);

@@ -33,8 +33,8 @@ use tokio::task::JoinSet;
 use crate::{
     Durations, Shape, Troubles,
     inbox::{Inbox, Kind},
-    plan_seen::UpgradePlan,
-    programs::StepTold,
+    observed_plan::UpgradePlan,
+    programs::ProgramStep,
     watched::Watched,
 };
 
@@ -42,7 +42,7 @@ use crate::{
 pub(crate) type Accounts = Box<dyn Fn(String, String) -> BoxFuture<'static, Client> + Send + Sync>;
 
 /// Hears of every step of a program that begins.
-pub(crate) type StepListener = Box<dyn Fn(StepTold) + Send + Sync>;
+pub(crate) type StepListener = Box<dyn Fn(ProgramStep) + Send + Sync>;
 
 macro_rules! context {
     ($( $field:ident: $type:ident $( [$selector:expr] )? ),* $(,)?) => {
@@ -138,7 +138,7 @@ impl Context {
     }
 
     /// Tells who listens of a step that begins.
-    pub(crate) fn tell_step(&self, told: impl FnOnce() -> StepTold) {
+    pub(crate) fn tell_step(&self, told: impl FnOnce() -> ProgramStep) {
         if let Some(listener) = self.listener.get() {
             listener(told());
         }

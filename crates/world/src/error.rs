@@ -47,7 +47,7 @@ impl From<Error> for program::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Api { what, source } => Self::Api { what, source },
-            other => Self::Lasting(other.to_string()),
+            other => Self::Permanent(other.to_string()),
         }
     }
 }

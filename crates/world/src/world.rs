@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{Durations, Facts, Shape, StepTold, Troubles, actor, context::Context, error::Result};
+use crate::{Durations, Facts, ProgramStep, Shape, Troubles, actor, context::Context, error::Result};
 
 /// Which controllers somebody else runs, as on a real control plane. The world plays the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl World {
 
     /// Tells of every step of a program that begins, as the program's log does in a real cluster.
     #[must_use]
-    pub fn listened_to_by(self, listener: impl Fn(StepTold) + Send + Sync + 'static) -> Self {
+    pub fn listened_to_by(self, listener: impl Fn(ProgramStep) + Send + Sync + 'static) -> Self {
         self.context.listen(Box::new(listener));
         self
     }

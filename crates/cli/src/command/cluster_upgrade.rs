@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use node::host::{
     Chroot, HostRoot,
-    system_agent::{self, HeldNode},
+    system_agent::{self, AgentNode},
 };
 use program::step;
 
@@ -33,7 +33,7 @@ use super::{
     rancher-system-agent.\n\nExit code: 0 done, 1 failed; the termination message says why.\n\n\
     Examples:\n  \
     upgrade-toolkit cluster-upgrade --plan my-upgrade\n  \
-    upgrade-toolkit cluster-upgrade hold-agent           in a pod of a node"
+    upgrade-toolkit cluster-upgrade suspend-agent           in a pod of a node"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -76,35 +76,36 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Part {
     /// On a node: have rancher-system-agent leave RKE2 alone until the node itself is upgraded
-    HoldAgent {
+    #[command(alias = "hold-agent")]
+    SuspendAgent {
         /// Where the root of the host is mounted
         #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
         host_root: PathBuf,
-        /// How long the step hold-agent may take before the program gives up, as NAME=DURATION (hold-agent=20m)
+        /// How long the step suspend-agent may take before the program gives up, as NAME=DURATION (suspend-agent=20m)
         #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, value_delimiter = ',')]
         deadlines: Vec<(String, Duration)>,
     },
 }
 
 fn deadline(text: &str) -> Result<(String, Duration), String> {
-    named_duration::of_step(text, system_agent::HOLD_STEPS)
+    named_duration::of_step(text, system_agent::SUSPEND_STEPS)
 }
 
-/// `cluster-upgrade hold-agent`.
-async fn hold_agent(args: &Args, host_root: &Path, deadlines: &[(String, Duration)]) -> anyhow::Result<()> {
-    let node = HeldNode {
+/// `cluster-upgrade suspend-agent`.
+async fn suspend_agent(args: &Args, host_root: &Path, deadlines: &[(String, Duration)]) -> anyhow::Result<()> {
+    let node = AgentNode {
         root: HostRoot::new(host_root),
         tools: Arc::new(Chroot::new(host_root)),
     };
     let report = job_command::reporter_if_any(&args.program).await;
-    let steps = step::with_limits(system_agent::HOLD_STEPS, deadlines);
+    let steps = step::with_limits(system_agent::SUSPEND_STEPS, deadlines);
     Ok(step::run_all(&node, &steps, &report).await?)
 }
 
 /// `cluster-upgrade`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    if let Some(Part::HoldAgent { host_root, deadlines }) = &args.part {
-        return hold_agent(&args, host_root, deadlines).await;
+    if let Some(Part::SuspendAgent { host_root, deadlines }) = &args.part {
+        return suspend_agent(&args, host_root, deadlines).await;
     }
     let plan = args.plan.context("--plan is missing")?;
     let client = args.program.client().await?;

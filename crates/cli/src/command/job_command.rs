@@ -9,7 +9,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use manager::{client::for_product, field_validation::Mode, outside::absolute};
+use manager::{client::for_product, external_probes::absolute, field_validation::Mode};
 use node::images::{Patience, Repository};
 use program::{
     board::{Board, NoBoard, PodBoard},
@@ -137,7 +137,7 @@ pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Resu
             () = terminated() => bail!("ended by a signal; it can be run again"),
         }
     });
-    ended.inspect_err(last_word)
+    ended.inspect_err(termination_message)
 }
 
 /// Says what a program waits for, in the log and on the pod that it runs in.
@@ -176,8 +176,8 @@ fn termination_log() -> PathBuf {
     variable("TERMINATION_LOG").map_or_else(|| PathBuf::from(TERMINATION_LOG), PathBuf::from)
 }
 
-/// Leaves a last word unless a step has: trouble before the first step, or a signal, would otherwise show only in the log.
-fn last_word(error: &anyhow::Error) {
+/// Leaves a termination message unless a step has: trouble before the first step, or a signal, would otherwise show only in the log.
+fn termination_message(error: &anyhow::Error) {
     let log = termination_log();
     // The kubelet makes the file, empty. Without it nobody asks.
     let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);

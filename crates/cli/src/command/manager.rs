@@ -10,13 +10,13 @@ use clock::Clock;
 use kube::client::ClientBuilder;
 use manager::{
     client::for_product,
+    external_probes::{Kubelets, Network, kubelets::Credentials},
     lease::LeaseTiming,
     metrics::{
         Metrics,
         layer::CountRequests,
         server::{Access, MetricsConfig},
     },
-    outside::{Kubelets, Network, kubelets::Credentials},
     run::{Config, run as run_manager},
     tls::files::Files,
     webhook::configurations::service_names,
@@ -173,7 +173,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     let listener = listen("--health-probe-bind-address", &args.health_probe_bind_address)?;
     let webhook = manager_webhook::config(&args.webhook, &args.leader_election_namespace)?;
     let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    let outside = Network {
+    let probes = Network {
         repo_host: args
             .repo_host
             .clone()
@@ -200,7 +200,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             },
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
-        lease_timing: LeaseTiming::lasting(args.leader_elect_lease_duration),
+        lease_timing: LeaseTiming::permanent(args.leader_elect_lease_duration),
         identity: args.identity,
         metrics: Some(metrics),
         webhook,
@@ -208,7 +208,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     run_manager(
         client,
         Clock::system(),
-        Arc::new(outside),
+        Arc::new(probes),
         config,
         listener,
         terminated(),

@@ -17,7 +17,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use world::{Shape, StepTold};
+use world::{ProgramStep, Shape};
 
 use super::{manager::terminated, rehearse_serve};
 use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
@@ -271,8 +271,8 @@ fn longest(nodes: usize, vms: usize) -> Duration {
 }
 
 /// A step that begins, in one line.
-fn step_line(told: &StepTold) -> String {
-    let StepTold {
+fn step_line(told: &ProgramStep) -> String {
+    let ProgramStep {
         program, node, step, ..
     } = told;
     format!(
@@ -307,55 +307,55 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
         return std::future::pending().await;
     }
     loop {
-        let held = rehearsal
+        let paused = rehearsal
             .follow(name, None, |plan| {
                 plan.status
                     .iter()
-                    .any(|s| s.node_upgrade_statuses.values().any(is_held))
+                    .any(|s| s.node_upgrade_statuses.values().any(is_paused))
             })
             .await;
-        let Some(held) = held else { continue };
+        let Some(paused) = paused else { continue };
         rehearsal.clock.sleep(HELD).await;
-        let held: Vec<String> = held
+        let paused: Vec<String> = paused
             .status
             .iter()
             .flat_map(|status| &status.node_upgrade_statuses)
-            .filter(|(_, node)| is_held(node))
+            .filter(|(_, node)| is_paused(node))
             .map(|(name, _)| name.clone())
             .collect();
-        if let Err(error) = resume(rehearsal, name, &held, view).await {
+        if let Err(error) = resume(rehearsal, name, &paused, view).await {
             return error;
         }
     }
 }
 
 /// The node is held. One that was let go keeps its state until its turn has come, and says so.
-fn is_held(node: &api::NodeUpgradeStatus) -> bool {
+fn is_paused(node: &api::NodeUpgradeStatus) -> bool {
     node.state.as_deref() == Some(NodeState::UpgradePaused.as_str())
         && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
 }
 
-async fn resume(rehearsal: &Rehearsal, name: &str, held: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
+async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
     let plan = rehearsal.read(name).await?;
     let Some(names) = plan.spec.node_upgrade_option.and_then(|option| option.pause_nodes) else {
-        bail!("nodes {} are held although nobody holds them", held.join(", "))
+        bail!("nodes {} are held although nobody holds them", paused.join(", "))
     };
-    let left: Vec<_> = names.into_iter().filter(|name| !held.contains(name)).collect();
+    let left: Vec<_> = names.into_iter().filter(|name| !paused.contains(name)).collect();
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
     let patch = json!({"spec": {"nodeUpgradeOption": {"pauseNodes": left}}});
     plans
         .patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .context("failed to let nodes go")?;
-    let text = format!("administrator lets {} go", held.join(", "));
+    let text = format!("administrator lets {} go", paused.join(", "));
     view.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .say(rehearsal.clock.now(), &text);
     let is_gone = |plan: &UpgradePlan| {
         let states = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
         states
-            .filter(|(name, _)| held.contains(name))
-            .all(|(_, node)| !is_held(node))
+            .filter(|(name, _)| paused.contains(name))
+            .all(|(_, node)| !is_paused(node))
     };
     rehearsal.follow(name, None, is_gone).await;
     Ok(())

@@ -28,13 +28,13 @@ use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
-use world::{Definitions, Durations, Facts, Shape, StepTold, Troubles, World};
+use world::{Definitions, Durations, Facts, ProgramStep, Shape, Troubles, World};
 
 mod admission;
 mod bars;
+pub mod external_probes;
 pub mod follow;
 pub mod kubeconfig;
-pub mod outside;
 mod plans;
 pub mod summary;
 
@@ -86,7 +86,7 @@ pub struct Rehearsal {
 }
 
 /// Who hears of the steps of programs.
-type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&StepTold) + Send + Sync>>>>;
+type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&ProgramStep) + Send + Sync>>>>;
 
 /// Gives a service account of the manager the roles that ship, and nothing else, and installs the accounts that ship beside
 /// it. Their names begin with a prefix.
@@ -193,7 +193,7 @@ impl Rehearsal {
         });
         let step_listeners = StepListeners::default();
         let listeners = step_listeners.clone();
-        let tell = move |told: StepTold| {
+        let tell = move |told: ProgramStep| {
             let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.iter().for_each(|listener| listener(&told));
         };
@@ -233,7 +233,7 @@ impl Rehearsal {
     }
 
     /// Tells a listener of every step of a program that begins from now on.
-    pub fn observe_steps(&self, listener: impl Fn(&StepTold) + Send + Sync + 'static) {
+    pub fn observe_steps(&self, listener: impl Fn(&ProgramStep) + Send + Sync + 'static) {
         let mut listeners = self.step_listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.push(Box::new(listener));
     }
@@ -252,7 +252,7 @@ impl Rehearsal {
     pub fn start_only_manager(&self) -> JoinHandle<()> {
         self.start_manager_with(Config {
             identity: "rehearsal".to_owned(),
-            lease_timing: LeaseTiming::lasting(Duration::from_mins(15)),
+            lease_timing: LeaseTiming::permanent(Duration::from_mins(15)),
             ..Config::default()
         })
     }
@@ -279,11 +279,11 @@ impl Rehearsal {
         tokio::spawn(async move {
             // A manager that has lost its lease ends, and its Deployment starts it again.
             loop {
-                let outside = Arc::new(outside::Simulated::new(facts.clone()));
+                let probes = Arc::new(external_probes::Simulated::new(facts.clone()));
                 let ended = run(
                     client.clone(),
                     clock.clone(),
-                    outside,
+                    probes,
                     config.clone(),
                     None,
                     std::future::pending(),

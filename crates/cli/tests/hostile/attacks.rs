@@ -119,9 +119,9 @@ impl Attack {
                     // The last goes on, a byte at a time: each shows life.
                     let (read, mut write) = tokio::io::split(stream);
                     held.tasks.spawn(async move {
-                        let mut pace = tokio::time::interval(Duration::from_millis(100));
+                        let mut ctx = tokio::time::interval(Duration::from_millis(100));
                         while write.write_all(b"x").await.is_ok() && write.flush().await.is_ok() {
-                            pace.tick().await;
+                            ctx.tick().await;
                         }
                     });
                     held.doomed.push(Box::new(read));

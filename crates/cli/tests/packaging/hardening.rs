@@ -181,8 +181,8 @@ fn every_pod_keeps_to_the_strict_list_or_stands_in_the_table_with_its_reason() {
             "it removes that file",
         ),
         (
-            "hold-agent",
-            Some(pods::hold_agent().template),
+            "suspend-agent",
+            Some(pods::suspend_agent().template),
             NODE_ROOT,
             "it writes a unit of the node's systemd",
         ),

@@ -4,7 +4,7 @@
 use std::{path::Path, process::Command};
 
 use api::{JobType, NodePlan, UpgradePlan, annotations};
-use cluster_upgrade::hold_agent;
+use cluster_upgrade::suspend_agent;
 use manager::objects::{job, repo, suc_plan};
 use plan::observed::{Accounts, Settings};
 use rstest::rstest;
@@ -103,8 +103,8 @@ pub(crate) fn restore_vm() -> Pod {
     of_template(job::restore_vm(&plan(), &Settings::default(), "node-1").unwrap())
 }
 
-pub(crate) fn hold_agent() -> Pod {
-    of_controller(hold_agent::plan(&plan(), "v", "toolkit:v1", "sa"))
+pub(crate) fn suspend_agent() -> Pod {
+    of_controller(suspend_agent::plan(&plan(), "v", "toolkit:v1", "sa"))
 }
 
 fn words(value: &Value) -> Vec<String> {
@@ -174,7 +174,7 @@ fn is_mounted(pod: &Pod, path: &str) -> bool {
 #[case::clean_images(suc(NodePlan::ImageCleanup), User::NodeRoot)]
 #[case::skip_manifests(suc(NodePlan::SkipManifestsApply), User::NodeRoot)]
 #[case::skip_manifests_no_more(suc(NodePlan::SkipManifestsRemove), User::NodeRoot)]
-#[case::hold_agent(hold_agent(), User::NodeRoot)]
+#[case::suspend_agent(suspend_agent(), User::NodeRoot)]
 #[case::pre_drain(node_job(JobType::PreDrain), User::NodeRoot)]
 #[case::post_drain(node_job(JobType::PostDrain), User::NodeRoot)]
 #[case::single_node(node_job(JobType::SingleNodeUpgrade), User::NodeRoot)]
@@ -249,6 +249,6 @@ fn the_account_of_the_managers_plans_is_that_of_the_plan_that_its_job_makes() {
         .iter()
         .find(|variable| variable["name"] == "UPGRADE_PLAN_SERVICE_ACCOUNT");
     assert_eq!(account.unwrap()["value"], "of-the-users-choice");
-    let made = hold_agent::plan(&plan(), "v", "toolkit:v1", "of-the-users-choice");
+    let made = suspend_agent::plan(&plan(), "v", "toolkit:v1", "of-the-users-choice");
     assert_eq!(made["spec"]["serviceAccountName"], "of-the-users-choice");
 }

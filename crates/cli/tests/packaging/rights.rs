@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::accounts;
 use manager::rbac::{self, PROGRAMS, Program};
 use node::{
-    host::system_agent::HOLD_STEPS,
+    host::system_agent::SUSPEND_STEPS,
     images::{cleanup, prepare},
     limits::Limits,
     post_drain, pre_drain, single_node, skip_manifests,
@@ -47,7 +47,7 @@ fn steps_of(account: &str) -> BTreeSet<&'static str> {
             names(prepare::STEPS),
             names(cleanup::STEPS),
             names(skip_manifests::STEPS),
-            names(HOLD_STEPS),
+            names(SUSPEND_STEPS),
         ]
         .concat(),
         accounts::RANCHER_INSTALLER => Vec::new(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     run::{Case, in_paused_time},
-    told::HOUR,
+    status_history::HOUR,
     watched::Watched,
 };
 

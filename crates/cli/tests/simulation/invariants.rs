@@ -149,7 +149,7 @@ fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
 /// nobody can keep it from doing so: until that question is answered, and while we have not begun to empty the node, its cordon
 /// alone is Rancher's.
 struct Disrupted {
-    nodes: BTreeMap<String, NodeSeen>,
+    nodes: BTreeMap<String, ObservedNode>,
     /// Nodes whose machines Rancher lets past its limit.
     past: BTreeSet<String>,
     /// The nodes of machine-plan Secrets.
@@ -159,7 +159,7 @@ struct Disrupted {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct NodeSeen {
+struct ObservedNode {
     is_down: bool,
     is_cordoned: bool,
     is_emptied: bool,
@@ -187,7 +187,7 @@ impl Disrupted {
         let mut all = conditions.as_array().into_iter().flatten();
         let is_ready = all.any(|c| c["type"] == "Ready" && c["status"] == "True");
         let mut taints = object["spec"]["taints"].as_array().into_iter().flatten();
-        let seen = NodeSeen {
+        let seen = ObservedNode {
             is_down: conditions.is_array() && !is_ready,
             is_cordoned: conditions.is_array() && object["spec"]["unschedulable"] == true,
             is_emptied: taints.any(|taint| taint["key"] == "kubevirt.io/drain"),
@@ -214,7 +214,7 @@ impl Disrupted {
     }
 
     fn too_many(&self) -> Option<String> {
-        let is_disrupted = |(name, seen): &(&String, &NodeSeen)| {
+        let is_disrupted = |(name, seen): &(&String, &ObservedNode)| {
             let is_ranchers = self.past.contains(*name) && !self.answered.contains(*name) && !seen.is_emptied;
             seen.is_down || (seen.is_cordoned && !is_ranchers)
         };

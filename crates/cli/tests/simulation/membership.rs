@@ -36,8 +36,8 @@ fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for(#[case] 
         assert_eq!(ended.digest["nodes"][name]["osImage"], "Harvester v1.8.0", "{name}");
     }
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
-    let told = events
+    let history = events
         .iter()
         .filter(|event| event.contains(&format!("Node {gone} left the cluster")));
-    assert_eq!(told.count(), 1, "{events:#?}");
+    assert_eq!(history.count(), 1, "{events:#?}");
 }

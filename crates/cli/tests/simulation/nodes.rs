@@ -131,7 +131,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
         scenario.troubles = troubles;
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Watched::start(scenario, clock).await;
-        let before = crate::remains::of(&rehearsal);
+        let before = crate::leftovers::of(&rehearsal);
         let _manager = rehearsal.start_only_manager();
         let limit = Some(std::time::Duration::from_secs(12 * 3600));
         let name = rehearsal.create(&rehearsal.plan(true, &[])).await.unwrap().name_any();
@@ -147,7 +147,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
         let plan = rehearsal.follow(&name, limit, ended).await;
         let plan = plan.expect("the second plan does not end");
         rehearsal.clock.sleep(std::time::Duration::from_secs(600)).await;
-        (plan, crate::remains::after(&rehearsal, &before))
+        (plan, crate::leftovers::after(&rehearsal, &before))
     })
 }
 

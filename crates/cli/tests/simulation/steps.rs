@@ -14,7 +14,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use node::{
-    host::system_agent::HOLD_STEPS,
+    host::system_agent::SUSPEND_STEPS,
     images::{cleanup, prepare},
     limits::Limits,
     post_drain, pre_drain, single_node, skip_manifests,
@@ -22,11 +22,11 @@ use node::{
 };
 use program::step::Step;
 use serde_json::{Value, json};
-use world::{StepTold, Troubles, troubles::RepositoryTrouble};
+use world::{ProgramStep, Troubles, troubles::RepositoryTrouble};
 
 use crate::{
     run::{Case, in_paused_time},
-    told::follow,
+    status_history::follow,
     waiting::{HOUR, assert_seen, waits, with},
     watched::Watched,
 };
@@ -66,15 +66,15 @@ fn real() -> BTreeMap<&'static str, Vec<&'static str>> {
             with_detector(&steps_of(&single_node::steps(&limits))),
         ),
         (JobType::RestoreVm.as_str(), steps_of(restore::STEPS)),
-        (Component::SuspendAgent.as_str(), steps_of(HOLD_STEPS)),
+        (Component::SuspendAgent.as_str(), steps_of(SUSPEND_STEPS)),
     ])
 }
 
 /// What became of a rehearsal.
-struct Told {
+struct StatusHistory {
     /// The steps of each pod, by the pod's name and its program.
     steps: BTreeMap<(String, String), Vec<&'static str>>,
-    /// The last words of pods that failed.
+    /// The termination messages of pods that failed.
     failed: BTreeSet<String>,
     /// Jobs that failed.
     failed_jobs: BTreeSet<String>,
@@ -84,23 +84,23 @@ struct Told {
 }
 
 /// The repository is another one from the moment on that images are preloaded.
-fn rehearse_with_attack(trouble: RepositoryTrouble) -> Told {
+fn rehearse_with_attack(trouble: RepositoryTrouble) -> StatusHistory {
     rehearse_until(Case::three_nodes(), Some(trouble))
 }
 
-fn rehearse(case: Case) -> Told {
+fn rehearse(case: Case) -> StatusHistory {
     rehearse_until(case, None)
 }
 
-fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> Told {
+fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> StatusHistory {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let rehearsal = Watched::start(case.scenario, clock).await;
         let steps: Arc<Mutex<BTreeMap<_, Vec<_>>>> = Arc::default();
         let seen = steps.clone();
-        rehearsal.observe_steps(move |told: &StepTold| {
-            let key = (told.pod.clone(), told.program.clone());
-            seen.lock().unwrap().entry(key).or_default().push(told.step.name);
+        rehearsal.observe_steps(move |history: &ProgramStep| {
+            let key = (history.pod.clone(), history.program.clone());
+            seen.lock().unwrap().entry(key).or_default().push(history.step.name);
         });
         let failed: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let failed_jobs: Arc<Mutex<BTreeSet<String>>> = Arc::default();
@@ -141,7 +141,7 @@ fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> Told {
         let events = events
             .iter()
             .map(|event| format!("{} {}", text(&event.data["reason"]), text(&event.data["message"])));
-        Told {
+        StatusHistory {
             steps: steps.lock().unwrap().clone(),
             failed: failed.lock().unwrap().clone(),
             failed_jobs: failed_jobs.lock().unwrap().clone(),
@@ -182,9 +182,9 @@ fn every_program_goes_through_the_steps_of_the_real_one_in_their_order() {
     let real = real();
     let mut seen = BTreeSet::new();
     for nodes in [1, 3] {
-        let told = rehearse(restoring(nodes));
-        assert_eq!(told.phase, Some(Phase::Succeeded));
-        for ((pod, program), steps) in told.steps {
+        let history = rehearse(restoring(nodes));
+        assert_eq!(history.phase, Some(Phase::Succeeded));
+        for ((pod, program), steps) in history.steps {
             let wanted = real.get(program.as_str());
             assert_eq!(Some(&steps), wanted, "{program} in pod {pod}");
             seen.insert(program);
@@ -208,26 +208,26 @@ fn while_images_are_preloaded_the_archive_and_how_far_it_is_are_shown() {
 
 #[test]
 fn a_preload_never_succeeds_on_an_empty_list() {
-    let told = rehearse(with(Troubles {
+    let history = rehearse(with(Troubles {
         repository: Some(RepositoryTrouble::EmptyImageLists),
         ..Troubles::default()
     }));
-    assert_eq!(told.phase, Some(Phase::Failed));
+    assert_eq!(history.phase, Some(Phase::Failed));
     let word = "read-image-lists: bundle/rancherd/images/agent.txt is empty: a list of images must name some";
-    assert!(told.failed.contains(word), "{:#?}", told.failed);
+    assert!(history.failed.contains(word), "{:#?}", history.failed);
 }
 
 #[test]
 fn s07_an_iso_with_another_checksum_than_its_version_says_ends_the_upgrade_before_any_job_runs() {
-    let told = rehearse(with(Troubles {
+    let history = rehearse(with(Troubles {
         repository: Some(RepositoryTrouble::AnotherIso),
         ..Troubles::default()
     }));
-    assert_eq!(told.phase, Some(Phase::Failed));
+    assert_eq!(history.phase, Some(Phase::Failed));
     let words = format!("its SHA-512 is {}", "0".repeat(128));
     let is_told = |event: &String| event.starts_with("UpgradeFailed") && event.contains(&words);
-    assert!(told.events.iter().any(is_told), "{:#?}", told.events);
-    assert!(told.steps.is_empty(), "no program ran: {:?}", told.steps.keys());
+    assert!(history.events.iter().any(is_told), "{:#?}", history.events);
+    assert!(history.steps.is_empty(), "no program ran: {:?}", history.steps.keys());
 }
 
 #[test]
@@ -239,26 +239,26 @@ fn s07_whoever_answers_as_the_repository_after_its_digests_are_on_record_is_refu
         ),
         (RepositoryTrouble::ReplayedManifest, "harvester-iso.manifest is refused"),
     ] {
-        let told = rehearse_with_attack(trouble);
-        assert_eq!(told.phase, Some(Phase::Failed), "{trouble:?}");
+        let history = rehearse_with_attack(trouble);
+        assert_eq!(history.phase, Some(Phase::Failed), "{trouble:?}");
         assert!(
-            told.failed.iter().any(|word| word.contains(words)),
+            history.failed.iter().any(|word| word.contains(words)),
             "{:#?}",
-            told.failed
+            history.failed
         );
-        let imported = told.steps.values().flatten().any(|step| *step == "import-common");
+        let imported = history.steps.values().flatten().any(|step| *step == "import-common");
         assert!(!imported, "{trouble:?}: something was imported");
     }
 }
 
 #[test]
 fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
-    let told = rehearse(with(Troubles {
+    let history = rehearse(with(Troubles {
         repository: Some(RepositoryTrouble::Impostor),
         ..Troubles::default()
     }));
     assert_eq!(
-        told.phase, None,
+        history.phase, None,
         "it waits for the plan's own repository, and has not ended"
     );
     let is_told = |event: &String| {
@@ -266,17 +266,17 @@ fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
             && event.contains("harvester-iso.manifest")
             && event.contains("invalid peer certificate")
     };
-    assert!(told.events.iter().any(is_told), "{:#?}", told.events);
-    assert!(told.steps.is_empty(), "no program ran: {:?}", told.steps.keys());
-    let told = rehearse_with_attack(RepositoryTrouble::Impostor);
-    assert_eq!(told.phase, Some(Phase::Failed));
+    assert!(history.events.iter().any(is_told), "{:#?}", history.events);
+    assert!(history.steps.is_empty(), "no program ran: {:?}", history.steps.keys());
+    let history = rehearse_with_attack(RepositoryTrouble::Impostor);
+    assert_eq!(history.phase, Some(Phase::Failed));
     let words = "invalid peer certificate";
     assert!(
-        told.failed.iter().any(|word| word.contains(words)),
+        history.failed.iter().any(|word| word.contains(words)),
         "{:#?}",
-        told.failed
+        history.failed
     );
-    let imported = told.steps.values().flatten().any(|step| *step == "import-common");
+    let imported = history.steps.values().flatten().any(|step| *step == "import-common");
     assert!(!imported, "something was imported");
 }
 
@@ -302,14 +302,14 @@ fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
 
 #[test]
 fn a_chart_that_does_not_get_ready_ends_the_cluster_upgrade_with_its_name() {
-    let told = rehearse(with(Troubles {
+    let history = rehearse(with(Troubles {
         stuck_charts: ["harvester".to_owned()].into(),
         ..Troubles::default()
     }));
-    assert_eq!(told.phase, Some(Phase::Failed));
+    assert_eq!(history.phase, Some(Phase::Failed));
     let word = "upgrade-harvester: step upgrade-harvester did not end within 2700s: ManagedChart fleet-local/harvester \
                 is not at 1.8.0: Fleet says \"WaitApplied(1) [Cluster fleet-local/local]\"";
-    assert!(told.failed.contains(word), "{:#?}", told.failed);
+    assert!(history.failed.contains(word), "{:#?}", history.failed);
 }
 
 fn late_kubelet(late: Duration) -> Case {
@@ -330,10 +330,10 @@ fn while_post_drain_waits_for_rke2_it_says_so() {
 
 #[test]
 fn an_rke2_that_never_comes_ends_post_drain_with_the_name_of_the_node() {
-    let told = rehearse(late_kubelet(240 * HOUR));
-    assert_eq!(told.phase, Some(Phase::Failed));
+    let history = rehearse(late_kubelet(240 * HOUR));
+    assert_eq!(history.phase, Some(Phase::Failed));
     let word = format!("wait-for-rke2: step wait-for-rke2 did not end within 10800s: {RKE2}");
-    assert!(told.failed.contains(&word), "{:#?}", told.failed);
+    assert!(history.failed.contains(&word), "{:#?}", history.failed);
 }
 
 #[test]
@@ -347,27 +347,32 @@ fn a_vm_that_does_not_start_again_is_shown_and_then_its_job_fails_with_its_name(
     });
     let vm = vm.unwrap_or_else(|| panic!("no VM is waited for: {seen:#?}"));
 
-    let told = rehearse(case);
-    assert_eq!(told.phase, Some(Phase::Succeeded), "nothing waits for VMs");
+    let history = rehearse(case);
+    assert_eq!(history.phase, Some(Phase::Succeeded), "nothing waits for VMs");
     let word = format!("{vm} (it does not run 15 minutes after it was started: ErrorUnschedulable)");
     assert!(
-        told.failed.iter().any(|failed| failed.contains(&word)),
+        history.failed.iter().any(|failed| failed.contains(&word)),
         "{:#?}",
-        told.failed
+        history.failed
     );
     let event = format!("RestoreVMFailed Failed to restore VM {vm} on node ");
     assert!(
-        told.events.iter().any(|told| told.starts_with(&event)),
+        history.events.iter().any(|history| history.starts_with(&event)),
         "{:#?}",
-        told.events
+        history.events
     );
-    let restores = || told.failed_jobs.iter().filter(|job| job.contains("-restore-vm-node-"));
-    assert!(restores().count() > 0, "{:#?}", told.failed_jobs);
+    let restores = || {
+        history
+            .failed_jobs
+            .iter()
+            .filter(|job| job.contains("-restore-vm-node-"))
+    };
+    assert!(restores().count() > 0, "{:#?}", history.failed_jobs);
     // Also of those that failed when the plan had ended.
     for job in restores() {
         let event = format!("RestoreVMJobFailed Job harvester-system/{job} could not start every VM of node ");
-        let of_job = told.events.iter().filter(|told| told.starts_with(&event));
-        assert_eq!(of_job.count(), 1, "{job}: {:#?}", told.events);
+        let of_job = history.events.iter().filter(|history| history.starts_with(&event));
+        assert_eq!(of_job.count(), 1, "{job}: {:#?}", history.events);
     }
 }
 
@@ -395,12 +400,12 @@ fn fleet_is_waited_for_a_while_by_the_name_of_its_bundle_and_then_gone_on_withou
         arranged: Some(has_a_bundle_out_of_step),
         ..Case::single_node()
     };
-    let told = follow(&case, 12 * HOUR);
-    let (_, wait) = told.first(
+    let history = follow(&case, 12 * HOUR);
+    let (_, wait) = history.first(
         "FleetBundle",
         "\"bundle fleet-agent-local is not ready: Fleet says 'Modified(1)'\"",
     );
     assert_eq!(wait.object.unwrap(), "Bundle fleet-local/fleet-agent-local");
-    let (_, last) = told.statuses.last().unwrap();
+    let (_, last) = history.statuses.last().unwrap();
     assert_eq!(last["status"]["currentPhase"], "Succeeded");
 }

@@ -61,8 +61,8 @@ fn w01_of_two_plans_the_older_runs_and_the_younger_starts_by_itself_afterwards(#
         (&"False".into(), &"ConcurrentUpgradeBlocked".into(), &message.into())
     );
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
-    let told = events
+    let history = events
         .iter()
         .filter(|event| event.contains("Blocked by in-progress upgrade"));
-    assert_eq!(told.count(), 1, "it is said once");
+    assert_eq!(history.count(), 1, "it is said once");
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{context::Context, manifests::AddonManifest, version_line::line_name};
@@ -37,11 +37,11 @@ const KUBEOVN_CRD: &str = "kubeovn-operator-crd";
 const KUBEOVN_CRD_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Harvester serves addons.
-pub(super) async fn wait_kind(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait_kind(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let definitions = context.global::<CustomResourceDefinition>();
     let called = definitions.called(CRD);
     definitions
-        .until(pace, CRD, |found| match found {
+        .until(ctx, CRD, |found| match found {
             Some(_) => Look::Done,
             None => {
                 let message = format!("{called} does not exist, so addons cannot be upgraded");
@@ -80,7 +80,7 @@ fn defaults_before(context: &Context, current: &Addon, name: &str) -> Result<Opt
 }
 
 /// Installs an addon, or brings it to the version and values of its manifest.
-pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<()> {
+pub(super) async fn upgrade(context: &Context, ctx: StepContext<'_>, namespace: &str, name: &str) -> Result<()> {
     let Some(manifest) = manifest(context, name)? else {
         return Ok(());
     };
@@ -113,14 +113,14 @@ pub(super) async fn upgrade(context: &Context, pace: Pace<'_>, namespace: &str, 
             Change::to(version)
         }
     };
-    write::change(context, pace, namespace, name, &current, &change).await
+    write::change(context, ctx, namespace, name, &current, &change).await
 }
 
 /// Monitoring follows the release's chart; two values are added where users have not set them.
-pub(super) async fn upgrade_monitoring(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_monitoring(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let version = context.release()?.monitoring_chart.clone();
     let (namespace, name) = MONITORING;
-    edit(context, pace, MONITORING, &version, |values| {
+    edit(context, ctx, MONITORING, &version, |values| {
         for key in plan::monitoring_lacks(values) {
             context.note(format!(
                 "{key} of addon {namespace}/{name} is not set: its values have something else where it belongs"
@@ -132,11 +132,11 @@ pub(super) async fn upgrade_monitoring(context: &Context, pace: Pace<'_>) -> Res
 }
 
 /// Logging follows the release's chart, and its event router the release's image.
-pub(super) async fn upgrade_logging(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_logging(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let release = context.release()?;
     let router = release.logging_chart_harvester_event_router.clone().unwrap_or_default();
     let version = release.logging_chart.clone().unwrap_or_default();
-    edit(context, pace, LOGGING, &version, |values| {
+    edit(context, ctx, LOGGING, &version, |values| {
         logging_values(values, &router)
     })
     .await
@@ -145,7 +145,7 @@ pub(super) async fn upgrade_logging(context: &Context, pace: Pace<'_>) -> Result
 /// Brings an addon that exists to a version, with some of its values edited.
 async fn edit(
     context: &Context,
-    pace: Pace<'_>,
+    ctx: StepContext<'_>,
     (namespace, name): (&str, &str),
     version: &str,
     edit: impl Fn(&mut Value),
@@ -162,7 +162,7 @@ async fn edit(
         ));
         Change::to(version)
     });
-    write::change(context, pace, namespace, name, &current, &change).await
+    write::change(context, ctx, namespace, name, &current, &change).await
 }
 
 /// What an addon is to become when some of its values are edited.
@@ -177,7 +177,7 @@ fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> R
 }
 
 /// Kube-OVN: its definitions by a chart of their own, then the addon, whose values are never touched.
-pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn upgrade_kubeovn(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let (namespace, name) = KUBEOVN;
     let Some(manifest) = manifest(context, name)? else {
         return Ok(());
@@ -189,7 +189,7 @@ pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result
         charts.apply(KUBEOVN_CRD, &kubeovn_crd(version)).await?;
     }
     let called = charts.called(KUBEOVN_CRD);
-    let ready = charts.until(pace, KUBEOVN_CRD, |chart| {
+    let ready = charts.until(ctx, KUBEOVN_CRD, |chart| {
         let summary = chart.and_then(|chart| chart.status.summary.as_ref());
         if summary.and_then(|summary| summary.ready).unwrap_or(0) != 0 {
             return Look::Done;
@@ -209,7 +209,7 @@ pub(super) async fn upgrade_kubeovn(context: &Context, pace: Pace<'_>) -> Result
         return write::install(context, &manifest, namespace, name).await;
     };
     let change = Change::to(version);
-    write::change(context, pace, namespace, name, &current, &change).await
+    write::change(context, ctx, namespace, name, &current, &change).await
 }
 
 fn kubeovn_crd(version: &str) -> Value {

@@ -7,7 +7,7 @@ use kube::{ResourceExt, runtime::watcher};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use program::{error::Result, step::Pace};
+use program::{error::Result, step::StepContext};
 
 use super::plan::{Change, Deployment, wait_for};
 
@@ -33,7 +33,7 @@ pub(super) async fn install(context: &Context, manifest: &Value, namespace: &str
 /// Changes an addon, and waits when it ran before.
 pub(super) async fn change(
     context: &Context,
-    pace: Pace<'_>,
+    ctx: StepContext<'_>,
     namespace: &str,
     name: &str,
     current: &Addon,
@@ -50,7 +50,7 @@ pub(super) async fn change(
     let called = addons.called(name);
     let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut deployment = Deployment::of(&called, context.pauses.addon);
-    let deployed = addons.watch(pace, one, Some(TICK), |found| {
+    let deployed = addons.watch(ctx, one, Some(TICK), |found| {
         let addon = found.iter().find(|addon| addon.name_any() == name);
         deployment.look(context.clock.now(), addon.map(AsRef::as_ref))
     });

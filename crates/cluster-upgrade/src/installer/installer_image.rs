@@ -16,7 +16,7 @@ use tokio::{io::AsyncReadExt, process::Command};
 use program::release_files::ReleaseFiles;
 use program::{
     error::{Error, Result},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{HelmAccount, RancherInstaller, image_archive, secrets::Secrets};
@@ -69,25 +69,25 @@ impl InstallerImage {
         charts.pop()
     }
 
-    async fn unpack(&self, pace: Pace<'_>, rancher: &str, bundle: &Bundle) -> Result<()> {
+    async fn unpack(&self, ctx: StepContext<'_>, rancher: &str, bundle: &Bundle) -> Result<()> {
         let image = format!("{IMAGE}:{rancher}");
         let draft = self.folder.join("rancher.new");
         make_empty(&draft)?;
         for archive in bundle.group(bundle::AGENT) {
-            let saved = self.files.save(pace, archive, &self.folder).await?;
+            let saved = self.files.save(ctx, archive, &self.folder).await?;
             let (from, to, of) = (saved.clone(), draft.clone(), image.clone());
             let extracting = tokio::task::spawn_blocking(move || image_archive::extract(&from, &of, is_wanted, &to));
             let extracted = extracting
                 .await
-                .map_err(|error| Error::Passing(format!("failed to unpack: {error}")))?;
+                .map_err(|error| Error::Transient(format!("failed to unpack: {error}")))?;
             // Gigabytes that nobody needs any more.
             let _ = std::fs::remove_file(&saved);
-            let extracted = extracted.map_err(|error| Error::Lasting(error.to_string()))?;
+            let extracted = extracted.map_err(|error| Error::Permanent(error.to_string()))?;
             if extracted.is_some() {
                 return self.keep(&draft, &image);
             }
         }
-        Err(Error::Lasting(format!(
+        Err(Error::Permanent(format!(
             "no archive of the release holds the image {image}"
         )))
     }
@@ -98,7 +98,7 @@ impl InstallerImage {
         let helm = draft.join(HELM);
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&helm, executable)
-            .map_err(|error| Error::Lasting(format!("the image {image} has no {HELM}: {error}")))?;
+            .map_err(|error| Error::Permanent(format!("the image {image} has no {HELM}: {error}")))?;
         let unpacked = self.unpacked();
         if unpacked.exists() {
             std::fs::remove_dir_all(&unpacked).map_err(|error| Error::file("remove", &unpacked, error))?;
@@ -107,7 +107,7 @@ impl InstallerImage {
         let chart = self.chart();
         chart
             .map(drop)
-            .ok_or_else(|| Error::Lasting(format!("the image {image} has no chart of Rancher")))
+            .ok_or_else(|| Error::Permanent(format!("the image {image} has no chart of Rancher")))
     }
 
     async fn helm(&self, arguments: &[&str], secrets: &Secrets) -> Result<()> {
@@ -149,7 +149,7 @@ impl InstallerImage {
             biased;
             ended = running => ended.map_err(|error| Error::file("run", &helm, error))?,
             () = self.clock.sleep(LONGEST_RUN) => {
-                return Err(Error::Passing(format!("helm {} took more than {LONGEST_RUN:?}", arguments.join(" "))));
+                return Err(Error::Transient(format!("helm {} took more than {LONGEST_RUN:?}", arguments.join(" "))));
             }
         };
         if ended.success() {
@@ -160,7 +160,7 @@ impl InstallerImage {
         let last: Vec<char> = said.trim().chars().rev().take(LAST_WORDS).collect();
         let last: String = last.into_iter().rev().collect();
         // Helm does not say which failures last. The step looks at the release again, until its deadline.
-        Err(Error::Passing(format!(
+        Err(Error::Transient(format!(
             "helm {} ended with {ended}: {last}",
             arguments[..2.min(arguments.len())].join(" ")
         )))
@@ -198,12 +198,12 @@ fn make_empty(folder: &Path) -> Result<()> {
 }
 
 impl RancherInstaller for InstallerImage {
-    fn prepare<'a>(&'a self, pace: Pace<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+    fn prepare<'a>(&'a self, ctx: StepContext<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             if self.chart().is_some() {
                 return Ok(());
             }
-            self.unpack(pace, rancher, bundle).await
+            self.unpack(ctx, rancher, bundle).await
         })
     }
 
@@ -216,7 +216,7 @@ impl RancherInstaller for InstallerImage {
         Box::pin(async move {
             let chart = self
                 .chart()
-                .ok_or_else(|| Error::Lasting("Rancher's chart is not unpacked".to_owned()))?;
+                .ok_or_else(|| Error::Permanent("Rancher's chart is not unpacked".to_owned()))?;
             let file = self.folder.join("rancher-values.json");
             // JSON is YAML.
             write_for_owner(&file, &values.to_string()).map_err(|error| Error::file("write", &file, error))?;

@@ -14,12 +14,12 @@ use futures::future::BoxFuture;
 use release::bundle::Bundle;
 use serde_json::Value;
 
-use program::{error::Result, step::Pace};
+use program::{error::Result, step::StepContext};
 
 /// Changes Helm releases. The only part of a cluster upgrade that runs another program.
 pub trait RancherInstaller: Send + Sync {
     /// Gets ready what the other two need. What is ready stays so.
-    fn prepare<'a>(&'a self, pace: Pace<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>>;
+    fn prepare<'a>(&'a self, ctx: StepContext<'a>, rancher: &'a str, bundle: &'a Bundle) -> BoxFuture<'a, Result<()>>;
     /// Upgrades a release to Rancher's chart and waits until it runs.
     fn upgrade_rancher<'a>(
         &'a self,

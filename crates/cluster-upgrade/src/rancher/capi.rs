@@ -10,13 +10,13 @@ use crate::context::Context;
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 const TICK: Duration = Duration::from_secs(5);
 
 /// Waits until the local cluster has been provisioned for a while.
-pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let called = clusters.called(names::LOCAL_CLUSTER);
     let one = watcher::Config::default().fields(&format!("metadata.name={}", names::LOCAL_CLUSTER));
@@ -24,7 +24,7 @@ pub(super) async fn wait(context: &Context, pace: Pace<'_>) -> Result<()> {
     let enough = context.pauses.provisioned;
     let mut since = None;
     clusters
-        .watch(pace, one, Some(TICK), |found| {
+        .watch(ctx, one, Some(TICK), |found| {
             let cluster = found.iter().find(|cluster| cluster.name_any() == names::LOCAL_CLUSTER);
             let lacks = lacks(cluster.map(AsRef::as_ref));
             let message = match steady(&mut since, lacks.is_none(), context.clock.now(), enough) {

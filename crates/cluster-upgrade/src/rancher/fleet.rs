@@ -19,7 +19,7 @@ use crate::{context::Context, rollout};
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM, capi, fleet_config, journal};
@@ -35,11 +35,11 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Has Fleet deploy its agent anew, once per upgrade of Rancher, and waits until it has.
-pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn redeploy_agent(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let Some(mut journal) = journal::unsettled(context).await? else {
         return Ok(());
     };
-    capi::wait(context, pace).await?;
+    capi::wait(context, ctx).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let deployments = context.namespaced::<Deployment>(FLEET_AGENT_SYSTEM);
     let cluster = clusters.need(names::LOCAL_CLUSTER).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn redeploy_agent(context: &Context, pace: Pace<'_>) -> Result<
     }
     let called = deployments.called(AGENT);
     deployments
-        .until(pace, AGENT, |deployment| {
+        .until(ctx, AGENT, |deployment| {
             let at = deployment.and_then(|deployment| deployment.metadata.creation_timestamp.as_ref());
             if at.is_none_or(|at| at.0.to_string() <= agent.created_before) {
                 let message = format!("Fleet has not deployed {called} anew");
@@ -103,11 +103,11 @@ fn has_deployed(cluster: &Cluster, generation: i64) -> bool {
 }
 
 /// Fleet of the new Rancher is in place, agents call the address they called before, and the cluster is imported.
-pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let Some(mut journal) = journal::unsettled(context).await? else {
         return Ok(());
     };
-    wait_config(context, pace).await?;
+    wait_config(context, ctx).await?;
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     let map = maps.get(CONTROLLER).await?;
     if let Some(patch) = fleet_config::restored(map.as_ref(), &journal.server_url, &journal.server_ca)? {
@@ -118,13 +118,13 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
             message: format!("Fleet is given a moment to see that {object} has its address back"),
             object,
         };
-        context.give_time(pace, taking_in, context.pauses.fleet_config).await;
+        context.give_time(ctx, taking_in, context.pauses.fleet_config).await;
     }
-    wait_import(context, pace, journal.agent.as_ref()).await?;
+    wait_import(context, ctx, journal.agent.as_ref()).await?;
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let is_ready = |cluster: &Cluster| condition_is(conditions(cluster), "Ready") == Some(true);
     let ready = wait_for(
-        pace,
+        ctx,
         &clusters,
         names::LOCAL_CLUSTER,
         "FleetCluster",
@@ -143,14 +143,14 @@ pub(crate) async fn settle(context: &Context, pace: Pace<'_>) -> Result<()> {
 
 /// Fleet's configuration is the one that the new chart brings: only then does it stay as it is put back. Helm says so
 /// already, so that a configuration that cannot be told is worth a note and not a failure.
-async fn wait_config(context: &Context, pace: Pace<'_>) -> Result<()> {
+async fn wait_config(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let Some(fleet) = context.release()?.rancher_dependencies.get("fleet") else {
         return Ok(());
     };
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     let lacks = format!("does not name the agent of Fleet {}", fleet.app);
     let is_new = |map: &ConfigMap| fleet_config::is_of(map, &fleet.app);
-    let named = wait_for(pace, &maps, CONTROLLER, "FleetConfig", &lacks, is_new);
+    let named = wait_for(ctx, &maps, CONTROLLER, "FleetConfig", &lacks, is_new);
     if !context.at_most(CONFIG_PATIENCE, named).await? {
         context.note(format!("{} {lacks}", maps.called(CONTROLLER)));
     }
@@ -160,19 +160,19 @@ async fn wait_config(context: &Context, pace: Pace<'_>) -> Result<()> {
 /// Fleet has imported the cluster, as far as times tell; where they never fit, it is enough that the agent is the one we
 /// asked for. Fleet notes the time of the import once the agent is deployed, which may be more than a moment later, and a
 /// controller that moved to another node is newer than everything it did before.
-async fn wait_import(context: &Context, pace: Pace<'_>, agent: Option<&journal::Agent>) -> Result<()> {
+async fn wait_import(context: &Context, ctx: StepContext<'_>, agent: Option<&journal::Agent>) -> Result<()> {
     let Some(agent) = agent else {
-        return wait_import_by_times(context, pace).await;
+        return wait_import_by_times(context, ctx).await;
     };
     if context
-        .at_most(IMPORT_PATIENCE, wait_import_by_times(context, pace))
+        .at_most(IMPORT_PATIENCE, wait_import_by_times(context, ctx))
         .await?
     {
         return Ok(());
     }
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     wait_for(
-        pace,
+        ctx,
         &clusters,
         names::LOCAL_CLUSTER,
         "FleetAgent",
@@ -180,7 +180,7 @@ async fn wait_import(context: &Context, pace: Pace<'_>, agent: Option<&journal::
         |cluster| has_deployed(cluster, agent.generation),
     )
     .await?;
-    context.wait_rollout(pace, FLEET_AGENT_SYSTEM, AGENT).await?;
+    context.wait_rollout(ctx, FLEET_AGENT_SYSTEM, AGENT).await?;
     context.note(format!(
         "the times of Fleet's {} do not tell that its import is over; its agent is the one that was asked for",
         clusters.called(names::LOCAL_CLUSTER)
@@ -189,11 +189,11 @@ async fn wait_import(context: &Context, pace: Pace<'_>, agent: Option<&journal::
 }
 
 /// The cluster was imported by the Fleet controller that runs now, and the agent came after that.
-async fn wait_import_by_times(context: &Context, pace: Pace<'_>) -> Result<()> {
+async fn wait_import_by_times(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let mut since = Timestamp::MAX;
     let controllers = watcher::Config::default().labels("app=fleet-controller");
     let pods = context.namespaced::<Pod>(FLEET_SYSTEM);
-    pods.watch(pace, controllers, None, |pods| {
+    pods.watch(ctx, controllers, None, |pods| {
         let ready = pods.iter().filter(|pod| is_ready(pod));
         match ready
             .filter_map(|pod| pod.metadata.creation_timestamp.as_ref())
@@ -216,7 +216,7 @@ async fn wait_import_by_times(context: &Context, pace: Pace<'_>) -> Result<()> {
     let clusters = context.namespaced::<Cluster>(names::FLEET_NAMESPACE);
     let called = clusters.called(names::LOCAL_CLUSTER);
     clusters
-        .until(pace, names::LOCAL_CLUSTER, |cluster| {
+        .until(ctx, names::LOCAL_CLUSTER, |cluster| {
             match cluster.and_then(imported_at) {
                 Some(at) if at >= since => {
                     imported = at;
@@ -232,7 +232,7 @@ async fn wait_import_by_times(context: &Context, pace: Pace<'_>) -> Result<()> {
         .await?;
     let agents = watcher::Config::default().labels("app=fleet-agent");
     let pods = context.namespaced::<Pod>(FLEET_AGENT_SYSTEM);
-    pods.watch(pace, agents, None, |pods| {
+    pods.watch(ctx, agents, None, |pods| {
         let mut created = pods.iter().filter_map(|pod| pod.metadata.creation_timestamp.as_ref());
         if created.any(|at| at.0 + SLACK >= imported) {
             return Look::Done;
@@ -249,7 +249,7 @@ fn waiting(what: &'static str, object: String, why: &str) -> Look {
 }
 
 async fn wait_for<K: crate::objects::Kind>(
-    pace: Pace<'_>,
+    ctx: StepContext<'_>,
     objects: &crate::objects::Objects<K>,
     name: &str,
     what: &'static str,
@@ -258,7 +258,7 @@ async fn wait_for<K: crate::objects::Kind>(
 ) -> Result<()> {
     let called = objects.called(name);
     objects
-        .until(pace, name, |found| {
+        .until(ctx, name, |found| {
             if found.is_some_and(&test) {
                 return Look::Done;
             }

@@ -13,7 +13,7 @@ fn config_of(map: Option<&ConfigMap>) -> Result<Value> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
         return Ok(Value::Null);
     };
-    let odd = |error| Error::Passing(format!("data.config of ConfigMap {CONTROLLER} is not YAML: {error}"));
+    let odd = |error| Error::Transient(format!("data.config of ConfigMap {CONTROLLER} is not YAML: {error}"));
     serde_saphyr::from_str(text).map_err(odd)
 }
 

@@ -101,7 +101,7 @@ impl Journal {
 /// The UID of the plan, by which its journal is known.
 pub(super) fn plan_uid(context: &Context) -> Result<String> {
     let uid = context.upgrade_plan()?.metadata.uid.clone();
-    uid.ok_or_else(|| Error::Lasting(format!("UpgradePlan {} has no metadata.uid", context.plan)))
+    uid.ok_or_else(|| Error::Permanent(format!("UpgradePlan {} has no metadata.uid", context.plan)))
 }
 
 async fn read(context: &Context, namespace: &str, target: &str) -> Result<Option<Journal>> {

@@ -16,7 +16,7 @@ use crate::{
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{FLEET_AGENT_SYSTEM, FLEET_SYSTEM, journal, upgrade::selector};
@@ -27,12 +27,12 @@ const SERVER_VERSION: &str = "server-version";
 const AGGREGATION_SECRET: &str = "stv-aggregation";
 
 /// Rancher says that it runs the release's version.
-pub(crate) async fn wait_version(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_version(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let settings = context.global::<management::Setting>();
     let target = &context.release()?.rancher;
     let called = settings.called(SERVER_VERSION);
     settings
-        .until(pace, SERVER_VERSION, |setting| {
+        .until(ctx, SERVER_VERSION, |setting| {
             let found = setting.map_or("", |setting| setting.value.as_str());
             if found == target {
                 return Look::Done;
@@ -49,16 +49,16 @@ pub(crate) async fn wait_version(context: &Context, pace: Pace<'_>) -> Result<()
 }
 
 /// Rancher has read its charts again.
-pub(crate) async fn refresh_charts(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn refresh_charts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     if journal::unsettled(context).await?.is_none() {
         return Ok(());
     }
-    catalog::refresh_rancher_charts(context, pace).await
+    catalog::refresh_rancher_charts(context, ctx).await
 }
 
 /// The charts that Rancher installs by itself are at the release's versions. An upgrade of one that was abandoned is
 /// rolled back once, so that Rancher tries again.
-pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_charts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     if journal::unsettled(context).await?.is_none() {
         return Ok(());
     }
@@ -68,14 +68,14 @@ pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()>
         } else {
             FLEET_SYSTEM
         };
-        while let Some(revision) = wait_chart(context, pace, namespace, name).await? {
+        while let Some(revision) = wait_chart(context, ctx, namespace, name).await? {
             tracing::warn!(
                 release = name,
                 revision,
                 "the upgrade of a chart was abandoned; rolling back"
             );
             let target = &context.release()?.rancher;
-            context.installer.prepare(pace, target, context.bundle()?).await?;
+            context.installer.prepare(ctx, target, context.bundle()?).await?;
             context.installer.roll_back(namespace, name, revision).await?;
         }
     }
@@ -83,7 +83,7 @@ pub(crate) async fn wait_charts(context: &Context, pace: Pace<'_>) -> Result<()>
 }
 
 /// Waits for one chart; a revision to go back to ends the wait.
-async fn wait_chart(context: &Context, pace: Pace<'_>, namespace: &str, name: &str) -> Result<Option<i64>> {
+async fn wait_chart(context: &Context, ctx: StepContext<'_>, namespace: &str, name: &str) -> Result<Option<i64>> {
     let versions = context
         .release()?
         .rancher_dependencies
@@ -94,7 +94,7 @@ async fn wait_chart(context: &Context, pace: Pace<'_>, namespace: &str, name: &s
     let of_release = watcher::Config::default().labels(&selector(name));
     let mut revision = None;
     secrets
-        .watch(pace, of_release, Some(TICK), |secrets| {
+        .watch(ctx, of_release, Some(TICK), |secrets| {
             let history = helm_release::history(secrets.iter().map(AsRef::as_ref));
             let Some(lacks) = helm_release::lacks(&history, name, &versions.chart, &versions.app) else {
                 return Look::Done;
@@ -122,19 +122,19 @@ async fn wait_chart(context: &Context, pace: Pace<'_>, namespace: &str, name: &s
 }
 
 /// Rancher, its webhook and Fleet run what they were told to.
-pub(crate) async fn wait_rollouts(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn wait_rollouts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     for (namespace, name) in [
         (names::CATTLE_NAMESPACE, "rancher"),
         (FLEET_SYSTEM, "fleet-controller"),
         (names::CATTLE_NAMESPACE, "rancher-webhook"),
     ] {
-        context.wait_rollout(pace, namespace, name).await?;
+        context.wait_rollout(ctx, namespace, name).await?;
     }
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     if secrets.get(AGGREGATION_SECRET).await?.is_none() {
         secrets.apply(AGGREGATION_SECRET, &aggregation_secret()).await?;
     }
-    context.wait_rollout(pace, FLEET_AGENT_SYSTEM, "fleet-agent").await
+    context.wait_rollout(ctx, FLEET_AGENT_SYSTEM, "fleet-agent").await
 }
 
 /// The Secret that Rancher's aggregation wants to find, empty.

@@ -21,7 +21,7 @@ use crate::{
 use program::{
     error::Result,
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{FLEET_SYSTEM, RELEASE, capi, journal, values};
@@ -44,22 +44,22 @@ enum Standing {
 }
 
 /// Gets ready what upgrades Rancher, so that whatever is missing is missed before anything is changed.
-pub(crate) async fn prepare(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn prepare(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let history = history(context).await?;
     if is_deployed(&history, &context.release()?.rancher) {
         return Ok(());
     }
     context
         .installer
-        .prepare(pace, &context.release()?.rancher, context.bundle()?)
+        .prepare(ctx, &context.release()?.rancher, context.bundle()?)
         .await
 }
 
 /// Upgrades Rancher.
-pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(crate) async fn upgrade(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let target = &context.release()?.rancher;
     let current = loop {
-        match stand(context, pace, target).await? {
+        match stand(context, ctx, target).await? {
             Standing::Done(since) => {
                 journal::take_over(context, target, since).await?;
                 return remove_legacy_webhooks(context).await;
@@ -68,12 +68,12 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
             Standing::RollBack(revision) => {
                 tracing::warn!(revision, "an earlier upgrade of Rancher was abandoned; rolling back");
                 let installer = &context.installer;
-                installer.prepare(pace, target, context.bundle()?).await?;
+                installer.prepare(ctx, target, context.bundle()?).await?;
                 installer.roll_back(names::CATTLE_NAMESPACE, RELEASE, revision).await?;
             }
         }
     };
-    capi::wait(context, pace).await?;
+    capi::wait(context, ctx).await?;
     begin_journal(context, target).await?;
     let repos = context.global::<ClusterRepo>();
     for repo in STALE_REPOS {
@@ -87,7 +87,7 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
             names::CATTLE_NAMESPACE
         ));
     }
-    context.installer.prepare(pace, target, context.bundle()?).await?;
+    context.installer.prepare(ctx, target, context.bundle()?).await?;
     remove_legacy_webhooks(context).await?;
     let object = format!("Helm release {}/{RELEASE}", names::CATTLE_NAMESPACE);
     let upgrading = Waiting {
@@ -95,7 +95,7 @@ pub(crate) async fn upgrade(context: &Context, pace: Pace<'_>) -> Result<()> {
         message: format!("{object} is being upgraded to {target}"),
         object,
     };
-    pace.report.waiting(&[upgrading], Some(pace.deadline));
+    ctx.report.waiting(&[upgrading], Some(ctx.deadline));
     context
         .installer
         .upgrade_rancher(names::CATTLE_NAMESPACE, RELEASE, &upgraded)
@@ -118,12 +118,12 @@ fn is_deployed(history: &[HelmRelease], target: &str) -> bool {
 }
 
 /// Where Rancher stands, once nobody is at it.
-async fn stand(context: &Context, pace: Pace<'_>, target: &str) -> Result<Standing> {
+async fn stand(context: &Context, ctx: StepContext<'_>, target: &str) -> Result<Standing> {
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     let of_rancher = watcher::Config::default().labels(&selector(RELEASE));
     let mut standing = Standing::Done(None);
     secrets
-        .watch(pace, of_rancher, Some(TICK), |secrets| {
+        .watch(ctx, of_rancher, Some(TICK), |secrets| {
             let history = helm_release::history(secrets.iter().map(AsRef::as_ref));
             match decide(&history, target, context.clock.now()) {
                 Ok(found) => {

@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::lab::{Lab, PROGRAM};
+use super::harness::{Harness, PROGRAM};
 
 /// The cluster as it is, without what differs from run to run: times, versions, who wrote what.
-async fn picture(lab: &Lab) -> BTreeMap<String, Value> {
+async fn picture(harness: &Harness) -> BTreeMap<String, Value> {
     // The last that was written has its consequences too.
-    lab.clock.sleep(Duration::from_secs(30)).await;
-    let store = lab.server.store();
+    harness.clock.sleep(Duration::from_secs(30)).await;
+    let store = harness.server.store();
     let mut picture = BTreeMap::new();
     for resource in store.resources() {
         for object in store.list(&resource.group, &resource.plural, None) {
@@ -62,7 +62,7 @@ fn timeless(value: &mut Value) {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_leads_to_the_same_end() {
-    let clean = Lab::new().await;
+    let clean = Harness::new().await;
     let counted = Arc::new(AtomicU64::new(0));
     let counter = counted.clone();
     clean.server.set_faults(FaultPlan::writes(move |write| {
@@ -77,9 +77,9 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
     let end = picture(&clean).await;
 
     for number in 1..=writes {
-        let lab = Lab::new().await;
+        let harness = Harness::new().await;
         let crash = Arc::new(Notify::new());
-        lab.server.set_faults(FaultPlan::at_write_of(
+        harness.server.set_faults(FaultPlan::at_write_of(
             PROGRAM,
             number,
             Fault::CrashAfter(crash.clone()),
@@ -87,9 +87,9 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
         tokio::select! {
             biased;
             () = crash.notified() => {}
-            done = lab.attempt() => panic!("write {number} was never made: {done:?}"),
+            done = harness.attempt() => panic!("write {number} was never made: {done:?}"),
         }
-        let written = lab
+        let written = harness
             .server
             .store()
             .history()
@@ -98,11 +98,12 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
             .find(|write| write.user == PROGRAM)
             .cloned();
         let written = written.map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name));
-        lab.server.set_faults(FaultPlan::none());
-        lab.attempt()
+        harness.server.set_faults(FaultPlan::none());
+        harness
+            .attempt()
             .await
             .unwrap_or_else(|error| panic!("after write {number} ({written:?}): {error}"));
-        let found = picture(&lab).await;
+        let found = picture(&harness).await;
         for name in end.keys().chain(found.keys()) {
             assert_eq!(
                 found.get(name),
@@ -110,25 +111,29 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
                 "{name}, after write {number} ({written:?})"
             );
         }
-        let upgrades = lab.calls().iter().filter(|call| call.starts_with("upgrade ")).count();
+        let upgrades = harness
+            .calls()
+            .iter()
+            .filter(|call| call.starts_with("upgrade "))
+            .count();
         assert_eq!(upgrades, 1, "after write {number} ({written:?})");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn fragility_18_an_api_server_that_refuses_for_a_while_stops_nothing() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     // Every third write fails in some way that says nothing about it.
-    lab.server.set_faults(FaultPlan::writes(|write| {
+    harness.server.set_faults(FaultPlan::writes(|write| {
         match (write.who.user.as_str(), write.of_user % 6) {
             (PROGRAM, 0) => Fault::Reject(503),
             (PROGRAM, 3) => Fault::LoseReply,
             _ => Fault::None,
         }
     }));
-    lab.attempt().await.unwrap();
-    let chart = lab.get("management.cattle.io", "managedcharts", "fleet-local", "harvester");
+    harness.attempt().await.unwrap();
+    let chart = harness.get("management.cattle.io", "managedcharts", "fleet-local", "harvester");
     assert_eq!(chart["spec"]["timeoutSeconds"], 601);
-    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let fleet = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::longhorn::image_label;
 
-use super::{lab::World, objects::harvester_values, rancher_world};
+use super::{harness::World, objects::harvester_values, rancher_world};
 
 const INSTANCE_MANAGER: &str = "longhornio/longhorn-instance-manager:v1.10";
 

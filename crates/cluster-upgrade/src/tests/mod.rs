@@ -1,8 +1,8 @@
 //! The whole program on the embedded API, in virtual time, with small actors for Fleet, Rancher, Helm and the rest.
 
 mod crash;
+mod harness;
 mod harvester_world;
-mod lab;
 mod needed;
 mod objects;
 mod rancher;

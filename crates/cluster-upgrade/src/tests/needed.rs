@@ -5,7 +5,7 @@ use api::accounts::CLUSTER_UPGRADE;
 use serde_json::{Value, json};
 
 use super::{
-    lab::{Lab, PROGRAM},
+    harness::{Harness, PROGRAM},
     objects, rancher,
 };
 use testbed::rights::{self, Asked};
@@ -48,33 +48,33 @@ const FOUND_READY: [&str; 13] = [
     "longhorn-system: watch instancemanagers",
 ];
 
-async fn cluster(which: &str) -> Lab {
+async fn cluster(which: &str) -> Harness {
     let mut objects = objects::cluster();
     match which {
         "from v1.7" => {
-            let lab = Lab::of(objects, "v1.7.1").await;
-            rancher::leave_webhooks(&lab).await;
-            lab
+            let harness = Harness::of(objects, "v1.7.1").await;
+            rancher::leave_webhooks(&harness).await;
+            harness
         }
         "begun by an older release" => {
-            let lab = Lab::of(objects, "v1.7.1").await;
+            let harness = Harness::of(objects, "v1.7.1").await;
             let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
-            rancher::leave_unsettled(&lab, &rancher::journal("harvester-system", &left)).await;
-            lab
+            rancher::leave_unsettled(&harness, &rancher::journal("harvester-system", &left)).await;
+            harness
         }
         "from v1.8" => {
             objects.push(json!({"apiVersion": "helm.cattle.io/v1", "kind": "HelmChartConfig",
                 "metadata": {"name": "rke2-multus", "namespace": "kube-system"}, "spec": {"failurePolicy": "reinstall"}}));
-            let mut lab = Lab::of(objects, "v1.8.2-rc1").await;
-            lab.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
-            lab
+            let mut harness = Harness::of(objects, "v1.8.2-rc1").await;
+            harness.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
+            harness
         }
         _ => {
             let is_left_out = |object: &Value| {
                 object["kind"] == "Addon" || object["metadata"]["name"] == "longhorn-v2-data-engine-enabled"
             };
             objects.retain(|object| !is_left_out(object));
-            let lab = Lab::of(objects, "v1.7.1").await;
+            let harness = Harness::of(objects, "v1.7.1").await;
             for name in [
                 "kubeovn-operator",
                 "vm-import-controller",
@@ -85,17 +85,17 @@ async fn cluster(which: &str) -> Lab {
             ] {
                 let manifest = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon", "metadata": {"name": name},
                     "spec": {"enabled": false, "chart": name, "repo": "http://charts", "version": "1.15.0", "valuesContent": ""}});
-                std::fs::write(lab.addons().join(format!("{name}.yaml")), manifest.to_string()).unwrap();
+                std::fs::write(harness.addons().join(format!("{name}.yaml")), manifest.to_string()).unwrap();
             }
-            lab
+            harness
         }
     }
 }
 
 /// How an attempt ended, and what it changed.
-async fn outcome(lab: &Lab) -> (Result<Vec<String>, String>, Vec<String>) {
-    let ended = lab.attempt().await.map_err(|error| error.to_string());
-    let history = lab.server.store().history();
+async fn outcome(harness: &Harness) -> (Result<Vec<String>, String>, Vec<String>) {
+    let ended = harness.attempt().await.map_err(|error| error.to_string());
+    let history = harness.server.store().history();
     let ours = history.iter().filter(|write| write.user == PROGRAM && write.changed);
     let changed = ours.map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name));
     (ended, changed.collect())
@@ -105,10 +105,10 @@ async fn outcome(lab: &Lab) -> (Result<Vec<String>, String>, Vec<String>) {
 async fn s06_every_verb_on_every_name_that_the_roles_allow_is_asked_for() {
     let asked = Asked::default();
     for which in CLUSTERS {
-        let lab = cluster(which).await;
-        asked.listen(&lab.server, CLUSTER_UPGRADE);
-        lab.attempt().await.unwrap();
-        asked.take_writes(&lab.server, CLUSTER_UPGRADE);
+        let harness = cluster(which).await;
+        asked.listen(&harness.server, CLUSTER_UPGRADE);
+        harness.attempt().await.unwrap();
+        asked.take_writes(&harness.server, CLUSTER_UPGRADE);
     }
     let elsewhere = [ELSEWHERE.map(|known| known.0).as_slice(), &FOUND_READY, &OF_OLDER].concat();
     let never = asked.never(CLUSTER_UPGRADE, &elsewhere);
@@ -128,9 +128,9 @@ async fn s06_without_any_rule_of_its_roles_a_cluster_is_not_upgraded_as_it_shoul
             continue;
         }
         for (which, expected) in CLUSTERS.into_iter().zip(&whole) {
-            let lab = cluster(which).await;
-            rights::take_away(&lab.server, &role, number).await;
-            if outcome(&lab).await != *expected {
+            let harness = cluster(which).await;
+            rights::take_away(&harness.server, &role, number).await;
+            if outcome(&harness).await != *expected {
                 continue 'rules;
             }
         }

@@ -43,7 +43,7 @@ pub(super) fn upgrade_plan(from: &str) -> Value {
         "management.harvesterhci.io/v1beta1",
         "UpgradePlan",
         "",
-        super::lab::PLAN,
+        super::harness::PLAN,
         json!({"spec": spec, "status": status}),
     )
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{lab::Lab, objects, rancher_world};
+use super::{harness::Harness, objects, rancher_world};
 
 #[tokio::test(start_paused = true)]
 async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     // The first attempt dies right after Helm has done its work.
-    let (context, report) = lab.context();
-    let calls = lab.calls.clone();
+    let (context, report) = harness.context();
+    let calls = harness.calls.clone();
     let upgraded = async {
         loop {
-            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+            harness.clock.sleep(std::time::Duration::from_millis(100)).await;
             if calls.lock().unwrap().iter().any(|call| call.starts_with("upgrade ")) {
                 break;
             }
@@ -23,31 +23,35 @@ async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled
         () = upgraded => {}
         done = crate::run(&context, &report) => panic!("{done:?}"),
     }
-    lab.attempt().await.unwrap();
-    let upgrades = lab.calls().iter().filter(|call| call.starts_with("upgrade ")).count();
+    harness.attempt().await.unwrap();
+    let upgrades = harness
+        .calls()
+        .iter()
+        .filter(|call| call.starts_with("upgrade "))
+        .count();
     assert_eq!(upgrades, 1);
-    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let fleet = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
-    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    let map = harness.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     assert!(map["data"]["config"].as_str().unwrap().contains("https://10.0.0.9"));
-    let journal = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
+    let journal = harness.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
     assert_eq!(journal["data"]["settled"], "true");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
-    let mut lab = Lab::new().await;
-    lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
-    leave_webhooks(&lab).await;
-    lab.attempt().await.unwrap();
-    assert!(lab.calls().is_empty(), "{:?}", lab.calls());
+    let mut harness = Harness::new().await;
+    harness.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
+    leave_webhooks(&harness).await;
+    harness.attempt().await.unwrap();
+    assert!(harness.calls().is_empty(), "{:?}", harness.calls());
     assert_eq!(
-        lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher"),
+        harness.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher"),
         Value::Null
     );
-    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let fleet = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], Value::Null);
-    assert!(webhooks(&lab).is_empty());
+    assert!(webhooks(&harness).is_empty());
 }
 
 /// A journal that somebody wrote.
@@ -61,17 +65,17 @@ pub(super) fn journal(namespace: &str, data: &Value) -> Value {
             "labels": {"management.harvesterhci.io/upgrade-component": "cluster-upgrade"}}})
 }
 
-fn uid_of_plan(lab: &Lab) -> String {
-    let plan = lab.get("management.harvesterhci.io", "upgradeplans", "", "up");
+fn uid_of_plan(harness: &Harness) -> String {
+    let plan = harness.get("management.harvesterhci.io", "upgradeplans", "", "up");
     plan["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// Where Fleet's agents call, and whether the agent was deployed anew.
-fn fleet(lab: &Lab) -> (bool, bool) {
-    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+fn fleet(harness: &Harness) -> (bool, bool) {
+    let map = harness.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     let config = map["data"]["config"].as_str().unwrap().to_owned();
     assert!(!config.contains("evil") && !config.contains("ZXZpbA=="), "{config}");
-    let cluster = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let cluster = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     let is_anew = cluster["spec"]["redeployAgentGeneration"] == 3;
     (config.contains("https://10.0.0.9"), is_anew)
 }
@@ -87,14 +91,18 @@ async fn s01_a_journal_that_somebody_else_wrote_is_not_believed() {
         ("cattle-fleet-system", "false", false),
         ("cattle-fleet-system", "true", false),
     ] {
-        let lab = Lab::new().await;
-        let uid = if has_uid { uid_of_plan(&lab) } else { String::new() };
+        let harness = Harness::new().await;
+        let uid = if has_uid { uid_of_plan(&harness) } else { String::new() };
         let data = json!({"settled": settled, "planUID": uid, "agentGeneration": "1", "agentCreatedBefore": ""});
-        super::lab::create(&lab.client, &journal(namespace, &data)).await;
-        lab.attempt().await.unwrap();
-        assert_eq!(fleet(&lab), (true, true), "{namespace} settled={settled} uid={has_uid}");
-        let kept = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
-        assert_eq!(kept["data"]["planUID"], uid_of_plan(&lab));
+        super::harness::create(&harness.client, &journal(namespace, &data)).await;
+        harness.attempt().await.unwrap();
+        assert_eq!(
+            fleet(&harness),
+            (true, true),
+            "{namespace} settled={settled} uid={has_uid}"
+        );
+        let kept = harness.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
+        assert_eq!(kept["data"]["planUID"], uid_of_plan(&harness));
         assert_eq!(kept["data"]["apiServerURL"], "https://10.0.0.9");
         assert_eq!(kept["data"]["settled"], "true");
     }
@@ -104,27 +112,27 @@ async fn s01_a_journal_that_somebody_else_wrote_is_not_believed() {
 #[tokio::test(start_paused = true)]
 async fn s01_a_journal_in_the_old_place_is_not_believed_of_a_rancher_that_the_plan_did_not_upgrade() {
     for namespace in ["harvester-system", "cattle-fleet-system"] {
-        let mut lab = Lab::new().await;
-        lab.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
+        let mut harness = Harness::new().await;
+        harness.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");
         // The release of Rancher is older than the plan, as it would be.
         let data = json!({"target": "v2.13.0"});
-        super::lab::create(&lab.client, &journal(namespace, &data)).await;
-        lab.attempt().await.unwrap();
-        assert_eq!(fleet(&lab), (true, false), "{namespace}");
+        super::harness::create(&harness.client, &journal(namespace, &data)).await;
+        harness.attempt().await.unwrap();
+        assert_eq!(fleet(&harness), (true, false), "{namespace}");
     }
 }
 
 /// Helm has done its work for a plan that is gone, or under a release that kept its journal elsewhere.
-pub(super) async fn leave_unsettled(lab: &Lab, journal: &Value) {
-    leave(lab, journal, "deployed", "Upgrade complete").await;
+pub(super) async fn leave_unsettled(harness: &Harness, journal: &Value) {
+    leave(harness, journal, "deployed", "Upgrade complete").await;
 }
 
 /// What an upgrade of Rancher has left that ended so.
-async fn leave(lab: &Lab, journal: &Value, status: &str, description: &str) {
-    lab.clock.sleep(std::time::Duration::from_secs(1)).await;
+async fn leave(harness: &Harness, journal: &Value, status: &str, description: &str) {
+    harness.clock.sleep(std::time::Duration::from_secs(1)).await;
     let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
     let values = json!({"image": {"tag": "v2.14.0"}});
-    let world = lab.world();
+    let world = harness.world();
     rancher_world::release(
         &world,
         "cattle-system",
@@ -135,7 +143,7 @@ async fn leave(lab: &Lab, journal: &Value, status: &str, description: &str) {
         description,
     )
     .await;
-    super::lab::create(&lab.client, journal).await;
+    super::harness::create(&harness.client, journal).await;
 }
 
 /// Helm's time was up, and the new Rancher ran all the same: its chart of Fleet has another address by now. Another plan,
@@ -145,25 +153,25 @@ async fn the_address_of_fleet_outlives_an_upgrade_of_rancher_that_failed_for_ano
     let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
     let of_another = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "planUID": "another"});
     for (namespace, data) in [("harvester-system", left), ("cattle-fleet-system", of_another)] {
-        let lab = Lab::new().await;
+        let harness = Harness::new().await;
         leave(
-            &lab,
+            &harness,
             &journal(namespace, &data),
             "failed",
             "timed out waiting for the condition",
         )
         .await;
-        let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+        let map = harness.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
         let config = map["data"]["config"]
             .as_str()
             .unwrap()
             .replace("https://10.0.0.9", "https://new.test");
-        let maps = super::lab::address(&lab.client, "v1", "ConfigMap", "cattle-fleet-system");
+        let maps = super::harness::address(&harness.client, "v1", "ConfigMap", "cattle-fleet-system");
         let patch = kube::api::Patch::Merge(json!({"data": {"config": config}}));
         let how = kube::api::PatchParams::default();
         maps.patch("fleet-controller", &how, &patch).await.unwrap();
-        lab.attempt().await.unwrap();
-        assert_eq!(fleet(&lab), (true, true), "{namespace}");
+        harness.attempt().await.unwrap();
+        assert_eq!(fleet(&harness), (true, true), "{namespace}");
     }
 }
 
@@ -172,21 +180,21 @@ async fn an_upgrade_that_an_older_release_began_is_settled_by_the_journal_of_tha
     let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
     let of_another = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E=", "planUID": "gone"});
     for (namespace, data) in [("harvester-system", left), ("cattle-fleet-system", of_another)] {
-        let lab = Lab::new().await;
-        leave_unsettled(&lab, &journal(namespace, &data)).await;
-        lab.attempt().await.unwrap();
-        assert_eq!(fleet(&lab), (true, true), "{namespace}");
-        let kept = lab.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
-        assert_eq!(kept["data"]["planUID"], uid_of_plan(&lab));
+        let harness = Harness::new().await;
+        leave_unsettled(&harness, &journal(namespace, &data)).await;
+        harness.attempt().await.unwrap();
+        assert_eq!(fleet(&harness), (true, true), "{namespace}");
+        let kept = harness.get("", "configmaps", "cattle-fleet-system", "upgrade-toolkit-rancher");
+        assert_eq!(kept["data"]["planUID"], uid_of_plan(&harness));
         assert_eq!(kept["data"]["settled"], "true");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_program_of_an_older_release_still_writes_its_journal_where_it_did() {
-    let lab = Lab::new().await;
-    let (context, _) = lab.context();
-    let maps = super::lab::address(&context.client, "v1", "ConfigMap", "harvester-system");
+    let harness = Harness::new().await;
+    let (context, _) = harness.context();
+    let maps = super::harness::address(&context.client, "v1", "ConfigMap", "harvester-system");
     for settled in ["false", "true"] {
         let whole = kube::api::Patch::Apply(journal("harvester-system", &json!({ "settled": settled })));
         let how = kube::api::PatchParams::apply("upgrade-toolkit").force();
@@ -196,32 +204,32 @@ async fn the_program_of_an_older_release_still_writes_its_journal_where_it_did()
 }
 
 /// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.
-pub(super) async fn leave_webhooks(lab: &Lab) {
+pub(super) async fn leave_webhooks(harness: &Harness) {
     for (kind, name) in [
         ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),
         ("ValidatingWebhookConfiguration", "validating-webhook-configuration"),
     ] {
         let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": []});
-        super::lab::create(&lab.client, &object).await;
+        super::harness::create(&harness.client, &object).await;
     }
 }
 
-fn webhooks(lab: &Lab) -> Vec<Value> {
+fn webhooks(harness: &Harness) -> Vec<Value> {
     let plurals = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
-    let found = plurals.map(|plural| lab.world().list("admissionregistration.k8s.io", plural));
+    let found = plurals.map(|plural| harness.world().list("admissionregistration.k8s.io", plural));
     found.concat()
 }
 
 #[tokio::test(start_paused = true)]
 async fn r03_webhooks_of_an_older_cluster_api_are_gone_before_rancher_is_upgraded() {
-    let lab = Lab::new().await;
-    leave_webhooks(&lab).await;
-    let (context, report) = lab.context();
+    let harness = Harness::new().await;
+    leave_webhooks(&harness).await;
+    let (context, report) = harness.context();
     let upgraded = async {
-        while !lab.calls().iter().any(|call| call.starts_with("upgrade ")) {
-            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
+        while !harness.calls().iter().any(|call| call.starts_with("upgrade ")) {
+            harness.clock.sleep(std::time::Duration::from_millis(100)).await;
         }
-        webhooks(&lab)
+        webhooks(&harness)
     };
     let left = tokio::select! {
         biased;
@@ -233,12 +241,12 @@ async fn r03_webhooks_of_an_older_cluster_api_are_gone_before_rancher_is_upgrade
 
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     let metadata = json!({"name": "rancher", "version": "2.14.0", "appVersion": "v2.14.0"});
     let values = json!({"image": {"tag": "v2.14.0"}});
     // Helm was killed a moment ago: in five minutes it counts as abandoned.
     rancher_world::release(
-        &lab.world(),
+        &harness.world(),
         "cattle-system",
         "rancher",
         &metadata,
@@ -247,9 +255,9 @@ async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
         "Preparing upgrade",
     )
     .await;
-    let started = lab.clock.now();
-    lab.attempt().await.unwrap();
-    let calls: Vec<String> = lab
+    let started = harness.clock.now();
+    harness.attempt().await.unwrap();
+    let calls: Vec<String> = harness
         .calls()
         .into_iter()
         .filter(|call| !call.starts_with("prepare"))
@@ -261,18 +269,18 @@ async fn an_abandoned_upgrade_of_rancher_is_rolled_back_and_done_again() {
             "upgrade cattle-system/rancher to \"v2.14.0\""
         ]
     );
-    assert!(lab.clock.now().duration_since(started).as_secs() >= 300);
-    let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
+    assert!(harness.clock.now().duration_since(started).as_secs() >= 300);
+    let history = rancher_world::history(&harness.world(), "cattle-system", "rancher");
     let statuses: Vec<&str> = history.iter().map(|release| release.info.status.as_str()).collect();
     assert_eq!(statuses, ["superseded", "pending-upgrade", "superseded", "deployed"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_chart_of_rancher_is_rolled_back_once() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     let metadata = json!({"name": "fleet", "version": "108.0.0+up0.14.0", "appVersion": "0.14.0"});
     rancher_world::release(
-        &lab.world(),
+        &harness.world(),
         "cattle-fleet-system",
         "fleet",
         &metadata,
@@ -281,39 +289,39 @@ async fn an_abandoned_chart_of_rancher_is_rolled_back_once() {
         "",
     )
     .await;
-    lab.attempt().await.unwrap();
-    let calls: Vec<String> = lab
+    harness.attempt().await.unwrap();
+    let calls: Vec<String> = harness
         .calls()
         .into_iter()
         .filter(|call| call.starts_with("roll"))
         .collect();
     assert_eq!(calls, ["roll back cattle-fleet-system/fleet to 1"]);
-    assert!(lab.shown.lock().unwrap().contains("HelmRelease"));
-    let history = rancher_world::history(&lab.world(), "cattle-fleet-system", "fleet");
+    assert!(harness.shown.lock().unwrap().contains("HelmRelease"));
+    let history = rancher_world::history(&harness.world(), "cattle-fleet-system", "fleet");
     assert_eq!(history.last().unwrap().chart.metadata.version, "108.0.0+up0.14.0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_that_notes_its_import_late_is_not_waited_for_for_ever() {
-    let lab = Lab::new().await;
-    let world = lab.world();
+    let harness = Harness::new().await;
+    let world = harness.world();
     let note_late = async {
         loop {
-            lab.clock.sleep(std::time::Duration::from_millis(100)).await;
-            let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+            harness.clock.sleep(std::time::Duration::from_millis(100)).await;
+            let fleet = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
             if fleet["status"]["agentDeployedGeneration"] == 3 {
-                let late = lab.clock.now_in_seconds() + jiff::SignedDuration::from_mins(1);
+                let late = harness.clock.now_in_seconds() + jiff::SignedDuration::from_mins(1);
                 let imported = json!({"type": "Imported", "status": "True", "lastUpdateTime": late.to_string()});
                 let conditions = json!([imported, {"type": "Ready", "status": "True"}]);
                 return world.patch_status(&fleet, json!({ "conditions": conditions })).await;
             }
         }
     };
-    let (done, ()) = tokio::join!(lab.attempt(), note_late);
+    let (done, ()) = tokio::join!(harness.attempt(), note_late);
     let notes = done.unwrap();
     assert!(
         notes.iter().any(|note| note.contains("its import is over")),
         "{notes:?}"
     );
-    assert!(lab.shown.lock().unwrap().contains("FleetAgent"));
+    assert!(harness.shown.lock().unwrap().contains("FleetAgent"));
 }

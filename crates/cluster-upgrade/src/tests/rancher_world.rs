@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::helm_release::{self, HelmRelease};
 
 use super::{
-    lab::World,
+    harness::World,
     objects::{fleet_agent, pod},
 };
 

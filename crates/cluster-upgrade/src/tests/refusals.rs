@@ -4,12 +4,12 @@ use api::annotations;
 use serde_json::json;
 
 use super::{
-    lab::{Lab, PROGRAM},
+    harness::{Harness, PROGRAM},
     objects,
 };
 
-fn writes(lab: &Lab) -> usize {
-    let history = lab.server.store().history();
+fn writes(harness: &Harness) -> usize {
+    let history = harness.server.store().history();
     history
         .iter()
         .filter(|write| write.user == PROGRAM && write.changed)
@@ -18,41 +18,41 @@ fn writes(lab: &Lab) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_lacks_something_changes_nothing() {
-    let mut lab = Lab::new().await;
-    lab.release = objects::RELEASE.replace("kubevirt: 1.7.0-150700.3\n", "");
-    let error = lab.attempt().await.unwrap_err().to_string();
+    let mut harness = Harness::new().await;
+    harness.release = objects::RELEASE.replace("kubevirt: 1.7.0-150700.3\n", "");
+    let error = harness.attempt().await.unwrap_err().to_string();
     assert_eq!(
         error,
         "harvester-release.yaml has no kubevirt: a cluster cannot be upgraded to this release"
     );
-    assert_eq!(writes(&lab), 0);
+    assert_eq!(writes(&harness), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn force_skips_the_check_of_versions_and_nothing_else() {
-    let mut lab = Lab::of(objects::cluster(), "v1.9.0").await;
-    let error = lab.attempt().await.unwrap_err().to_string();
+    let mut harness = Harness::of(objects::cluster(), "v1.9.0").await;
+    let error = harness.attempt().await.unwrap_err().to_string();
     assert_eq!(error, "v1.9.0 cannot be upgraded to v1.8.0: downgrading is prohibited");
-    assert_eq!(writes(&lab), 0);
+    assert_eq!(writes(&harness), 0);
     let plan = objects::upgrade_plan("v1.9.0");
-    lab.world().patch(&plan, json!({"spec": {"force": true}})).await;
-    lab.attempt().await.unwrap();
-    lab.release = "harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\n".to_owned();
-    assert!(lab.attempt().await.is_err());
+    harness.world().patch(&plan, json!({"spec": {"force": true}})).await;
+    harness.attempt().await.unwrap();
+    harness.release = "harvester: v1.8.0\nos: Harvester v1.8.0\nkubernetes: v1\n".to_owned();
+    assert!(harness.attempt().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn f15_the_annotation_of_the_existing_toolkit_skips_the_check_of_versions_too() {
-    let lab = Lab::of(objects::cluster(), "v1.9.0").await;
+    let harness = Harness::of(objects::cluster(), "v1.9.0").await;
     let plan = objects::upgrade_plan("v1.9.0");
     let annotate = async |value: &str| {
         let patch = json!({"metadata": {"annotations": {annotations::SKIP_VERSION_CHECK: value}}});
-        lab.world().patch(&plan, patch).await;
+        harness.world().patch(&plan, patch).await;
     };
     annotate("yes").await;
-    assert!(lab.attempt().await.is_err());
+    assert!(harness.attempt().await.is_err());
     annotate("true").await;
-    lab.attempt().await.unwrap();
+    harness.attempt().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,33 +64,33 @@ async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
     );
     lost["status"]["conditions"][0]["status"] = json!("Unknown");
     objects.push(lost);
-    let lab = Lab::of(objects, "v1.7.1").await;
-    let started = lab.clock.now();
-    let error = lab.attempt().await.unwrap_err().to_string();
+    let harness = Harness::of(objects, "v1.7.1").await;
+    let started = harness.clock.now();
+    let error = harness.attempt().await.unwrap_err().to_string();
     assert!(
-        error.starts_with("step hold-agents did not end within 1200s"),
+        error.starts_with("step suspend-agents did not end within 1200s"),
         "{error}"
     );
     assert!(error.contains("node lost") && error.contains("not Ready"), "{error}");
     assert!(!error.contains("node-1") && !error.contains("stranger"), "{error}");
-    assert!(lab.clock.now().duration_since(started).as_secs() < 1300);
+    assert!(harness.clock.now().duration_since(started).as_secs() < 1300);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_of_somebody_else_is_not_adopted() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     let plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {"name": "up-skip-restart-rancher-system-agent", "namespace": "cattle-system"}, "spec": {"version": "v1", "upgrade": {"image": "theirs"}},
     });
-    super::lab::create(&lab.client, &plan).await;
-    let error = lab.attempt().await.unwrap_err().to_string();
+    super::harness::create(&harness.client, &plan).await;
+    let error = harness.attempt().await.unwrap_err().to_string();
     assert!(error.ends_with("belongs to somebody else"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn s12_a_plan_with_our_name_and_label_that_we_do_not_own_is_neither_taken_over_nor_deleted() {
-    let lab = Lab::new().await;
+    let harness = Harness::new().await;
     let theirs = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {
@@ -99,10 +99,10 @@ async fn s12_a_plan_with_our_name_and_label_that_we_do_not_own_is_neither_taken_
         },
         "spec": {"version": "v1", "prepare": {"image": "evil.test/pwn"}, "upgrade": {"image": "theirs"}},
     });
-    super::lab::create(&lab.client, &theirs).await;
-    let error = lab.attempt().await.unwrap_err().to_string();
+    super::harness::create(&harness.client, &theirs).await;
+    let error = harness.attempt().await.unwrap_err().to_string();
     assert!(error.contains("belongs to somebody else"), "{error}");
-    let plans: kube::Api<api::foreign::suc::Plan> = kube::Api::namespaced(lab.client.clone(), "cattle-system");
+    let plans: kube::Api<api::foreign::suc::Plan> = kube::Api::namespaced(harness.client.clone(), "cattle-system");
     let found = plans.get("up-skip-restart-rancher-system-agent").await.unwrap();
     assert_eq!(
         found.spec.upgrade.and_then(|upgrade| upgrade.image).as_deref(),
@@ -112,14 +112,14 @@ async fn s12_a_plan_with_our_name_and_label_that_we_do_not_own_is_neither_taken_
 
 #[tokio::test(start_paused = true)]
 async fn without_manifests_of_cdi_nothing_is_changed_and_folder_and_remedy_are_named() {
-    let lab = Lab::new().await;
-    let folder = lab.folder.path().join("cdi");
+    let harness = Harness::new().await;
+    let folder = harness.folder.path().join("cdi");
     let refused = async |why: &str| {
-        let error = lab.attempt().await.unwrap_err().to_string();
+        let error = harness.attempt().await.unwrap_err().to_string();
         assert!(error.starts_with("there are no usable manifests of CDI in "), "{error}");
         assert!(error.contains(&*folder.to_string_lossy()), "{error}");
         assert!(error.contains(why) && error.contains("--cdi"), "{error}");
-        assert_eq!(writes(&lab), 0, "{why}");
+        assert_eq!(writes(&harness), 0, "{why}");
     };
     std::fs::remove_dir_all(&folder).unwrap();
     refused("No such file or directory").await;

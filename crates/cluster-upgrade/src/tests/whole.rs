@@ -5,29 +5,29 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{
-    lab::{Lab, PROGRAM, address},
+    harness::{Harness, PROGRAM, address},
     objects::{self, SEEDER_VALUES},
     rancher_world,
 };
 
 const CHARTS: (&str, &str, &str) = ("management.cattle.io", "managedcharts", "fleet-local");
 
-fn chart(lab: &Lab, name: &str) -> Value {
-    lab.get(CHARTS.0, CHARTS.1, CHARTS.2, name)
+fn chart(harness: &Harness, name: &str) -> Value {
+    harness.get(CHARTS.0, CHARTS.1, CHARTS.2, name)
 }
 
-fn addon(lab: &Lab, namespace: &str, name: &str) -> Value {
-    lab.get("harvesterhci.io", "addons", namespace, name)
+fn addon(harness: &Harness, namespace: &str, name: &str) -> Value {
+    harness.get("harvesterhci.io", "addons", namespace, name)
 }
 
-fn rancher_setting(lab: &Lab, name: &str) -> Value {
-    lab.get("management.cattle.io", "settings", "", name)
+fn rancher_setting(harness: &Harness, name: &str) -> Value {
+    harness.get("management.cattle.io", "settings", "", name)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_is_upgraded() {
-    let lab = Lab::new().await;
-    let notes = lab.attempt().await.unwrap();
+    let harness = Harness::new().await;
+    let notes = harness.attempt().await.unwrap();
 
     // Charts, with what users and the manager have put into them.
     for (name, version) in [
@@ -36,7 +36,7 @@ async fn a_cluster_is_upgraded() {
         ("rancher-monitoring-crd", "108.0.2+up77.9.1"),
         ("rancher-logging-crd", "108.0.1+up4.10.0"),
     ] {
-        let chart = chart(&lab, name);
+        let chart = chart(&harness, name);
         assert_eq!(chart["spec"]["version"], version, "{name}");
         assert_eq!(chart["spec"]["paused"], false, "{name}");
         assert_eq!(chart["spec"]["timeoutSeconds"], 601, "{name}");
@@ -44,26 +44,26 @@ async fn a_cluster_is_upgraded() {
         assert_eq!(chart["spec"]["diff"]["comparePatches"][0]["kind"], "KubeVirt");
         assert_eq!(chart["metadata"]["annotations"][CHART_UPGRADED_BY], "up");
     }
-    let drain = &chart(&lab, "harvester")["spec"]["values"]["longhorn"]["defaultSettings"]["nodeDrainPolicy"];
+    let drain = &chart(&harness, "harvester")["spec"]["values"]["longhorn"]["defaultSettings"]["nodeDrainPolicy"];
     assert_eq!(drain, "allow-if-replica-is-stopped");
 
     // Rancher, once, with its values carried over.
     assert_eq!(
-        lab.calls(),
+        harness.calls(),
         [
             "prepare v2.14.0",
             "prepare v2.14.0",
             "upgrade cattle-system/rancher to \"v2.14.0\""
         ]
     );
-    let history = rancher_world::history(&lab.world(), "cattle-system", "rancher");
+    let history = rancher_world::history(&harness.world(), "cattle-system", "rancher");
     assert_eq!(history.len(), 2);
     assert_eq!(history[1].config["hostname"], "h");
     assert_eq!(history[1].config["rancherImageTag"], Value::Null);
-    assert_eq!(rancher_setting(&lab, "chart-default-branch"), Value::Null);
+    assert_eq!(rancher_setting(&harness, "chart-default-branch"), Value::Null);
 
     // Fleet: agents call the address they called before.
-    let map = lab.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
+    let map = harness.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     let config: Value = serde_json::from_str(map["data"]["config"].as_str().unwrap()).unwrap();
     assert_eq!(
         config,
@@ -72,16 +72,16 @@ async fn a_cluster_is_upgraded() {
             "agentImage": "rancher/fleet-agent:v0.14.0", "agentTLSMode": "system-store",
         })
     );
-    let fleet = lab.get("fleet.cattle.io", "clusters", "fleet-local", "local");
+    let fleet = harness.get("fleet.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(fleet["spec"]["redeployAgentGeneration"], 3);
 
     // The rest, in the order of the steps.
-    let multus = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
+    let multus = harness.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
     assert_eq!(multus["spec"]["failurePolicy"], "abort");
-    let overcommit = lab.get("harvesterhci.io", "settings", "", "overcommit-config");
+    let overcommit = harness.get("harvesterhci.io", "settings", "", "overcommit-config");
     assert_eq!(overcommit["value"], "{\"cpu\":1600}");
     assert_eq!(
-        lab.get(
+        harness.get(
             "upgrade.cattle.io",
             "plans",
             "cattle-system",
@@ -89,38 +89,41 @@ async fn a_cluster_is_upgraded() {
         ),
         Value::Null
     );
-    let local = lab.get("provisioning.cattle.io", "clusters", "fleet-local", "local");
+    let local = harness.get("provisioning.cattle.io", "clusters", "fleet-local", "local");
     assert_eq!(
         local["metadata"]["labels"]["provisioning.cattle.io/management-cluster-name"],
         "local"
     );
     assert_eq!(local["status"]["fleetWorkspaceName"], "fleet-local");
     assert_eq!(local["spec"]["rkeConfig"]["machineGlobalConfig"]["kept"], true);
-    let repo = lab.get("apps", "deployments", "cattle-system", "harvester-cluster-repo");
+    let repo = harness.get("apps", "deployments", "cattle-system", "harvester-cluster-repo");
     let image = &repo["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, "rancher/harvester-cluster-repo:v1.8.0");
-    let charts = lab.get("catalog.cattle.io", "clusterrepos", "", "harvester-charts");
+    let charts = harness.get("catalog.cattle.io", "clusterrepos", "", "harvester-charts");
     assert_eq!(
         charts["metadata"]["annotations"][REFRESHED_FOR],
         "up/rancher/harvester-cluster-repo:v1.8.0"
     );
-    let definition = lab.get(
+    let definition = harness.get(
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         "",
         "logs.cdi.kubevirt.io",
     );
     assert_eq!(definition["spec"]["names"]["kind"], "Log");
-    assert!(!lab.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
+    assert!(!harness.get("", "secrets", "cattle-system", "stv-aggregation").is_null());
 
     // Of another line of versions, and not ours to write.
-    assert_eq!(rancher_setting(&lab, "tls-internal-cn-allowed-services"), Value::Null);
     assert_eq!(
-        lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik"),
+        rancher_setting(&harness, "tls-internal-cn-allowed-services"),
         Value::Null
     );
     assert_eq!(
-        lab.get("harvesterhci.io", "settings", "", "server-version")["value"],
+        harness.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik"),
+        Value::Null
+    );
+    assert_eq!(
+        harness.get("harvesterhci.io", "settings", "", "server-version")["value"],
         "v1.7.1"
     );
 
@@ -131,7 +134,7 @@ async fn a_cluster_is_upgraded() {
         "{notes:?}"
     );
 
-    let shown = lab.shown.lock().unwrap().clone();
+    let shown = harness.shown.lock().unwrap().clone();
     for what in [
         "Repository",
         "Plan",
@@ -150,16 +153,16 @@ async fn a_cluster_is_upgraded() {
     assert!(
         shown
             .iter()
-            .any(|word| word.starts_with("last word: done; addon kubeovn-operator")),
+            .any(|word| word.starts_with("termination message: done; addon kubeovn-operator")),
         "{shown:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn addons_follow_and_users_keep_their_values() {
-    let lab = Lab::new().await;
-    lab.attempt().await.unwrap();
-    let seeder = addon(&lab, "harvester-system", "harvester-seeder");
+    let harness = Harness::new().await;
+    harness.attempt().await.unwrap();
+    let seeder = addon(&harness, "harvester-system", "harvester-seeder");
     assert_eq!(seeder["spec"]["version"], "1.8.0");
     assert_eq!(
         seeder["spec"]["valuesContent"],
@@ -170,14 +173,14 @@ async fn addons_follow_and_users_keep_their_values() {
         "image:\n  tag: v1.8.0\nloglevel: info\n"
     );
     assert_eq!(seeder["spec"]["enabled"], false);
-    let descheduler = addon(&lab, "kube-system", "descheduler");
+    let descheduler = addon(&harness, "kube-system", "descheduler");
     assert_eq!(descheduler["spec"]["valuesContent"], "loglevel: debug # mine\n");
     assert_eq!(descheduler["status"]["status"], "AddonDeploySuccessful");
-    let monitoring = addon(&lab, "cattle-monitoring-system", "rancher-monitoring");
+    let monitoring = addon(&harness, "cattle-monitoring-system", "rancher-monitoring");
     let values = monitoring["spec"]["valuesContent"].as_str().unwrap();
     assert!(values.starts_with("prometheus:\n  retention: 9d # ours\n"), "{values}");
     assert!(values.contains("rancherMonitoring:\n  enabled: false\n"), "{values}");
-    let logging = addon(&lab, "cattle-logging-system", "rancher-logging");
+    let logging = addon(&harness, "cattle-logging-system", "rancher-logging");
     assert!(
         logging["spec"]["valuesContent"]
             .as_str()
@@ -189,14 +192,14 @@ async fn addons_follow_and_users_keep_their_values() {
 
 #[tokio::test(start_paused = true)]
 async fn r35_a_default_of_the_release_that_runs_is_not_taken_for_the_users() {
-    let lab = Lab::new().await;
-    let before = lab.addons().join("v1.7");
+    let harness = Harness::new().await;
+    let before = harness.addons().join("v1.7");
     std::fs::create_dir(&before).unwrap();
     let manifest = "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: descheduler\nspec:\n  \
         valuesContent: |\n    loglevel: debug\n";
     std::fs::write(before.join("descheduler.yaml"), manifest).unwrap();
-    lab.attempt().await.unwrap();
-    let descheduler = addon(&lab, "kube-system", "descheduler");
+    harness.attempt().await.unwrap();
+    let descheduler = addon(&harness, "kube-system", "descheduler");
     let values = descheduler["spec"]["valuesContent"].as_str().unwrap();
     assert!(values.starts_with("loglevel: info"), "{values}");
 }
@@ -205,20 +208,20 @@ async fn r35_a_default_of_the_release_that_runs_is_not_taken_for_the_users() {
 async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
     let mut objects = objects::cluster();
     objects.retain(|object| object["kind"] != "Addon");
-    let lab = Lab::of(objects, "v1.7.1").await;
+    let harness = Harness::of(objects, "v1.7.1").await;
     let manifest = "apiVersion: harvesterhci.io/v1beta1\nkind: Addon\nmetadata:\n  name: kubeovn-operator\n  \
         namespace: kube-system\nspec:\n  enabled: false\n  chart: kubeovn-operator\n  repo: http://charts\n  version: 1.15.0\n  valuesContent: ''\n";
-    std::fs::write(lab.addons().join("kubeovn-operator.yaml"), manifest).unwrap();
-    std::fs::remove_file(lab.addons().join("descheduler.yaml")).unwrap();
-    let notes = lab.attempt().await.unwrap();
-    let nvidia = addon(&lab, "harvester-system", "nvidia-driver-toolkit");
+    std::fs::write(harness.addons().join("kubeovn-operator.yaml"), manifest).unwrap();
+    std::fs::remove_file(harness.addons().join("descheduler.yaml")).unwrap();
+    let notes = harness.attempt().await.unwrap();
+    let nvidia = addon(&harness, "harvester-system", "nvidia-driver-toolkit");
     assert_eq!(nvidia["spec"]["enabled"], false);
     assert_eq!(nvidia["spec"]["valuesContent"], "driverLocation: https://placeholder\n");
     assert_eq!(
-        addon(&lab, "kube-system", "kubeovn-operator")["spec"]["version"],
+        addon(&harness, "kube-system", "kubeovn-operator")["spec"]["version"],
         "1.15.0"
     );
-    let definitions = chart(&lab, "kubeovn-operator-crd");
+    let definitions = chart(&harness, "kubeovn-operator-crd");
     assert_eq!(definitions["spec"]["version"], "1.15.0");
     assert_eq!(
         definitions["spec"]["targets"][0]["clusterSelector"]["matchExpressions"][0]["operator"],
@@ -235,11 +238,11 @@ async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_run_changes_nothing() {
-    let lab = Lab::new().await;
-    lab.attempt().await.unwrap();
-    let before = lab.server.store().history().len();
-    lab.attempt().await.unwrap();
-    let history = lab.server.store().history();
+    let harness = Harness::new().await;
+    harness.attempt().await.unwrap();
+    let before = harness.server.store().history().len();
+    harness.attempt().await.unwrap();
+    let history = harness.server.store().history();
     let ours = history[before..]
         .iter()
         .filter(|write| write.user == PROGRAM && write.changed);
@@ -252,22 +255,22 @@ async fn a_second_run_changes_nothing() {
             .all(|write| write.contains("up-skip-restart-rancher-system-agent")),
         "{ours:?}"
     );
-    assert_eq!(lab.calls().len(), 3);
+    assert_eq!(harness.calls().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn v1_8_sources_get_their_own_steps() {
-    let mut lab = Lab::of(objects::cluster(), "v1.8.2-rc1").await;
-    lab.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
-    lab.attempt().await.unwrap();
-    let names = rancher_setting(&lab, "tls-internal-cn-allowed-services");
+    let mut harness = Harness::of(objects::cluster(), "v1.8.2-rc1").await;
+    harness.release = objects::RELEASE.replace("v1.8.0", "v1.8.2");
+    harness.attempt().await.unwrap();
+    let names = rancher_setting(&harness, "tls-internal-cn-allowed-services");
     assert_eq!(names["value"], "kube-system/ingress-expose,kube-system/rke2-traefik");
-    let local = lab.get("management.cattle.io", "clusters", "", "local");
+    let local = harness.get("management.cattle.io", "clusters", "", "local");
     assert_eq!(
         local["metadata"]["annotations"]["provisioning.cattle.io/administrated"],
         "true"
     );
-    let traefik = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik");
+    let traefik = harness.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-traefik");
     assert!(
         traefik["spec"]["valuesContent"]
             .as_str()
@@ -275,7 +278,7 @@ async fn v1_8_sources_get_their_own_steps() {
             .contains("readTimeout=30m")
     );
     assert_eq!(
-        lab.get("harvesterhci.io", "settings", "", "overcommit-config")["value"],
+        harness.get("harvesterhci.io", "settings", "", "overcommit-config")["value"],
         ""
     );
 }
@@ -287,9 +290,9 @@ async fn a_multus_config_of_users_keeps_its_values() {
         "apiVersion": "helm.cattle.io/v1", "kind": "HelmChartConfig",
         "metadata": {"name": "rke2-multus", "namespace": "kube-system"}, "spec": {"valuesContent": "a: 1", "failurePolicy": "reinstall"},
     }));
-    let lab = Lab::of(objects, "v1.7.1").await;
-    lab.attempt().await.unwrap();
-    let multus = lab.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
+    let harness = Harness::of(objects, "v1.7.1").await;
+    harness.attempt().await.unwrap();
+    let multus = harness.get("helm.cattle.io", "helmchartconfigs", "kube-system", "rke2-multus");
     assert_eq!(
         multus["spec"],
         json!({"valuesContent": "a: 1", "failurePolicy": "abort"})
@@ -298,14 +301,14 @@ async fn a_multus_config_of_users_keeps_its_values() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_settle_in_time_and_need_not_is_only_named() {
-    let lab = Lab::new().await;
-    let bundles = address(&lab.client, "fleet.cattle.io/v1alpha1", "Bundle", "fleet-local");
+    let harness = Harness::new().await;
+    let bundles = address(&harness.client, "fleet.cattle.io/v1alpha1", "Bundle", "fleet-local");
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "Modified(1)"}]}});
     bundles
         .patch_status("mcc-harvester", &PatchParams::default(), &Patch::Merge(status))
         .await
         .unwrap();
-    let notes = lab.attempt().await.unwrap();
+    let notes = harness.attempt().await.unwrap();
     assert!(
         notes.contains(&"Bundle fleet-local/mcc-harvester is not Ready: Fleet says \"Modified(1)\"".to_owned()),
         "{notes:?}"

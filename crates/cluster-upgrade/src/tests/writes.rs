@@ -5,15 +5,15 @@ use rstest::rstest;
 use testbed::Writes;
 
 use super::{
-    lab::{Lab, PROGRAM},
+    harness::{Harness, PROGRAM},
     objects,
 };
 use crate::STEPS;
 
 /// What the program wrote so far of foreign kinds, where the real definitions are there.
-fn written(lab: &Lab) -> Option<Writes> {
+fn written(harness: &Harness) -> Option<Writes> {
     let mut writes = Writes::begin()?;
-    let history = lab.server.store().history().into_iter();
+    let history = harness.server.store().history().into_iter();
     let ours = history.filter(|write| write.user == PROGRAM);
     for write in ours.filter(|write| [Verb::Create, Verb::Update, Verb::Patch].contains(&write.verb)) {
         writes.add(&write.resource.group, &write.resource.plural, &write.sent);
@@ -22,14 +22,14 @@ fn written(lab: &Lab) -> Option<Writes> {
 }
 
 /// At the end of every test: nobody was refused for what an object may not be, and no field is one that nobody has.
-pub(super) fn check(lab: &Lab) {
-    let history = lab.server.store().history().into_iter();
+pub(super) fn check(harness: &Harness) {
+    let history = harness.server.store().history().into_iter();
     let refused = history.filter(|write| [400, 422].contains(&write.code));
     let refused: Vec<String> = refused
         .map(|write| format!("{}: {}", write.resource, write.refusal.unwrap_or_default()))
         .collect();
     assert_eq!(refused, [""; 0]);
-    let unknown = written(lab).map(|writes| writes.unknown());
+    let unknown = written(harness).map(|writes| writes.unknown());
     assert_eq!(unknown.unwrap_or_default(), [""; 0]);
 }
 
@@ -38,14 +38,14 @@ pub(super) fn check(lab: &Lab) {
 #[case::from_v1_8("v1.8.2-rc1", "v1.8.2")]
 #[tokio::test(start_paused = true)]
 async fn r01_all_steps_write_no_field_that_the_real_definitions_do_not_have(#[case] from: &str, #[case] to: &str) {
-    let mut lab = Lab::of(objects::cluster(), from).await;
-    lab.release = objects::RELEASE.replace("v1.8.0", to);
-    lab.attempt().await.unwrap();
-    let shown = lab.shown.lock().unwrap().clone();
+    let mut harness = Harness::of(objects::cluster(), from).await;
+    harness.release = objects::RELEASE.replace("v1.8.0", to);
+    harness.attempt().await.unwrap();
+    let shown = harness.shown.lock().unwrap().clone();
     let steps = STEPS.iter().map(|step| step.name);
     let left_out: Vec<&str> = steps.filter(|step| !shown.contains(&format!("step {step}"))).collect();
     assert_eq!(left_out, [""; 0]);
-    if let Some(writes) = written(&lab) {
+    if let Some(writes) = written(&harness) {
         println!("from {from}: {}", writes.summary());
         for kind in [
             "addons.harvesterhci.io",

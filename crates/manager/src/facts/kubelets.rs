@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use plan::observed::KubeletFacts;
 use serde::Deserialize;
 
-use crate::outside::{Kubelet, KubeletError, KubeletFile, Outside};
+use crate::external_probes::{ExternalProbes, Kubelet, KubeletError, KubeletFile};
 
 /// How many kubelets are asked at once.
 const KUBELETS_AT_ONCE: usize = 16;
@@ -42,9 +42,12 @@ struct KubeletConfig {
 }
 
 /// What all of them say, by node.
-pub(super) async fn ask(outside: &dyn Outside, nodes: Vec<Kubelet>) -> Result<BTreeMap<String, KubeletFacts>, String> {
+pub(super) async fn ask(
+    probes: &dyn ExternalProbes,
+    nodes: Vec<Kubelet>,
+) -> Result<BTreeMap<String, KubeletFacts>, String> {
     let asked = nodes.into_iter().map(|kubelet| async move {
-        let facts = ask_one(outside, &kubelet).await;
+        let facts = ask_one(probes, &kubelet).await;
         (kubelet.node, facts)
     });
     let answers: Vec<_> = stream::iter(asked).buffer_unordered(KUBELETS_AT_ONCE).collect().await;
@@ -80,9 +83,9 @@ enum Configuration {
     Closed,
 }
 
-async fn ask_one(outside: &dyn Outside, kubelet: &Kubelet) -> Result<(KubeletFacts, Configuration), String> {
+async fn ask_one(probes: &dyn ExternalProbes, kubelet: &Kubelet) -> Result<(KubeletFacts, Configuration), String> {
     let node = &kubelet.node;
-    let summary = outside.kubelet(kubelet, KubeletFile::Summary).await;
+    let summary = probes.kubelet(kubelet, KubeletFile::Summary).await;
     let summary = summary.map_err(|error| failed(node, KubeletFile::Summary, &error))?;
     let summary: Summary = parse(node, KubeletFile::Summary, &summary)?;
     let fs = summary.node.fs;
@@ -94,7 +97,7 @@ async fn ask_one(outside: &dyn Outside, kubelet: &Kubelet) -> Result<(KubeletFac
             "kubelet of node {node} does not report its file system in stats/summary"
         ));
     };
-    let (threshold, configuration) = match outside.kubelet(kubelet, KubeletFile::Configz).await {
+    let (threshold, configuration) = match probes.kubelet(kubelet, KubeletFile::Configz).await {
         Ok(body) => {
             let configz: Configz = parse(node, KubeletFile::Configz, &body)?;
             let threshold = configz.kubeletconfig.image_gc_high_threshold_percent;

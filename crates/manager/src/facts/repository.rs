@@ -18,7 +18,7 @@ use release::{
     tls::Trust,
 };
 
-use crate::outside::{FetchError, Outside};
+use crate::external_probes::{ExternalProbes, FetchError};
 
 /// How many archives are asked for at once.
 const ARCHIVES_AT_ONCE: usize = 8;
@@ -27,7 +27,7 @@ const MOST_SHOWN: usize = 100;
 
 /// The repository of a plan.
 pub(super) struct Repository {
-    outside: Arc<dyn Outside>,
+    probes: Arc<dyn ExternalProbes>,
     base: String,
     /// Whom it must be, by the certificate on record. Nobody in an upgrade that began under an older manager.
     trust: Option<Trust>,
@@ -37,7 +37,7 @@ pub(super) struct Repository {
 
 impl Repository {
     /// That of a plan.
-    pub(super) fn of(plan: &UpgradePlan, outside: Arc<dyn Outside>) -> Self {
+    pub(super) fn of(plan: &UpgradePlan, probes: Arc<dyn ExternalProbes>) -> Self {
         let name = plan.name_any();
         let access = plan.status.as_ref().and_then(|status| status.repository.as_ref());
         let trust = access.map(|access| Trust {
@@ -45,7 +45,7 @@ impl Repository {
             server_name: names::repo_server_name(&name),
         });
         Self {
-            outside,
+            probes,
             base: names::repo_url(&name, RepoScheme::by(trust.as_ref())),
             trust,
             digests: plan.status.as_ref().and_then(|status| status.release_digests.clone()),
@@ -71,7 +71,7 @@ impl Repository {
 
     async fn manifest_text(&self) -> Result<(String, String), String> {
         let url = manifest::url_of(&self.base);
-        let body = self.outside.fetch(&url, self.trust.as_ref()).await;
+        let body = self.probes.fetch(&url, self.trust.as_ref()).await;
         let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
         let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
         Ok((url, text))
@@ -95,7 +95,7 @@ impl Repository {
     async fn file(&self, path: &str) -> Result<Vec<u8>, FetchError> {
         let recorded = self.recorded(path).await?;
         let url = format!("{}/{path}", self.base);
-        let body = self.outside.fetch(&url, self.trust.as_ref()).await?;
+        let body = self.probes.fetch(&url, self.trust.as_ref()).await?;
         let found = manifest::sha256(&body);
         match recorded {
             Some(sum) if sum.sha256 != found => Err(FetchError::Other(format!(
@@ -150,7 +150,7 @@ impl Repository {
             .map(|(_, archive)| format!("{}/{}", self.base, archive.archive.as_str()));
         let urls: Vec<String> = urls.collect();
         let sizes = urls.into_iter().map(|url| async move {
-            let size = self.outside.size(&url, self.trust.as_ref()).await;
+            let size = self.probes.size(&url, self.trust.as_ref()).await;
             size.map_err(|error| format!("failed to ask for the size of {url}: {error}"))
         });
         let sizes: Vec<_> = stream::iter(sizes).buffer_unordered(ARCHIVES_AT_ONCE).collect().await;

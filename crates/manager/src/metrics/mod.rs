@@ -4,7 +4,7 @@
 //! process saw happen. Names, meanings and labels are in [`Metrics::new`] and nowhere else.
 
 pub mod layer;
-mod picture;
+mod plan_metrics;
 pub mod server;
 mod vms;
 
@@ -23,7 +23,7 @@ use prometheus::{
 
 use crate::watched::Watched;
 
-use picture::Picture;
+use plan_metrics::PlanMetrics;
 
 /// How long phases and nodes take: from seconds to a day.
 const BUCKETS: [f64; 12] = [
@@ -49,7 +49,7 @@ struct Inner {
     migrated: IntCounter,
     shut_down: IntCounter,
     restored: IntCounter,
-    seen: Mutex<Seen>,
+    observed: Mutex<Seen>,
 }
 
 /// What was counted already.
@@ -161,7 +161,7 @@ impl Metrics {
                 "vms_restored_total",
                 "VMs that run again after they were shut down for the upgrade.",
             )?,
-            seen: Mutex::default(),
+            observed: Mutex::default(),
             registry,
         };
         Ok(Self(Arc::new(inner)))
@@ -194,35 +194,35 @@ impl Metrics {
 
     /// Counts what has happened since the last look. What a manager finds when it starts was counted by another one.
     pub fn look(&self, plans: &[Arc<UpgradePlan>], watched: &Watched) {
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = seen.plans.is_none();
-        let counted = seen.plans.get_or_insert_default();
+        let mut observed = self.0.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = observed.plans.is_none();
+        let counted = observed.plans.get_or_insert_default();
         counted.retain(|uid, _| plans.iter().any(|plan| plan.uid().as_deref() == Some(uid)));
         for plan in plans {
             let known = counted.entry(plan.uid().unwrap_or_default()).or_default();
-            for (phase, seconds) in picture::phases_since(plan, &mut known.changes) {
+            for (phase, seconds) in plan_metrics::phases_since(plan, &mut known.changes) {
                 if !first {
                     self.0.phase_seconds.with_label_values(&[&phase]).observe(seconds);
                 }
             }
-            for seconds in picture::nodes_since(plan, &mut known.nodes) {
+            for seconds in plan_metrics::nodes_since(plan, &mut known.nodes) {
                 if !first {
                     self.0.node_seconds.observe(seconds);
                 }
             }
         }
-        let news = watched.instances.news();
-        if seen.vms.as_ref().is_some_and(|(at, _)| *at == news) {
+        let revision = watched.instances.revision();
+        if observed.vms.as_ref().is_some_and(|(at, _)| *at == revision) {
             return;
         }
         let now = vms::places(&watched.instances.list());
-        if let Some((_, before)) = &seen.vms {
+        if let Some((_, before)) = &observed.vms {
             let moves = vms::moves(before, &now, &vms::under_upgrade(plans), &vms::listed(watched));
             self.0.migrated.inc_by(moves.migrated);
             self.0.shut_down.inc_by(moves.shut_down);
             self.0.restored.inc_by(moves.restored);
         }
-        seen.vms = Some((news, now));
+        observed.vms = Some((revision, now));
     }
 
     /// Everything, as text.
@@ -236,13 +236,13 @@ impl Metrics {
         inner.waiting.reset();
         inner.stalled.reset();
         for plan in plans {
-            let Picture {
+            let PlanMetrics {
                 name,
                 phase,
                 nodes,
                 waiting,
                 stalled,
-            } = Picture::of(plan, now);
+            } = PlanMetrics::of(plan, now);
             inner.phase.with_label_values(&[&name, &phase]).set(1);
             inner.stalled.with_label_values(&[&name]).set(stalled.into());
             for (node, state) in nodes {
@@ -285,7 +285,7 @@ mod tests {
             "conditions": [{"type": "Degraded", "status": "True", "reason": "Stalled", "message": "",
                             "lastTransitionTime": "2026-03-13T03:59:00Z"}],
         }));
-        let seen = text(&metrics, &[upgrading]);
+        let observed = text(&metrics, &[upgrading]);
         for line in [
             "upgrade_toolkit_build_info{version=\"v1\"} 1",
             "upgrade_toolkit_plan_phase{phase=\"NodeUpgrading\",plan=\"up\"} 1",
@@ -293,7 +293,7 @@ mod tests {
             "upgrade_toolkit_waiting_seconds{object=\"Node node-1\",plan=\"up\",what=\"Reboot\"} 60",
             "upgrade_toolkit_plan_stalled{plan=\"up\"} 1",
         ] {
-            assert!(seen.lines().any(|one| one == line), "{line} is not in\n{seen}");
+            assert!(observed.lines().any(|one| one == line), "{line} is not in\n{seen}");
         }
         let later = text(&metrics, &[plan(&json!({"currentPhase": "Succeeded"}))]);
         assert!(!later.contains("NodeUpgrading") && !later.contains("WaitingReboot") && !later.contains("Reboot\""));
@@ -306,9 +306,11 @@ mod tests {
         ended.push(change("ISODownloaded", "2026-03-13T04:04:44Z"));
         let at = |changes: &[serde_json::Value]| vec![plan(&json!({"phaseTransitionTimestamps": changes}))];
         let counts = |metrics: &Metrics| {
-            let seen = text(metrics, &[]);
+            let observed = text(metrics, &[]);
             let line = "upgrade_toolkit_phase_duration_seconds_sum{phase=\"ISODownload\"} ";
-            seen.lines().find_map(|one| one.strip_prefix(line).map(str::to_owned))
+            observed
+                .lines()
+                .find_map(|one| one.strip_prefix(line).map(str::to_owned))
         };
         let watched = Watched::default();
         let metrics = Metrics::new("v1").unwrap();

@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use plan::{
     chart,
-    observed::{ChartSeen, ClusterSeen, MachinePlanSeen},
+    observed::{ObservedChart, ObservedCluster, ObservedMachinePlan},
 };
 
 use crate::watched::Watched;
 
-pub(super) fn machine_plans(watched: &Watched) -> Vec<MachinePlanSeen> {
+pub(super) fn machine_plans(watched: &Watched) -> Vec<ObservedMachinePlan> {
     let secrets = watched.secrets.list();
     let ours = secrets
         .iter()
@@ -24,11 +24,11 @@ pub(super) fn machine_plans(watched: &Watched) -> Vec<MachinePlanSeen> {
     ours.map(|secret| machine_plan(watched, secret)).collect()
 }
 
-fn machine_plan(watched: &Watched, secret: &Secret) -> MachinePlanSeen {
+fn machine_plan(watched: &Watched, secret: &Secret) -> ObservedMachinePlan {
     let annotation = |key: &str| secret.annotations().get(key).cloned();
     let machine = secret.labels().get(labels::MACHINE_NAME);
     let machine = machine.and_then(|name| watched.machines.get(names::FLEET_NAMESPACE, name));
-    MachinePlanSeen {
+    ObservedMachinePlan {
         secret: secret.name_any(),
         node: machine.and_then(|machine| machine.status.node_ref.as_ref()?.name.clone()),
         pre_drain: annotation(annotations::RKE_PRE_DRAIN),
@@ -38,10 +38,10 @@ fn machine_plan(watched: &Watched, secret: &Secret) -> MachinePlanSeen {
     }
 }
 
-pub(super) fn cluster(watched: &Watched) -> Option<ClusterSeen> {
+pub(super) fn cluster(watched: &Watched) -> Option<ObservedCluster> {
     let cluster = watched.clusters.get(names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)?;
     let rke = cluster.spec.rke_config.clone().unwrap_or_default();
-    Some(ClusterSeen {
+    Some(ObservedCluster {
         kubernetes_version: cluster.spec.kubernetes_version.clone(),
         provision_generation: rke.provision_generation.unwrap_or_default(),
         upgrade_strategy: rke.upgrade_strategy,
@@ -64,10 +64,10 @@ fn rancher_says(conditions: &[ForeignCondition]) -> Option<String> {
 }
 
 /// Harvester's charts that there are.
-pub(super) fn charts(watched: &Watched) -> BTreeMap<String, ChartSeen> {
+pub(super) fn charts(watched: &Watched) -> BTreeMap<String, ObservedChart> {
     let found = names::MANAGED_CHARTS.into_iter().filter_map(|name| {
         let chart = watched.managed_charts.get(names::FLEET_NAMESPACE, name)?;
-        Some((name.to_owned(), chart::seen(&chart)))
+        Some((name.to_owned(), chart::observed(&chart)))
     });
     found.collect()
 }

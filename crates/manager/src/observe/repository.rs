@@ -3,20 +3,20 @@
 use api::{UpgradePlan, names, owner};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::ResourceExt;
-use plan::observed::RepoSeen;
+use plan::observed::ObservedRepo;
 
 use crate::{
     objects::repo::{secret_of, serves_manifest},
     watched::Watched,
 };
 
-pub(super) fn look(watched: &Watched, plan: &UpgradePlan) -> RepoSeen {
+pub(super) fn look(watched: &Watched, plan: &UpgradePlan) -> ObservedRepo {
     let name = names::repo(&plan.name_any());
     let deployment = watched.deployments.get(names::HARVESTER_NAMESPACE, &name);
     let deployment = deployment.filter(|found| super::is_present_child(found.as_ref(), plan));
     let service = watched.services.get(names::HARVESTER_NAMESPACE, &name);
     let service = service.filter(|found| super::is_present_child(found.as_ref(), plan));
-    RepoSeen {
+    ObservedRepo {
         serves_manifest: deployment.as_deref().is_some_and(serves_manifest),
         secret: deployment.as_deref().and_then(secret_of),
         deployment_ready: deployment.map(|found| deployment_is_ready(&found)),

@@ -39,7 +39,7 @@ pub enum FilesError {
 pub struct Follower {
     files: Files,
     presented: Presented,
-    seen: Option<Pem>,
+    observed: Option<Pem>,
 }
 
 impl Follower {
@@ -49,7 +49,7 @@ impl Follower {
         Self {
             files,
             presented,
-            seen: None,
+            observed: None,
         }
     }
 
@@ -63,12 +63,12 @@ impl Follower {
             chain: read(&self.files.certificate).await?,
             key: read(&self.files.key).await?,
         };
-        if self.seen.as_ref() == Some(&pem) {
+        if self.observed.as_ref() == Some(&pem) {
             return Ok(false);
         }
         let certificate = Certificate::read(&pem)?;
         self.presented.replace(&certificate);
-        self.seen = Some(pem);
+        self.observed = Some(pem);
         Ok(true)
     }
 

@@ -88,7 +88,7 @@ impl Facts {
     /// Who asks, and what the cluster's authorizer says that they may of what they want.
     pub async fn asker(&self, review: &Review) -> Asker {
         let (user, plan) = (&review.user, review.plan_name());
-        askers::ask(&self.client, &self.clock, user, plan, &review.powers()).await
+        access_reviews::ask(&self.client, &self.clock, user, plan, &review.powers()).await
     }
 
     /// As much of the cluster as is needed; what is not needed is said to be unknown.

@@ -4,13 +4,13 @@
 //! ([`desk`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
 //! API server ask ([`configurations`]).
 
-pub mod askers;
+pub mod access_reviews;
 pub mod configurations;
-pub mod desk;
 pub mod facts;
 mod kept;
 mod measure;
 pub mod review;
+pub mod review_budget;
 pub mod server;
 
 use std::sync::Arc;

@@ -13,22 +13,27 @@ use serving::http::Peer;
 
 use super::{
     configurations::{MUTATING_PATH, VALIDATING_PATH},
-    desk::Desk,
     facts::Facts,
     review::{Answer, Review},
+    review_budget::ReviewBudget,
 };
 
 /// Both webhooks at their paths.
 pub fn router(facts: Facts) -> Router {
-    let desk = Desk::default();
-    let (to_validate, to_mutate, clock) = (desk.clone(), desk, facts.clone());
+    let review_budget = ReviewBudget::default();
+    let (to_validate, to_mutate, clock) = (review_budget.clone(), review_budget, facts.clone());
     let validating = move |request: Request| {
-        let (desk, facts) = (to_validate.clone(), facts.clone());
-        async move { review(&desk, request, async |body: &[u8]| validate(&facts, body).await).await }
+        let (review_budget, facts) = (to_validate.clone(), facts.clone());
+        async move {
+            review(&review_budget, request, async |body: &[u8]| {
+                validate(&facts, body).await
+            })
+            .await
+        }
     };
     let mutating = move |request: Request| {
-        let (desk, now) = (to_mutate.clone(), clock.now());
-        async move { review(&desk, request, async |body: &[u8]| mutate(body, now)).await }
+        let (review_budget, now) = (to_mutate.clone(), clock.now());
+        async move { review(&review_budget, request, async |body: &[u8]| mutate(body, now)).await }
     };
     Router::new()
         .route(VALIDATING_PATH, post(validating))
@@ -36,14 +41,14 @@ pub fn router(facts: Facts) -> Router {
 }
 
 /// One review: taken in, understood and decided when it is its turn.
-async fn review(desk: &Desk, request: Request, decide: impl AsyncFnOnce(&[u8]) -> Answer) -> Response {
+async fn review(review_budget: &ReviewBudget, request: Request, decide: impl AsyncFnOnce(&[u8]) -> Answer) -> Response {
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let gathered = match desk.gather(request.into_body(), peer).await {
+    let gathered = match review_budget.gather(request.into_body(), peer).await {
         Ok(gathered) => gathered,
         Err(refused) => return refused.into_response(),
     };
-    let _turn = desk.turn(peer).await;
+    let _turn = review_budget.turn(peer).await;
     Json(decide(&gathered.bytes).await).into_response()
 }
 

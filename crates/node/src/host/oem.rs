@@ -119,7 +119,7 @@ pub fn uses_external_storage(root: &HostRoot) -> Result<Option<bool>> {
         return Ok(None);
     };
     let config: HarvesterConfig = serde_saphyr::from_str(&text)
-        .map_err(|error| Error::Lasting(format!("failed to read {HARVESTER_CONFIG}: {error}")))?;
+        .map_err(|error| Error::Permanent(format!("failed to read {HARVESTER_CONFIG}: {error}")))?;
     Ok(Some(config.os.externalstorage.enabled))
 }
 

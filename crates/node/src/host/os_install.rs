@@ -134,7 +134,7 @@ impl Installation<'_> {
         if ended.code != 0 {
             let text = self.root.read(&log)?.unwrap_or_default();
             let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..]).into_owned();
-            return Err(Error::Lasting(format!(
+            return Err(Error::Permanent(format!(
                 "elemental failed to install {} with code {}; its log is {log} on the node and ends: {}",
                 self.os,
                 ended.code,

@@ -97,7 +97,7 @@ pub fn device_permissions(root: &HostRoot) -> Result<()> {
 pub async fn reserve_resources(root: &HostRoot, tools: &dyn HostTools) -> Result<()> {
     let printed = must(tools, Call::host("nproc", &[])).await?;
     let cores = printed.trim().parse().map_err(|_| {
-        program::error::Error::Passing(format!("nproc printed {printed:?}, which is no number of processors"))
+        program::error::Error::Transient(format!("nproc printed {printed:?}, which is no number of processors"))
     })?;
     let path = file("99-z00-harvester-reserved-resources");
     let wanted = reserved_text(cores, pods_allowed(root)?);

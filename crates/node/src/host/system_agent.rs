@@ -16,14 +16,14 @@ const ENVIRONMENT_FILE: &str = "10-harvester-upgrade.env";
 const UNIT: &str = "rancher-system-agent";
 
 /// The only step of the program that holds the agent of a node back.
-pub const HOLD_STEPS: &[Step<HeldNode>] = &[Step {
-    name: "hold-agent",
+pub const SUSPEND_STEPS: &[Step<AgentNode>] = &[Step {
+    name: "suspend-agent",
     limit: Duration::from_mins(8),
-    run: |node, _| Box::pin(hold(&node.root, node.tools.as_ref())),
+    run: |node, _| Box::pin(suspend(&node.root, node.tools.as_ref())),
 }];
 
 /// The node whose agent is held back.
-pub struct HeldNode {
+pub struct AgentNode {
     /// Its files.
     pub root: HostRoot,
     /// Its programs.
@@ -34,7 +34,7 @@ pub struct HeldNode {
 ///
 /// # Errors
 /// When it cannot be written, or systemd does not do it.
-pub async fn hold(root: &HostRoot, tools: &dyn HostTools) -> Result<()> {
+pub async fn suspend(root: &HostRoot, tools: &dyn HostTools) -> Result<()> {
     let environment = format!("{DROP_IN}/{ENVIRONMENT_FILE}");
     root.write(&environment, b"INSTALL_RKE2_SKIP_ENABLE=true\n", 0o644)?;
     let unit = format!("[Service]\nEnvironmentFile=-{environment}\n");
@@ -94,7 +94,7 @@ mod tests {
         }
 
         fn mountinfo(&self) -> Result<String> {
-            Err(Error::Lasting("not asked for".to_owned()))
+            Err(Error::Permanent("not asked for".to_owned()))
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
     #[tokio::test]
     async fn an_agent_is_held_back_by_a_drop_in_and_its_environment_and_let_go_without_a_trace() {
         let (_keep, root) = host();
-        hold(&root, &Systemd::failing(0)).await.unwrap();
+        suspend(&root, &Systemd::failing(0)).await.unwrap();
         assert_eq!(root.names_in(DROP_IN).unwrap(), [ENVIRONMENT_FILE, "override.conf"]);
         let read = |name: &str| root.read_text(&format!("{DROP_IN}/{name}")).unwrap().unwrap();
         assert_eq!(read(ENVIRONMENT_FILE), "INSTALL_RKE2_SKIP_ENABLE=true\n");
@@ -127,11 +127,11 @@ mod tests {
         let (_keep, root) = host();
         // Killed, or refused, after the drop-in was written and before systemd had done anything about it.
         for failures in [1, 1] {
-            let error = hold(&root, &Systemd::failing(failures)).await.unwrap_err();
+            let error = suspend(&root, &Systemd::failing(failures)).await.unwrap_err();
             assert!(error.passes(), "{error}");
         }
         let systemd = Systemd::failing(0);
-        hold(&root, &systemd).await.unwrap();
+        suspend(&root, &systemd).await.unwrap();
         assert_eq!(*systemd.calls.lock().unwrap(), CALLS);
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let escape = outside.path().join("escape");
         std::fs::create_dir_all(root.mounted_at().join("run")).unwrap();
         std::os::unix::fs::symlink(&escape, root.mounted_at().join("run/systemd")).unwrap();
-        hold(&root, &Systemd::failing(0)).await.unwrap();
+        suspend(&root, &Systemd::failing(0)).await.unwrap();
         assert!(!escape.exists());
         assert!(root.exists(&format!("{DROP_IN}/override.conf")).unwrap());
     }

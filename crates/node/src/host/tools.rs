@@ -122,7 +122,7 @@ pub async fn must(tools: &dyn HostTools, call: Call) -> Result<String> {
     } else {
         &ended.stderr
     };
-    Err(Error::Passing(format!(
+    Err(Error::Transient(format!(
         "{call} ended with code {}: {}",
         ended.code,
         said.trim()

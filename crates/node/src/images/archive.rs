@@ -38,7 +38,7 @@ enum Failure {
 /// Streams an archive into the store.
 ///
 /// # Errors
-/// Passing when the store does not answer: it restarts, and the step tries again for as long as it may. Lasting when the
+/// Transient when the store does not answer: it restarts, and the step tries again for as long as it may. Permanent when the
 /// archive is not there, does not come, or comes wrong or is refused three times by a store that does answer.
 pub(super) async fn import(
     repository: &Repository,
@@ -50,7 +50,7 @@ pub(super) async fn import(
     loop {
         let why = match import_once(repository, store, archive, progress).await {
             Ok(()) => return Ok(()),
-            Err(Failure::Wrong(why) | Failure::Absent(Error::Passing(why))) => why,
+            Err(Failure::Wrong(why) | Failure::Absent(Error::Transient(why))) => why,
             Err(Failure::Absent(error)) => return Err(error),
             Err(Failure::Refused(error)) => {
                 if !error.passes() || store.list().await.is_err() {
@@ -76,7 +76,7 @@ async fn import_once(
     progress.begins(head.size, 0);
     let (feeder, reader) = pipe();
     let tar = tar_of(reader, sum.as_ref());
-    let tar = tar.map_err(|error| Failure::Absent(Error::Lasting(error.to_string())))?;
+    let tar = tar.map_err(|error| Failure::Absent(Error::Permanent(error.to_string())))?;
     let broken = Arc::new(OnceLock::new());
     let tar = Witness {
         inner: tar,
@@ -119,7 +119,7 @@ pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Resu
     let head = repository.head(path).await?;
     let recorded = repository.sum_of(path).await?.map(|sum| sum.sha256);
     match archive.size {
-        Some(size) if size != head.size => Err(Error::Lasting(format!(
+        Some(size) if size != head.size => Err(Error::Permanent(format!(
             "{} has {} bytes, but {} of them are promised in {}",
             repository.url(archive.archive.as_str()),
             head.size,

@@ -164,12 +164,12 @@ impl Time {
         let left = self.until.duration_since(self.clock.now());
         let left = Duration::try_from(left).unwrap_or_default().min(EACH);
         if left.is_zero() {
-            return Err(Error::Passing("there was no time left for it".to_owned()));
+            return Err(Error::Transient("there was no time left for it".to_owned()));
         }
         tokio::select! {
             biased;
             removed = runtime.remove_image(image) => removed,
-            () = self.clock.sleep(left) => Err(Error::Passing(format!("it was not gone after {} s", left.as_secs()))),
+            () = self.clock.sleep(left) => Err(Error::Transient(format!("it was not gone after {} s", left.as_secs()))),
         }
     }
 }
@@ -303,7 +303,7 @@ mod tests {
         fn remove_image<'a>(&'a self, image: &'a RuntimeImage) -> BoxFuture<'a, Result<()>> {
             Box::pin(async move {
                 if image.id == "sha256:b" {
-                    return Err(Error::Lasting("busy".to_owned()));
+                    return Err(Error::Permanent("busy".to_owned()));
                 }
                 self.0.lock().unwrap().push(image.id.clone());
                 Ok(())

@@ -15,7 +15,7 @@ use super::{
 use program::{
     error::Result,
     report::Reporter,
-    step::{Pace, Step, run_all},
+    step::{Step, StepContext, run_all},
 };
 
 /// The only step: a runtime that does not answer is asked again. A release leaves a hundred images behind, and on a slow
@@ -23,7 +23,7 @@ use program::{
 pub const STEPS: &[Step<CleanImages>] = &[Step {
     name: "clean-images",
     limit: Duration::from_mins(60),
-    run: |program, pace| Box::pin(program.clean(pace)),
+    run: |program, ctx| Box::pin(program.clean(ctx)),
 }];
 
 /// What the step works on.
@@ -50,9 +50,9 @@ impl CleanImages {
         self.cleaned.get()
     }
 
-    async fn clean(&self, pace: Pace<'_>) -> Result<()> {
-        let clock = &pace.report.clock;
-        let left = pace.deadline.duration_since(clock.now());
+    async fn clean(&self, ctx: StepContext<'_>) -> Result<()> {
+        let clock = &ctx.report.clock;
+        let left = ctx.deadline.duration_since(clock.now());
         // The rest is for saying what was not done: images that take too long fail one by one, and not the program.
         let removing = Duration::try_from(left).unwrap_or_default() / 10 * 9;
         let time = Time::of(clock.clone(), removing);
@@ -75,7 +75,7 @@ pub async fn run(program: &CleanImages, steps: &[Step<CleanImages>], report: &Re
         .unwrap_or_default();
     if !failed.is_empty() {
         let names: Vec<String> = failed.iter().map(|(name, why)| format!("{name} ({why})")).collect();
-        report.last_word(&format!(
+        report.termination_message(&format!(
             "done; {} images are still there: {}",
             names.len(),
             names.join(", ")
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct LastWord(Arc<Mutex<String>>);
+    struct TerminationMessage(Arc<Mutex<String>>);
 
-    impl Board for LastWord {
+    impl Board for TerminationMessage {
         fn show<'a>(&'a self, _: &'a [WaitingFor]) -> BoxFuture<'a, ()> {
             Box::pin(std::future::ready(()))
         }
 
-        fn last_word(&self, text: &str) {
+        fn termination_message(&self, text: &str) {
             text.clone_into(&mut self.0.lock().unwrap());
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             each,
         };
         let program = CleanImages::new(Box::new(runtime), targets);
-        let word = LastWord::default();
+        let word = TerminationMessage::default();
         let report = Reporter::new(clock, Arc::new(word.clone()));
         let done = run(&program, &with_limits(STEPS, limits), &report).await;
         let word = word.0.lock().unwrap().clone();

@@ -77,7 +77,7 @@ impl Crictl {
             .await;
         let output = output.map_err(|error| {
             let program = self.program.display();
-            Error::Lasting(format!("failed to run {program}: {error}"))
+            Error::Permanent(format!("failed to run {program}: {error}"))
         })?;
         if output.status.success() {
             Ok(output.stdout)
@@ -90,7 +90,7 @@ impl Crictl {
         let answer = self.run(arguments).await?;
         serde_json::from_slice(&answer).map_err(|error| {
             let arguments = arguments.join(" ");
-            Error::Lasting(format!("failed to read what crictl {arguments} says: {error}"))
+            Error::Permanent(format!("failed to read what crictl {arguments} says: {error}"))
         })
     }
 }

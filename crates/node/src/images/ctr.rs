@@ -44,7 +44,7 @@ pub fn program_of_host(root: &Path, name: &str) -> Result<PathBuf> {
     let program = HostRoot::new(root).resolve(&format!("{PROGRAMS}/{name}"))?;
     match std::fs::metadata(&program) {
         Ok(found) if found.is_file() => Ok(program),
-        _ => Err(Error::Lasting(format!(
+        _ => Err(Error::Permanent(format!(
             "failed to find {name}: there is no {}",
             program.display()
         ))),
@@ -110,11 +110,11 @@ impl Ctr {
         if !output.status.success() {
             return Err(failure(&self.program, arguments, output.status, &output.stderr));
         }
-        String::from_utf8(output.stdout).map_err(|_| Error::Lasting("ctr answered with what is no text".to_owned()))
+        String::from_utf8(output.stdout).map_err(|_| Error::Permanent("ctr answered with what is no text".to_owned()))
     }
 
     fn no_start(&self, error: &io::Error) -> Error {
-        Error::Lasting(format!("failed to run {}: {error}", self.program.display()))
+        Error::Permanent(format!("failed to run {}: {error}", self.program.display()))
     }
 
     async fn import_archive(&self, archive: Box<dyn Read + Send>) -> Result<()> {
@@ -124,7 +124,7 @@ impl Ctr {
         let mut child = command.spawn().map_err(|error| self.no_start(&error))?;
         let stdin = child.stdin.take().map(tokio::process::ChildStdin::into_owned_fd);
         let (Some(Ok(stdin)), Some(stderr)) = (stdin, child.stderr.take()) else {
-            return Err(Error::Passing("failed to talk to ctr".to_owned()));
+            return Err(Error::Transient("failed to talk to ctr".to_owned()));
         };
         let complaint = tokio::spawn(async move {
             let mut text = Vec::new();
@@ -148,7 +148,7 @@ impl Ctr {
         let status = child.wait().await.map_err(|error| self.no_start(&error))?;
         let complaint = complaint.await.unwrap_or_default();
         match (broken, unread) {
-            (Some(why), _) => Err(Error::Passing(why)),
+            (Some(why), _) => Err(Error::Transient(why)),
             (None, _) if !status.success() => Err(failure(&self.program, &arguments, status, &complaint)),
             (None, None) => Ok(()),
             // Content with less than all: what it has not read is padding, or else it is not what we think it is.
@@ -197,8 +197,8 @@ async fn read_to_end(mut archive: Box<dyn Read + Send>) -> Result<()> {
     let read = tokio::task::spawn_blocking(move || io::copy(&mut archive, &mut io::sink())).await;
     match read {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(Error::Passing(error.to_string())),
-        Err(error) => Err(Error::Passing(error.to_string())),
+        Ok(Err(error)) => Err(Error::Transient(error.to_string())),
+        Err(error) => Err(Error::Transient(error.to_string())),
     }
 }
 
@@ -207,7 +207,7 @@ pub(super) fn failure(program: &Path, arguments: &[&str], status: ExitStatus, st
     let text = String::from_utf8_lossy(stderr);
     let complaint: String = text.trim().chars().take(LONGEST_COMPLAINT).collect();
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    Error::Passing(format!(
+    Error::Transient(format!(
         "{name} {} ended with {status}: {complaint}",
         arguments.join(" ")
     ))
@@ -232,9 +232,9 @@ impl ImageStore for Ctr {
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             match self.output(&["images", "remove", name]).await {
-                Err(Error::Passing(why)) if !why.contains("not found") => Err(Error::Passing(why)),
+                Err(Error::Transient(why)) if !why.contains("not found") => Err(Error::Transient(why)),
                 // What is gone is removed.
-                Ok(_) | Err(Error::Passing(_)) => Ok(()),
+                Ok(_) | Err(Error::Transient(_)) => Ok(()),
                 Err(error) => Err(error),
             }
         })

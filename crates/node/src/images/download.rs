@@ -50,7 +50,7 @@ impl<'a> Download<'a> {
     /// The next bytes; nothing at the end, which comes after exactly as many as were promised.
     ///
     /// # Errors
-    /// Passing when the file changed meanwhile; lasting when it is gone, or patience is at its end.
+    /// Transient when the file changed meanwhile; permanent when it is gone, or patience is at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if self.at >= self.head.size {
@@ -109,14 +109,14 @@ impl<'a> Download<'a> {
     async fn connect(&self) -> Result<(Incoming, u64), Trouble> {
         let response = self.repository.request(Method::GET, self.path, self.condition()).await;
         let response = response.map_err(|error| match error {
-            Error::Passing(why) => Trouble::Again(why),
+            Error::Transient(why) => Trouble::Again(why),
             error => Trouble::Over(error),
         })?;
         let url = self.repository.url(self.path);
         match response.status() {
             // The whole file: the server does not do ranges, or has another version.
             StatusCode::OK if self.is_same(&response) => Ok((response.into_body(), self.at)),
-            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => Err(Trouble::Over(Error::Passing(format!(
+            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => Err(Trouble::Over(Error::Transient(format!(
                 "{url} changed while it was read"
             )))),
             StatusCode::PARTIAL_CONTENT => {
@@ -132,7 +132,7 @@ impl<'a> Download<'a> {
                 )))
             }
             status => Err(match refusal(&url, status) {
-                Error::Passing(why) => Trouble::Again(why),
+                Error::Transient(why) => Trouble::Again(why),
                 error => Trouble::Over(error),
             }),
         }

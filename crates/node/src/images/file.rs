@@ -42,7 +42,7 @@ pub(super) async fn save(
     let mut tries = repository.tries_up_to(TRIES);
     loop {
         match save_once(repository, archive, folder, progress).await {
-            Err(Error::Passing(why)) => {
+            Err(Error::Transient(why)) => {
                 tries
                     .failed(&format!("failed to save {}: {why}", archive.archive))
                     .await?
@@ -105,7 +105,7 @@ pub(super) async fn save_text(folder: &Path, name: &str, text: String) -> Result
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(Error::Lasting(format!("failed to work with files: {error}"))),
+        Err(error) => Err(Error::Permanent(format!("failed to work with files: {error}"))),
     }
 }
 
@@ -217,11 +217,11 @@ fn write(place: &Place, length: u64, reader: PipeReader, sum: Option<&Sha256Sum>
     match checked {
         Ok(_) => put_in_place(&file, &partial, &place.target),
         // The download says itself what happened, and what has come is of use later.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Err(Error::Passing(error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Err(Error::Transient(error.to_string())),
         Err(error) if is_of_file(&error) => Err(failed(error)),
         Err(error) => {
             fs::remove_file(&partial).map_err(|error| Error::file("remove", &partial, error))?;
-            Err(Error::Passing(error.to_string()))
+            Err(Error::Transient(error.to_string()))
         }
     }
 }

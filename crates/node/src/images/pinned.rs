@@ -32,7 +32,7 @@ impl Repository {
     /// What must be true of a file; nothing where the repository is not pinned.
     ///
     /// # Errors
-    /// Passing when the manifest does not come. Refused when it is another one, or does not have the file.
+    /// Transient when the manifest does not come. Refused when it is another one, or does not have the file.
     pub(super) async fn sum_of(&self, path: &str) -> Result<Option<FileSum>> {
         let Some(pin) = &self.pin else { return Ok(None) };
         let manifest = pin.manifest.get_or_try_init(|| self.read_manifest(&pin.root)).await?;

@@ -24,7 +24,7 @@ use crate::node_run;
 use program::{
     error::{Error, Result},
     report::Waiting,
-    step::Pace,
+    step::StepContext,
 };
 
 /// Says which version of a file lies beside it.
@@ -39,8 +39,8 @@ impl node_run::Repository for Repository {
         Box::pin(self.text_once(path, largest))
     }
 
-    fn save<'a>(&'a self, path: &'a str, to: &'a Path, pace: Pace<'a>) -> BoxFuture<'a, Result<()>> {
-        Box::pin(save(self, path, to, pace))
+    fn save<'a>(&'a self, path: &'a str, to: &'a Path, ctx: StepContext<'a>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(save(self, path, to, ctx))
     }
 
     fn promise<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Promise>>> {
@@ -80,7 +80,7 @@ impl Place<'_> {
     }
 }
 
-async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) -> Result<()> {
+async fn save(repository: &Repository, path: &str, to: &Path, ctx: StepContext<'_>) -> Result<()> {
     let head = repository.head(path).await?;
     let place = Place {
         to,
@@ -117,7 +117,7 @@ async fn save(repository: &Repository, path: &str, to: &Path, pace: Pace<'_>) ->
         place.note(&state)?;
     }
     let mut file = Partial::open(&place, state).await?;
-    let fetched = fetch(repository, path, head, &mut file, pace).await;
+    let fetched = fetch(repository, path, head, &mut file, ctx).await;
     // Also what has come of a download that failed.
     file.sync().await?;
     fetched?;
@@ -189,7 +189,13 @@ impl<'a> Partial<'a> {
     }
 }
 
-async fn fetch(repository: &Repository, path: &str, head: Head, file: &mut Partial<'_>, pace: Pace<'_>) -> Result<()> {
+async fn fetch(
+    repository: &Repository,
+    path: &str,
+    head: Head,
+    file: &mut Partial<'_>,
+    ctx: StepContext<'_>,
+) -> Result<()> {
     let size = head.size;
     let mut download = Download::new(repository, path, head, file.length);
     let mut said = None;
@@ -202,7 +208,7 @@ async fn fetch(repository: &Repository, path: &str, head: Head, file: &mut Parti
                 object: format!("File {path}"),
                 message: format!("fetching {path}: {percent} % of {} MiB", size >> 20),
             };
-            pace.report.waiting(&[waiting], Some(pace.deadline));
+            ctx.report.waiting(&[waiting], Some(ctx.deadline));
         }
     }
     Ok(())

@@ -32,7 +32,7 @@ use crate::host::HostRoot;
 use program::{
     error::{Error, Result},
     report::Waiting,
-    step::{Pace, Step},
+    step::{Step, StepContext},
 };
 
 /// Where RKE2 loads archives from at its start, on the host.
@@ -49,7 +49,7 @@ pub const STEPS: &[Step<Prepare>] = &[
     Step {
         name: "wait-for-repository",
         limit: MINUTE.saturating_mul(15),
-        run: |prepare, pace| Box::pin(prepare.wait_for_repository(pace)),
+        run: |prepare, ctx| Box::pin(prepare.wait_for_repository(ctx)),
     },
     Step {
         name: "read-release",
@@ -69,22 +69,22 @@ pub const STEPS: &[Step<Prepare>] = &[
     Step {
         name: "import-common",
         limit: MINUTE.saturating_mul(60),
-        run: |prepare, pace| Box::pin(prepare.import(COMMON, pace)),
+        run: |prepare, ctx| Box::pin(prepare.import(COMMON, ctx)),
     },
     Step {
         name: "import-rke2",
         limit: MINUTE.saturating_mul(30),
-        run: |prepare, pace| Box::pin(prepare.import(RKE2, pace)),
+        run: |prepare, ctx| Box::pin(prepare.import(RKE2, ctx)),
     },
     Step {
         name: "save-rke2",
         limit: MINUTE.saturating_mul(30),
-        run: |prepare, pace| Box::pin(prepare.save(RKE2, RKE2_FOLDER, pace)),
+        run: |prepare, ctx| Box::pin(prepare.save(RKE2, RKE2_FOLDER, ctx)),
     },
     Step {
         name: "save-agent",
         limit: MINUTE.saturating_mul(30),
-        run: |prepare, pace| Box::pin(prepare.save(AGENT, AGENT_FOLDER, pace)),
+        run: |prepare, ctx| Box::pin(prepare.save(AGENT, AGENT_FOLDER, ctx)),
     },
     Step {
         name: "verify-images",
@@ -142,7 +142,10 @@ pub fn silent(url: String, why: String) -> Waiting {
 pub fn has_archives(bundle: &Bundle) -> Result<()> {
     let lacks = [COMMON, RKE2].into_iter().find(|group| bundle.group(group).is_empty());
     lacks.map_or(Ok(()), |group| {
-        Err(Error::Lasting(format!("{} names no archives of {group}", bundle::PATH)))
+        Err(Error::Permanent(format!(
+            "{} names no archives of {group}",
+            bundle::PATH
+        )))
     })
 }
 
@@ -151,10 +154,10 @@ pub fn has_archives(bundle: &Bundle) -> Result<()> {
 /// # Errors
 /// It is no list, or an empty one; with its path.
 pub fn listed(path: &str, text: &str) -> Result<BTreeSet<String>> {
-    let images =
-        image_list::parse(text).map_err(|error| Error::Lasting(format!("{path} is not a list of images: {error}")))?;
+    let images = image_list::parse(text)
+        .map_err(|error| Error::Permanent(format!("{path} is not a list of images: {error}")))?;
     if images.is_empty() {
-        return Err(Error::Lasting(format!(
+        return Err(Error::Permanent(format!(
             "{path} is empty: a list of images must name some"
         )));
     }
@@ -199,7 +202,7 @@ impl Prepare {
         }
     }
 
-    async fn wait_for_repository(&self, pace: Pace<'_>) -> Result<()> {
+    async fn wait_for_repository(&self, ctx: StepContext<'_>) -> Result<()> {
         loop {
             let answer = self
                 .repository
@@ -212,8 +215,8 @@ impl Prepare {
                 Err(error) => error,
             };
             let waiting = silent(self.repository.url(""), error.to_string());
-            pace.report.waiting(&[waiting], Some(pace.deadline));
-            pace.report.clock.sleep(PROBE_INTERVAL).await;
+            ctx.report.waiting(&[waiting], Some(ctx.deadline));
+            ctx.report.clock.sleep(PROBE_INTERVAL).await;
         }
     }
 
@@ -226,9 +229,9 @@ impl Prepare {
             .repository
             .text(release_file::PATH, release_file::LARGEST_BYTES)
             .await?;
-        let release = release_file::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+        let release = release_file::parse(&text).map_err(|error| Error::Permanent(error.to_string()))?;
         let text = self.repository.text(bundle::PATH, bundle::LARGEST_BYTES).await?;
-        let bundle = bundle::parse(&text).map_err(|error| Error::Lasting(error.to_string()))?;
+        let bundle = bundle::parse(&text).map_err(|error| Error::Permanent(error.to_string()))?;
         has_archives(&bundle)?;
         if bundle.group(AGENT).is_empty() {
             tracing::warn!("{} names no archives of {AGENT}", bundle::PATH);
@@ -250,7 +253,7 @@ impl Prepare {
             }
         };
         let (release, _) = self.release().await?;
-        eligibility::check(&facts, release).map_err(|why| Error::Lasting(why.to_string()))
+        eligibility::check(&facts, release).map_err(|why| Error::Permanent(why.to_string()))
     }
 
     /// The lists of all archives, by their paths.
@@ -273,10 +276,10 @@ impl Prepare {
     async fn list(&self, archive: &Archive) -> Result<&List> {
         let path = archive.list.as_str();
         let list = self.lists().await?.get(path);
-        list.ok_or_else(|| Error::Lasting(format!("{path} was not read")))
+        list.ok_or_else(|| Error::Permanent(format!("{path} was not read")))
     }
 
-    async fn import(&self, group: &str, pace: Pace<'_>) -> Result<()> {
+    async fn import(&self, group: &str, ctx: StepContext<'_>) -> Result<()> {
         let (_, bundle) = self.release().await?;
         let archives = bundle.group(group);
         for (index, archive) in archives.iter().enumerate() {
@@ -295,14 +298,14 @@ impl Prepare {
                 missing = absent.len(),
                 "archive {number} of {count}: importing it"
             );
-            let mut progress = Progress::new(pace, "importing", name, number, count);
+            let mut progress = Progress::new(ctx, "importing", name, number, count);
             archive::import(&self.repository, self.store.as_ref(), archive, &mut progress).await?;
             self.note(|summary| summary.imported.push(name.to_owned()));
         }
         Ok(())
     }
 
-    async fn save(&self, group: &str, folder: &str, pace: Pace<'_>) -> Result<()> {
+    async fn save(&self, group: &str, folder: &str, ctx: StepContext<'_>) -> Result<()> {
         let (_, bundle) = self.release().await?;
         let archives = bundle.group(group);
         let folder = self.root.resolve(folder)?;
@@ -312,7 +315,7 @@ impl Prepare {
             let name = archive.list.file_name();
             self.note_saved(name, file::save_text(&folder, name, list).await?);
             let name = archive.archive.file_name();
-            let mut progress = Progress::new(pace, "saving", archive.archive.as_str(), number, count);
+            let mut progress = Progress::new(ctx, "saving", archive.archive.as_str(), number, count);
             self.note_saved(
                 name,
                 file::save(&self.repository, archive, &folder, &mut progress).await?,
@@ -338,7 +341,7 @@ impl Prepare {
         }
         let absent = missing(&listed, &self.store.list().await?);
         if !absent.is_empty() {
-            return Err(Error::Lasting(complaint(&absent, listed.len())));
+            return Err(Error::Permanent(complaint(&absent, listed.len())));
         }
         let Summary {
             imported,

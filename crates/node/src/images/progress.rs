@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use program::{report::Waiting, step::Pace};
+use program::{report::Waiting, step::StepContext};
 
 /// How often it is said.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The way of one archive.
 pub(super) struct Progress<'a> {
-    pace: Pace<'a>,
+    ctx: StepContext<'a>,
     /// What is done with it: "importing", "saving".
     doing: &'static str,
     /// The archive's path.
@@ -23,9 +23,9 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// An archive, the `number`th (from one) of `count`.
-    pub(super) fn new(pace: Pace<'a>, doing: &'static str, object: &str, number: usize, count: usize) -> Self {
+    pub(super) fn new(ctx: StepContext<'a>, doing: &'static str, object: &str, number: usize, count: usize) -> Self {
         Self {
-            pace,
+            ctx,
             doing,
             object: object.to_owned(),
             number,
@@ -44,13 +44,13 @@ impl<'a> Progress<'a> {
 
     /// How far it is.
     pub(super) fn moved_to(&mut self, at: u64) {
-        let now = self.pace.report.clock.elapsed();
+        let now = self.ctx.report.clock.elapsed();
         if self.said.is_some_and(|said| now.saturating_sub(said) < INTERVAL) {
             return;
         }
         self.said = Some(now);
         let waiting = waiting(&self.object, self.sentence(at));
-        self.pace.report.waiting(&[waiting], Some(self.pace.deadline));
+        self.ctx.report.waiting(&[waiting], Some(self.ctx.deadline));
     }
 
     /// It is through.

@@ -7,7 +7,7 @@ use release::{bundle, bundle::Archive};
 
 use super::{file, progress::Progress, repository::Repository};
 use program::release_files::ReleaseFiles;
-use program::{error::Result, step::Pace};
+use program::{error::Result, step::StepContext};
 
 impl ReleaseFiles for Repository {
     fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
@@ -15,10 +15,15 @@ impl ReleaseFiles for Repository {
         Box::pin(self.text_once(path, bundle::LARGEST_BYTES))
     }
 
-    fn save<'a>(&'a self, pace: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+    fn save<'a>(
+        &'a self,
+        ctx: StepContext<'a>,
+        archive: &'a Archive,
+        folder: &'a Path,
+    ) -> BoxFuture<'a, Result<PathBuf>> {
         Box::pin(async move {
             let path = archive.archive.as_str();
-            let mut progress = Progress::new(pace, "saving", path, 1, 1);
+            let mut progress = Progress::new(ctx, "saving", path, 1, 1);
             file::save(self, archive, folder, &mut progress).await?;
             Ok(folder.join(archive.archive.file_name()))
         })

@@ -134,13 +134,13 @@ impl Repository {
     /// Reads a text once. What is longer than `largest` is not what was looked for.
     ///
     /// # Errors
-    /// [`Error::Passing`] when another try may help, [`Error::Refused`] when it is not the one on record, else
-    /// [`Error::Lasting`].
+    /// [`Error::Transient`] when another try may help, [`Error::Refused`] when it is not the one on record, else
+    /// [`Error::Permanent`].
     pub async fn text_once(&self, path: &str, largest: u64) -> Result<String> {
         let url = self.url(path);
         let bytes = self.bytes_once(&url, largest).await?;
         self.check(path, &bytes).await?;
-        String::from_utf8(bytes).map_err(|_| Error::Lasting(format!("failed to read {url}: it is no text")))
+        String::from_utf8(bytes).map_err(|_| Error::Permanent(format!("failed to read {url}: it is no text")))
     }
 
     /// Reads a small file once.
@@ -155,17 +155,17 @@ impl Repository {
             Limited::new(response.into_body(), largest).collect(),
         )
         .await
-        .map_err(|_| Error::Passing(format!("failed to read {url}: it took too long")))?;
+        .map_err(|_| Error::Transient(format!("failed to read {url}: it took too long")))?;
         match body {
             Ok(body) => Ok(body.to_bytes().to_vec()),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Error::Lasting(format!(
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Error::Permanent(format!(
                 "failed to read {url}: it has more than {largest} bytes"
             ))),
-            Err(error) => Err(Error::Passing(format!("failed to read {url}: {error}"))),
+            Err(error) => Err(Error::Transient(format!("failed to read {url}: {error}"))),
         }
     }
 
-    /// Reads a text, again on passing trouble.
+    /// Reads a text, again on a transient error.
     ///
     /// # Errors
     /// When the file is not there, is no text, or patience is at its end.
@@ -173,18 +173,18 @@ impl Repository {
         let mut tries = self.tries();
         loop {
             match self.text_once(path, largest).await {
-                Err(Error::Passing(why)) => tries.failed(&why).await?,
+                Err(Error::Transient(why)) => tries.failed(&why).await?,
                 done => return done,
             }
         }
     }
 
-    /// What a file is like, again on passing trouble.
+    /// What a file is like, again on a transient error.
     pub(super) async fn head(&self, path: &str) -> Result<Head> {
         let mut tries = self.tries();
         loop {
             match self.head_once(path).await {
-                Err(Error::Passing(why)) => tries.failed(&why).await?,
+                Err(Error::Transient(why)) => tries.failed(&why).await?,
                 done => return done,
             }
         }
@@ -197,7 +197,7 @@ impl Repository {
             return Err(refusal(&url, response.status()));
         }
         let head = head_of(response.headers());
-        let head = head.ok_or_else(|| Error::Lasting(format!("{url}: the answer has no content-length")))?;
+        let head = head.ok_or_else(|| Error::Permanent(format!("{url}: the answer has no content-length")))?;
         self.check_size(path, head.size).await?;
         Ok(head)
     }
@@ -212,7 +212,7 @@ impl Repository {
             .method(method)
             .uri(url)
             .body(Empty::new())
-            .map_err(|error| Error::Lasting(format!("failed to ask for {url}: {error}")))?;
+            .map_err(|error| Error::Permanent(format!("failed to ask for {url}: {error}")))?;
         request.headers_mut().extend(headers);
         match tokio::time::timeout(self.patience.answer, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
@@ -223,10 +223,10 @@ impl Repository {
                     true => Error::Refused(format!(
                         "{why}: it is not the repository of this upgrade, or its clock or ours is wrong"
                     )),
-                    false => Error::Passing(why),
+                    false => Error::Transient(why),
                 })
             }
-            Err(_) => Err(Error::Passing(format!("failed to reach {url}: no answer in time"))),
+            Err(_) => Err(Error::Transient(format!("failed to reach {url}: no answer in time"))),
         }
     }
 }
@@ -248,7 +248,7 @@ impl Tries<'_> {
     pub(super) async fn failed(&mut self, why: &str) -> Result<()> {
         self.made += 1;
         if self.made >= self.patience.tries {
-            return Err(Error::Lasting(format!("{why}; gave up after {} tries", self.made)));
+            return Err(Error::Permanent(format!("{why}; gave up after {} tries", self.made)));
         }
         let factor = 1_u32.checked_shl(self.made - 1).unwrap_or(u32::MAX);
         let pause = self.patience.first_pause.saturating_mul(factor);
@@ -262,9 +262,9 @@ impl Tries<'_> {
 pub(super) fn refusal(url: &str, status: StatusCode) -> Error {
     let why = format!("failed to read {url}: {status}");
     if status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) {
-        Error::Passing(why)
+        Error::Transient(why)
     } else {
-        Error::Lasting(why)
+        Error::Permanent(why)
     }
 }
 

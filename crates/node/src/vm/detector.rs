@@ -19,7 +19,7 @@ use program::{
     error::{Error, Result},
     plan_events::Recorder,
     report::{Reporter, Waiting},
-    step::{self, Pace, Step},
+    step::{self, Step, StepContext},
 };
 
 /// Between two tries to stop a VM while KubeVirt is not well.
@@ -40,7 +40,7 @@ pub const STEPS: &[Step<Detector>] = &[
     Step {
         name: "stop-vms",
         limit: Duration::from_mins(5),
-        run: |detector, pace| detector.stop(pace).boxed(),
+        run: |detector, ctx| detector.stop(ctx).boxed(),
     },
 ];
 
@@ -162,7 +162,7 @@ pub async fn run_on(
         if detector.recorded.get().is_none() {
             if detector.found.get().is_some() {
                 let event = PlanEvent::warning(reasons::RESTORE_VM_CONFIG_MAP_FAILED, error.to_string());
-                detector.tell(event).await;
+                detector.record(event).await;
             }
             return Err(error);
         }
@@ -211,7 +211,7 @@ impl Detector {
             if added == restore_list::Added::Created {
                 let list = restore_list::shown(&names::restore_config_map(plan));
                 let text = format!("{list} created");
-                self.tell(PlanEvent::normal(reasons::RESTORE_VM_CONFIG_MAP_CREATED, text))
+                self.record(PlanEvent::normal(reasons::RESTORE_VM_CONFIG_MAP_CREATED, text))
                     .await;
             }
         }
@@ -220,7 +220,7 @@ impl Detector {
     }
 
     /// Stops all of them, the willing ones first: one that makes trouble does not keep the others waiting.
-    async fn stop(&self, pace: Pace<'_>) -> Result<()> {
+    async fn stop(&self, ctx: StepContext<'_>) -> Result<()> {
         if !self.options.shutdown {
             return Ok(());
         }
@@ -240,8 +240,8 @@ impl Detector {
             if waiting.is_empty() {
                 return Ok(());
             }
-            pace.report.waiting(&waiting, Some(pace.deadline));
-            pace.report.clock.sleep(PAUSE).await;
+            ctx.report.waiting(&waiting, Some(ctx.deadline));
+            ctx.report.clock.sleep(PAUSE).await;
         }
     }
 
@@ -255,7 +255,7 @@ impl Detector {
     async fn note(&self, vm: &VmName, ended: Result<(), String>) {
         if let Err(why) = &ended {
             let text = format!("Failed to shut down VM {vm} on node {}: {why}", self.options.node);
-            self.tell(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text)).await;
+            self.record(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text)).await;
         }
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.insert(vm.clone(), ended);
@@ -267,9 +267,9 @@ impl Detector {
         }
     }
 
-    async fn tell(&self, event: PlanEvent) {
+    async fn record(&self, event: PlanEvent) {
         if let Some(events) = &self.events {
-            events.tell(event).await;
+            events.record(event).await;
         }
     }
 
@@ -285,8 +285,9 @@ impl Detector {
         // The blank at the end is part of the message that others wait for.
         let text =
             format!("Shutdown completed for {total} VM(s) on node {node}, success: {succeeded}, failed: {failed} ");
-        report.last_word(text.trim_end());
-        self.tell(PlanEvent::normal(reasons::VM_SHUTDOWN_COMPLETED, text)).await;
+        report.termination_message(text.trim_end());
+        self.record(PlanEvent::normal(reasons::VM_SHUTDOWN_COMPLETED, text))
+            .await;
         detected
     }
 }

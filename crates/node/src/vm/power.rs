@@ -96,7 +96,7 @@ fn refused(verb: &str, name: &VmName, vm: Option<&VirtualMachine>, error: kube::
         (None, _) => absent(verb, name),
         // The VM is there, so it is KubeVirt's API that is not.
         (Some(_), kube::Error::Api(status)) if status.code == 404 => {
-            Error::Passing(format!("failed to {verb} VM {name}: KubeVirt's API is not served"))
+            Error::Transient(format!("failed to {verb} VM {name}: KubeVirt's API is not served"))
         }
         _ => Error::api(format!("{verb} VM {name}"), error),
     }
@@ -105,7 +105,7 @@ fn refused(verb: &str, name: &VmName, vm: Option<&VirtualMachine>, error: kube::
 /// There is no such VM, and there will be none.
 #[must_use]
 pub fn absent(verb: &str, name: &VmName) -> Error {
-    Error::Lasting(format!(
+    Error::Permanent(format!(
         "failed to {verb} VM {name}: there is no VirtualMachine of that name"
     ))
 }

@@ -21,7 +21,7 @@ use program::{
     error::{Error, Result},
     plan_events::Recorder,
     report::{Look, Reporter, Waiting},
-    step::{self, Pace, Step},
+    step::{self, Step, StepContext},
 };
 
 /// Between two questions whether KubeVirt is well, and between two tries to start a VM: neither can be watched.
@@ -37,17 +37,17 @@ pub const STEPS: &[Step<Restore>] = &[
     Step {
         name: "wait-for-kubevirt",
         limit: Duration::from_mins(30),
-        run: |restore, pace| restore.wait_for_kubevirt(pace).boxed(),
+        run: |restore, ctx| restore.wait_for_kubevirt(ctx).boxed(),
     },
     Step {
         name: "start-vms",
         limit: Duration::from_mins(10),
-        run: |restore, pace| restore.start(pace).boxed(),
+        run: |restore, ctx| restore.start(ctx).boxed(),
     },
     Step {
         name: "wait-until-vms-run",
         limit: Duration::from_mins(15),
-        run: |restore, pace| restore.wait_until_they_run(pace).boxed(),
+        run: |restore, ctx| restore.wait_until_they_run(ctx).boxed(),
     },
 ];
 
@@ -125,8 +125,8 @@ pub async fn run_on(
     }
     let ended = restore.finish().await;
     match &ended {
-        Ok(()) => report.last_word("done"),
-        Err(error) => report.last_word(&error.to_string()),
+        Ok(()) => report.termination_message("done"),
+        Err(error) => report.termination_message(&error.to_string()),
     }
     ended
 }
@@ -181,7 +181,7 @@ impl Restore {
         Ok(())
     }
 
-    async fn wait_for_kubevirt(&self, pace: Pace<'_>) -> Result<()> {
+    async fn wait_for_kubevirt(&self, ctx: StepContext<'_>) -> Result<()> {
         if self.vms().is_empty() {
             return Ok(());
         }
@@ -191,14 +191,14 @@ impl Restore {
                 object: "KubeVirt harvester-system/kubevirt".to_owned(),
                 message: error.to_string(),
             };
-            pace.report.waiting(&[waiting], Some(pace.deadline));
-            pace.report.clock.sleep(PAUSE).await;
+            ctx.report.waiting(&[waiting], Some(ctx.deadline));
+            ctx.report.clock.sleep(PAUSE).await;
         }
         Ok(())
     }
 
     /// Asks KubeVirt for all of them; one that makes trouble does not keep the others waiting.
-    async fn start(&self, pace: Pace<'_>) -> Result<()> {
+    async fn start(&self, ctx: StepContext<'_>) -> Result<()> {
         loop {
             let mut waiting = Vec::new();
             for vm in self.those(|outcome| outcome.is_none()) {
@@ -213,12 +213,12 @@ impl Restore {
             if waiting.is_empty() {
                 return Ok(());
             }
-            pace.report.waiting(&waiting, Some(pace.deadline));
-            pace.report.clock.sleep(PAUSE).await;
+            ctx.report.waiting(&waiting, Some(ctx.deadline));
+            ctx.report.clock.sleep(PAUSE).await;
         }
     }
 
-    async fn wait_until_they_run(&self, pace: Pace<'_>) -> Result<()> {
+    async fn wait_until_they_run(&self, ctx: StepContext<'_>) -> Result<()> {
         if self.asked().is_empty() {
             return Ok(());
         }
@@ -234,9 +234,9 @@ impl Restore {
             .run(Api::all(self.client.clone()), all(), prune_vmi, bell.clone());
         tokio::select! {
             biased;
-            done = pace.until(&bell, || self.look(&vms, &vmis)) => done,
-            () = watch_vms => Err(Error::Passing("the watch of VMs ended".to_owned())),
-            () = watch_vmis => Err(Error::Passing("the watch of running VMs ended".to_owned())),
+            done = ctx.until(&bell, || self.look(&vms, &vmis)) => done,
+            () = watch_vms => Err(Error::Transient("the watch of VMs ended".to_owned())),
+            () = watch_vmis => Err(Error::Transient("the watch of running VMs ended".to_owned())),
         }
     }
 
@@ -272,7 +272,7 @@ impl Restore {
         let Options { node, upgrade } = &self.options;
         let text = format!("Failed to restore VM {vm} on node {node} during upgrade {upgrade}: {why}");
         self.events
-            .tell(PlanEvent::warning(reasons::RESTORE_VM_FAILED, text))
+            .record(PlanEvent::warning(reasons::RESTORE_VM_FAILED, text))
             .await;
         self.outcomes().insert(vm.clone(), Outcome::Failed(why));
     }
@@ -301,7 +301,7 @@ impl Restore {
         let Options { node, upgrade } = &self.options;
         let Some(Some(list)) = self.list.get() else {
             let event = PlanEvent::warning(reasons::RESTORE_VM_FAILED, "ConfigMap not found");
-            self.events.tell(event).await;
+            self.events.record(event).await;
             return Ok(());
         };
         let total = list.vms.len() + list.unreadable.len();
@@ -324,13 +324,13 @@ impl Restore {
             )
         };
         self.events
-            .tell(PlanEvent::normal(reasons::RESTORE_VM_COMPLETED, text))
+            .record(PlanEvent::normal(reasons::RESTORE_VM_COMPLETED, text))
             .await;
         if failed.is_empty() {
             return Ok(());
         }
         let names = failed.join("; ");
-        Err(Error::Lasting(format!(
+        Err(Error::Permanent(format!(
             "failed to start {} of {total} VMs again: {names}",
             failed.len()
         )))

@@ -109,14 +109,14 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
     let found = plans.get_metadata(plan).await;
     let found = found.map_err(|error| Error::api(format!("read UpgradePlan {plan}"), error))?;
     let name = names::restore_config_map(plan);
-    let mut refusal = Error::Passing(format!("failed to write {}", shown(&name)));
+    let mut refusal = Error::Transient(format!("failed to write {}", shown(&name)));
     for _ in 0..TRIES {
         let existing = read(client, plan).await?;
         if existing
             .as_ref()
             .is_some_and(|list| list.metadata.deletion_timestamp.is_some())
         {
-            return Err(Error::Passing(format!("{} is being deleted", shown(&name))));
+            return Err(Error::Transient(format!("{} is being deleted", shown(&name))));
         }
         let Some(wanted) = with_vms(existing.as_ref(), &found.metadata, node, vms) else {
             return Ok(Added::Unchanged);

@@ -13,7 +13,7 @@ use node::{
     host::{Call, Ended, HostTools, mounts, tools::Place},
     node_run::Repository,
 };
-use program::{Error, Result, step::Pace};
+use program::{Error, Result, step::StepContext};
 use release::bundle::Promise;
 use tokio::sync::Notify;
 
@@ -344,7 +344,7 @@ impl Repository for FakeRepository {
     fn text<'a>(&'a self, path: &'a str, _: u64) -> BoxFuture<'a, Result<String>> {
         Box::pin(async move {
             if *self.broken.lock().unwrap() {
-                return Err(Error::Passing(format!(
+                return Err(Error::Transient(format!(
                     "failed to fetch {path}: 503 Service Unavailable"
                 )));
             }
@@ -362,12 +362,12 @@ impl Repository for FakeRepository {
         })
     }
 
-    fn save<'a>(&'a self, path: &'a str, to: &'a Path, _: Pace<'a>) -> BoxFuture<'a, Result<()>> {
+    fn save<'a>(&'a self, path: &'a str, to: &'a Path, _: StepContext<'a>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             assert_eq!(path, "rootfs.squashfs");
             // Also who has the file already asks whether it is the right one.
             if *self.broken.lock().unwrap() {
-                return Err(Error::Passing(format!(
+                return Err(Error::Transient(format!(
                     "failed to fetch {path}: 503 Service Unavailable"
                 )));
             }

@@ -36,7 +36,7 @@ async fn a_kind_that_is_not_served_is_waited_for_by_name_and_never_taken_for_not
         vms: Duration::from_mins(10),
         ..Limits::default()
     };
-    let ended = step::run_all(&cluster.begin(), &steps(&limits), &cluster.lab.reporter()).await;
+    let ended = step::run_all(&cluster.begin(), &steps(&limits), &cluster.harness.reporter()).await;
     let error = ended.unwrap_err().to_string();
     assert!(
         error.contains(&format!("the API server does not serve the kind {kind}")),

@@ -13,10 +13,10 @@ mod fake_node;
 mod files;
 mod grub;
 mod guard;
-mod kinds;
 #[allow(dead_code, reason = "shared with the tests of VMs")]
-#[path = "../vm/lab.rs"]
-mod lab;
+#[path = "../vm/harness.rs"]
+mod harness;
+mod kinds;
 mod needed;
 mod post_drain;
 mod pre_drain;

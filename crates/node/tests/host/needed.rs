@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     fake_node::RKE2,
-    lab::PLAN,
+    harness::PLAN,
     programs::{Cluster, NODE},
 };
 use testbed::rights::{self, Asked};
@@ -44,19 +44,19 @@ const LONGEST: Duration = Duration::from_hours(1);
 /// A VM that fails to migrate and is tried again, and one whose stopping KubeVirt refuses because it stops already.
 async fn emptied() -> Cluster {
     let cluster = Cluster::new(3).await;
-    cluster.lab.vm("default", "web", NODE, json!({})).await;
+    cluster.harness.vm("default", "web", NODE, json!({})).await;
     let device = json!({"domain": {"devices": {"hostDevices": [{"name": "nic"}]}}});
-    cluster.lab.vm("default", "pinned", NODE, device.clone()).await;
-    cluster.lab.vm("default", "other", NODE, device).await;
-    let vms: Api<kubevirt::VirtualMachine> = Api::namespaced(cluster.lab.server.client(), "default");
+    cluster.harness.vm("default", "pinned", NODE, device.clone()).await;
+    cluster.harness.vm("default", "other", NODE, device).await;
+    let vms: Api<kubevirt::VirtualMachine> = Api::namespaced(cluster.harness.server.client(), "default");
     let halted = Patch::Merge(json!({"spec": {"runStrategy": "Halted"}}));
     vms.patch("pinned", &PatchParams::default(), &halted).await.unwrap();
-    cluster.lab.answer("stop default/pinned", 409, "it stops already");
+    cluster.harness.answer("stop default/pinned", 409, "it stops already");
     cluster
         .patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}}))
         .await;
     // Another node was here before.
-    restore_list::add(&cluster.lab.strict(), PLAN, "node-2", &[])
+    restore_list::add(&cluster.harness.strict(), PLAN, "node-2", &[])
         .await
         .unwrap();
     cluster
@@ -65,12 +65,12 @@ async fn emptied() -> Cluster {
 /// Waits for as long as it takes.
 async fn until(cluster: &Cluster, mut test: impl AsyncFnMut() -> bool) {
     while !test().await {
-        cluster.lab.clock.sleep(Duration::from_secs(5)).await;
+        cluster.harness.clock.sleep(Duration::from_secs(5)).await;
     }
 }
 
 async fn empty(cluster: &Cluster) -> Result<()> {
-    let client = cluster.lab.server.client();
+    let client = cluster.harness.server.client();
     let instances: Api<kubevirt::VirtualMachineInstance> = Api::namespaced(client.clone(), "default");
     let migrations: Api<kubevirt::VirtualMachineInstanceMigration> = Api::namespaced(client, "default");
     let kubevirt = async {
@@ -105,7 +105,7 @@ async fn empty(cluster: &Cluster) -> Result<()> {
         biased;
         ended = cluster.run(pre_drain::steps) => ended,
         () = kubevirt => Ok(()),
-        () = cluster.lab.clock.sleep(LONGEST) => Err(program::Error::Lasting("it does not end".to_owned())),
+        () = cluster.harness.clock.sleep(LONGEST) => Err(program::Error::Permanent("it does not end".to_owned())),
     }
 }
 
@@ -123,7 +123,7 @@ async fn drained() -> Cluster {
 
 async fn alone() -> Cluster {
     let cluster = Cluster::new(1).await;
-    cluster.lab.vm("default", "web", NODE, json!({})).await;
+    cluster.harness.vm("default", "web", NODE, json!({})).await;
     cluster.kubelet_becomes(RKE2).await;
     cluster
 }
@@ -147,14 +147,14 @@ async fn outcome(program: &str, cluster: &Cluster) -> (bool, Vec<String>, Vec<St
         _ => cluster.run(single_node::steps).await,
     };
     // A node that Fleet was not asked about goes on anyway, later.
-    let late = cluster.lab.clock.elapsed() > Duration::from_mins(2);
-    let mut asked = cluster.lab.asked();
+    let late = cluster.harness.clock.elapsed() > Duration::from_mins(2);
+    let mut asked = cluster.harness.asked();
     asked.push(format!("late: {late}"));
     (
         ended.is_ok(),
         asked,
-        cluster.lab.events().await,
-        cluster.lab.list(NODE).await,
+        cluster.harness.events().await,
+        cluster.harness.list(NODE).await,
     )
 }
 
@@ -163,10 +163,10 @@ async fn s06_every_verb_that_the_roles_of_nodes_allow_is_asked_for() {
     let asked = Asked::default();
     for program in PROGRAMS {
         let cluster = begin(program).await;
-        asked.listen(&cluster.lab.server, NODE_UPGRADE);
+        asked.listen(&cluster.harness.server, NODE_UPGRADE);
         let (succeeded, ..) = outcome(program, &cluster).await;
         assert!(succeeded, "{program}: {:?}", cluster.waits());
-        asked.take_writes(&cluster.lab.server, NODE_UPGRADE);
+        asked.take_writes(&cluster.harness.server, NODE_UPGRADE);
     }
     let elsewhere = [ELSEWHERE.map(|known| known.0).as_slice(), &FOUND_READY].concat();
     let never = asked.never(NODE_UPGRADE, &elsewhere);
@@ -188,7 +188,7 @@ async fn s06_without_any_rule_of_its_roles_a_node_is_not_upgraded_as_it_should_b
         }
         for (program, expected) in PROGRAMS.into_iter().zip(&whole) {
             let cluster = begin(program).await;
-            rights::take_away(&cluster.lab.server, &role, number).await;
+            rights::take_away(&cluster.harness.server, &role, number).await;
             if outcome(program, &cluster).await != *expected {
                 continue 'rules;
             }

@@ -24,7 +24,10 @@ async fn a_drained_node_gets_its_files_its_system_and_a_guard_that_reboots_it() 
     insta::assert_snapshot!("post_drain_files", changes(&before, &cluster.node.files()));
     insta::assert_snapshot!("post_drain_calls", cluster.node.tools.take_calls().join("\n"));
     assert!(cluster.node.tools.mounts.lock().unwrap().is_empty());
-    assert_eq!(*cluster.lab.board.last_word.lock().unwrap(), "RebootArmed: b00t-1");
+    assert_eq!(
+        *cluster.harness.board.termination_message.lock().unwrap(),
+        "RebootArmed: b00t-1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,11 +36,11 @@ async fn a_second_run_touches_nothing_and_installs_nothing() {
     cluster.run(steps).await.unwrap();
     cluster.node.tools.take_calls();
     let before = cluster.node.identities();
-    let version = cluster.lab.server.store().resource_version();
+    let version = cluster.harness.server.store().resource_version();
     cluster.run(steps).await.unwrap();
     assert_eq!(cluster.node.identities(), before);
     assert_eq!(
-        cluster.lab.server.store().resource_version(),
+        cluster.harness.server.store().resource_version(),
         version,
         "nothing was written to the cluster"
     );
@@ -140,7 +143,7 @@ async fn an_rke2_that_never_comes_ends_the_program_with_a_name() {
         rke2: Duration::from_mins(20),
         ..Limits::default()
     };
-    let error = node::post_drain::run(&cluster.begin(), &limits, &cluster.lab.reporter())
+    let error = node::post_drain::run(&cluster.begin(), &limits, &cluster.harness.reporter())
         .await
         .unwrap_err();
     assert!(
@@ -151,9 +154,9 @@ async fn an_rke2_that_never_comes_ends_the_program_with_a_name() {
     );
     assert!(
         cluster
-            .lab
+            .harness
             .board
-            .last_word
+            .termination_message
             .lock()
             .unwrap()
             .starts_with("wait-for-rke2: ")
@@ -167,10 +170,10 @@ async fn a_repository_or_an_api_server_that_is_away_for_a_while_is_waited_for() 
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster.until_waiting_for("503 Service Unavailable").await;
-            let away = cluster.lab.clock.now() + Duration::from_mins(2);
-            let clock = cluster.lab.clock.clone();
+            let away = cluster.harness.clock.now() + Duration::from_mins(2);
+            let clock = cluster.harness.clock.clone();
             cluster
-                .lab
+                .harness
                 .server
                 .set_faults(FaultPlan::writes(|_| Fault::Reject(503)).with_reads(move |_| {
                     if clock.now() < away {
@@ -180,8 +183,8 @@ async fn a_repository_or_an_api_server_that_is_away_for_a_while_is_waited_for() 
                     }
                 }));
             *cluster.node.repository.broken.lock().unwrap() = false;
-            cluster.lab.clock.sleep(Duration::from_mins(4)).await;
-            cluster.lab.server.set_faults(FaultPlan::none());
+            cluster.harness.clock.sleep(Duration::from_mins(4)).await;
+            cluster.harness.server.set_faults(FaultPlan::none());
         })
         .await;
     ended.unwrap();

@@ -63,7 +63,7 @@ fn degraded_volume() -> Vec<Value> {
 
 impl Cluster {
     async fn rebuild_ends(&self) {
-        let volumes: Api<Volume> = Api::namespaced(self.lab.server.client(), LONGHORN);
+        let volumes: Api<Volume> = Api::namespaced(self.harness.server.client(), LONGHORN);
         let healthy = json!({"status": {"robustness": "healthy"}});
         volumes
             .patch_status("vol", &PatchParams::default(), &Patch::Merge(&healthy))
@@ -78,10 +78,10 @@ impl Cluster {
             "metadata": {"name": name, "namespace": "default", "annotations": {"kubevirt.io/evacuationMigration": NODE}},
             "spec": {"vmiName": "web"}});
         self.install(&[migration]).await;
-        let now = self.lab.clock.now_in_seconds().to_string();
+        let now = self.harness.clock.now_in_seconds().to_string();
         let status = json!({"status": {"phase": phase, "migrationState":
             {"failureReason": "guest CPU does not match", "endTimestamp": now}}});
-        let api: Api<VirtualMachineInstanceMigration> = Api::namespaced(self.lab.server.client(), "default");
+        let api: Api<VirtualMachineInstanceMigration> = Api::namespaced(self.harness.server.client(), "default");
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .unwrap();
@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     async fn web_moves_to(&self, node: &str) {
-        let api: Api<VirtualMachineInstance> = Api::namespaced(self.lab.server.client(), "default");
+        let api: Api<VirtualMachineInstance> = Api::namespaced(self.harness.server.client(), "default");
         let label = json!({"metadata": {"labels": {labels::VMI_NODE: node}}});
         api.patch("web", &PatchParams::default(), &Patch::Merge(&label))
             .await
@@ -119,7 +119,7 @@ impl Cluster {
 /// Three nodes, and on this one a VM that can move.
 async fn with_web() -> Cluster {
     let cluster = Cluster::new(3).await;
-    cluster.lab.vm("default", "web", NODE, json!({})).await;
+    cluster.harness.vm("default", "web", NODE, json!({})).await;
     cluster
 }
 
@@ -127,7 +127,7 @@ async fn with_web() -> Cluster {
 async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
     let cluster = with_web().await;
     let device = json!({"domain": {"devices": {"hostDevices": [{"name": "nic"}]}}});
-    cluster.lab.vm("default", "pinned", NODE, device).await;
+    cluster.harness.vm("default", "pinned", NODE, device).await;
     cluster.install(&degraded_volume()).await;
     let before = cluster.node.files();
     let (ended, ()) = cluster
@@ -136,8 +136,8 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
                 .until_waiting_for("degraded, 2 of 3 copies are whole, rebuilding 43 %")
                 .await;
             assert!(!cluster.is_tainted().await, "no VM moves while a volume lacks a copy");
-            assert_eq!(cluster.lab.list(NODE).await, None, "and none is stopped");
-            let engines: Api<Engine> = Api::namespaced(cluster.lab.server.client(), LONGHORN);
+            assert_eq!(cluster.harness.list(NODE).await, None, "and none is stopped");
+            let engines: Api<Engine> = Api::namespaced(cluster.harness.server.client(), LONGHORN);
             let progress = json!({"status": {"rebuildStatus": {"tcp://10.0.0.3:10000": {"progress": 80}}}});
             engines
                 .patch_status("vol-e-0", &PatchParams::default(), &Patch::Merge(&progress))
@@ -147,8 +147,8 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
             cluster.rebuild_ends().await;
 
             cluster.until_tainted().await;
-            assert_eq!(cluster.lab.list(NODE).await.as_deref(), Some("default/pinned"));
-            assert_eq!(cluster.lab.asked(), ["stop default/pinned"]);
+            assert_eq!(cluster.harness.list(NODE).await.as_deref(), Some("default/pinned"));
+            assert_eq!(cluster.harness.asked(), ["stop default/pinned"]);
             cluster.until_waiting_for("VM default/web has not begun to move").await;
             cluster.migration(1, "Running").await;
             cluster
@@ -164,7 +164,7 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
             cluster
                 .until_waiting_for("kubevirt-migration-pdb-kubevirt-evacuation-1 still guards")
                 .await;
-            let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.lab.server.client(), "default");
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.harness.server.client(), "default");
             let name = "kubevirt-migration-pdb-kubevirt-evacuation-1";
             budgets.delete(name, &DeleteParams::default()).await.unwrap();
 
@@ -188,7 +188,7 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
     );
     insta::assert_snapshot!("pre_drain_files", changes(&before, &cluster.node.files()));
     insta::assert_snapshot!("pre_drain_calls", cluster.node.tools.take_calls().join("\n"));
-    assert_eq!(*cluster.lab.board.last_word.lock().unwrap(), "done");
+    assert_eq!(*cluster.harness.board.termination_message.lock().unwrap(), "done");
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,10 +218,10 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
                     "VM default/web could not be moved: migration kubevirt-evacuation-1 failed: guest CPU does not match",
                 )
                 .await;
-            cluster.lab.clock.sleep(Duration::from_hours(2)).await;
-            assert_eq!((cluster.lab.asked().len(), cluster.migrations().await), (0, 1), "nothing is done unasked");
+            cluster.harness.clock.sleep(Duration::from_hours(2)).await;
+            assert_eq!((cluster.harness.asked().len(), cluster.migrations().await), (0, 1), "nothing is done unasked");
             // Somebody stops the VM.
-            let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.lab.server.client(), "default");
+            let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.harness.server.client(), "default");
             instances.delete("web", &DeleteParams::default()).await.unwrap();
         })
         .await;
@@ -231,7 +231,7 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
 #[tokio::test(start_paused = true)]
 async fn r56_a_drain_taint_that_somebody_takes_away_is_set_again() {
     let cluster = with_web().await;
-    let nodes: Api<Node> = Api::all(cluster.lab.server.client());
+    let nodes: Api<Node> = Api::all(cluster.harness.server.client());
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster.until_waiting_for("VM default/web has not begun to move").await;
@@ -253,7 +253,7 @@ async fn block_ends_at_its_deadline_with_the_name_of_the_vm() {
         vms: Duration::from_mins(30),
         ..Limits::default()
     };
-    let error = node::pre_drain::run(&cluster.begin(), &limits, &cluster.lab.reporter())
+    let error = node::pre_drain::run(&cluster.begin(), &limits, &cluster.harness.reporter())
         .await
         .unwrap_err();
     assert_eq!(
@@ -274,15 +274,15 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
             cluster.until_tainted().await;
             for number in 1..=3 {
                 cluster.migration(number, "Failed").await;
-                let failed = cluster.lab.clock.elapsed();
+                let failed = cluster.harness.clock.elapsed();
                 cluster
                     .eventually("that it is deleted", async || cluster.migrations().await == 0)
                     .await;
-                pauses.push((cluster.lab.clock.elapsed() - failed).as_secs());
+                pauses.push((cluster.harness.clock.elapsed() - failed).as_secs());
             }
             cluster.migration(4, "Failed").await;
             cluster.until_waiting_for("also after 3 more tries").await;
-            cluster.lab.clock.sleep(Duration::from_hours(1)).await;
+            cluster.harness.clock.sleep(Duration::from_hours(1)).await;
             assert_eq!(cluster.migrations().await, 1);
             cluster.web_moves_to("node-3").await;
         })
@@ -296,7 +296,7 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
             .all(|(pause, expected)| pause.abs_diff(expected) <= 2),
         "{pauses:?}"
     );
-    assert!(cluster.lab.asked().is_empty(), "no VM was stopped");
+    assert!(cluster.harness.asked().is_empty(), "no VM was stopped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ async fn a_program_that_starts_again_goes_on_counting_tries() {
     cluster
         .patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}}))
         .await;
-    let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.lab.server.client(), "default");
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.harness.server.client(), "default");
     let counted = json!({"metadata": {"annotations": {annotations::EVACUATION_RETRIES: "up=3"}}});
     instances
         .patch("web", &PatchParams::default(), &Patch::Merge(&counted))
@@ -327,9 +327,9 @@ async fn a_program_that_starts_again_goes_on_counting_tries() {
 async fn stop_records_the_vm_for_restore_before_it_stops_it() {
     let cluster = with_web().await;
     let device = json!({"domain": {"devices": {"hostDevices": [{"name": "nic"}]}}});
-    cluster.lab.vm("default", "pinned", NODE, device).await;
+    cluster.harness.vm("default", "pinned", NODE, device).await;
     // The policy may change while the upgrade waits. KubeVirt refuses at first.
-    cluster.lab.answer("stop default/web", 500, "virt-api is not well");
+    cluster.harness.answer("stop default/web", 500, "virt-api is not well");
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster.until_tainted().await;
@@ -339,21 +339,24 @@ async fn stop_records_the_vm_for_restore_before_it_stops_it() {
                 .patch_plan(json!({"spec": {"onMigrationFailure": "Stop"}}))
                 .await;
             cluster.until_waiting_for("failed to stop VM default/web").await;
-            let list = cluster.lab.list(NODE).await;
+            let list = cluster.harness.list(NODE).await;
             assert_eq!(
                 list.as_deref(),
                 Some("default/pinned,default/web"),
                 "recorded although it still runs"
             );
-            cluster.lab.answers.lock().unwrap().clear();
+            cluster.harness.answers.lock().unwrap().clear();
         })
         .await;
     ended.unwrap();
     assert_eq!(
-        cluster.lab.list(NODE).await.as_deref(),
+        cluster.harness.list(NODE).await.as_deref(),
         Some("default/pinned,default/web")
     );
-    assert_eq!(cluster.lab.asked().last().map(String::as_str), Some("stop default/web"));
+    assert_eq!(
+        cluster.harness.asked().last().map(String::as_str),
+        Some("stop default/web")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -377,7 +380,7 @@ async fn a_volume_of_one_copy_whose_vm_moved_away_keeps_the_node() {
                     .read("etc/rancher/rke2/config.yaml.d/40-disable-charts.yaml")
                     .is_none()
             );
-            let engines: Api<Engine> = Api::namespaced(cluster.lab.server.client(), LONGHORN);
+            let engines: Api<Engine> = Api::namespaced(cluster.harness.server.client(), LONGHORN);
             let more = json!({"status": {"replicaModeMap": {"vol-r-node-2": "RW"}}});
             engines
                 .patch_status("vol-e-0", &PatchParams::default(), &Patch::Merge(&more))

@@ -12,7 +12,7 @@ use crate::programs::{Cluster, NODE};
 async fn with_pinned() -> Cluster {
     let cluster = Cluster::new(3).await;
     let device = json!({"domain": {"devices": {"hostDevices": [{"name": "nic"}]}}});
-    cluster.lab.vm("default", "pinned", NODE, device).await;
+    cluster.harness.vm("default", "pinned", NODE, device).await;
     cluster
 }
 
@@ -25,9 +25,9 @@ type State = (
 
 async fn state(cluster: &Cluster) -> State {
     let (files, taints) = (cluster.node.files(), cluster.taints().await);
-    let mut asked = cluster.lab.asked();
+    let mut asked = cluster.harness.asked();
     asked.dedup();
-    (files, taints, cluster.lab.list(NODE).await, asked)
+    (files, taints, cluster.harness.list(NODE).await, asked)
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,14 +67,14 @@ async fn a_second_run_touches_no_file_and_writes_nothing_new_to_the_cluster() {
     let before = (
         cluster.node.identities(),
         cluster.taints().await,
-        cluster.lab.list(NODE).await,
+        cluster.harness.list(NODE).await,
     );
     cluster.run(steps).await.unwrap();
     assert_eq!(
         (
             cluster.node.identities(),
             cluster.taints().await,
-            cluster.lab.list(NODE).await
+            cluster.harness.list(NODE).await
         ),
         before
     );
@@ -87,10 +87,10 @@ async fn writes_that_the_api_server_refuses_for_a_while_are_tried_again() {
     for code in [503, 500, 429, 409] {
         let cluster = with_pinned().await;
         let (clock, back) = (
-            cluster.lab.clock.clone(),
-            cluster.lab.clock.now() + Duration::from_mins(3),
+            cluster.harness.clock.clone(),
+            cluster.harness.clock.now() + Duration::from_mins(3),
         );
-        cluster.lab.server.set_faults(FaultPlan::writes(move |_| {
+        cluster.harness.server.set_faults(FaultPlan::writes(move |_| {
             if clock.now() < back {
                 Fault::Reject(code)
             } else {

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fake_node::{FakeNode, NEW_OS, RKE2},
-    lab::{Lab, PLAN},
+    harness::{Harness, PLAN},
 };
 
 pub(crate) const NODE: &str = "node-1";
@@ -31,14 +31,14 @@ pub(crate) const NODE: &str = "node-1";
 pub(crate) type Program = fn(&Limits) -> Vec<Step<NodeRun>>;
 
 pub(crate) struct Cluster {
-    pub(crate) lab: Lab,
+    pub(crate) harness: Harness,
     pub(crate) node: FakeNode,
 }
 
 impl Cluster {
     /// So many nodes, a plan whose release is known, a repository that is served.
     pub(crate) async fn new(nodes: usize) -> Self {
-        let lab = Lab::new(&[]).await;
+        let harness = Harness::new(&[]).await;
         let mut objects = vec![json!({"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
             "metadata": {"name": "local", "namespace": "fleet-local"}, "spec": {"kubernetesVersion": "v1.34.1+rke2r1"}})];
         objects.extend((1..=nodes).map(|number| {
@@ -49,9 +49,9 @@ impl Cluster {
                 "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
                 "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""}}})
         }));
-        world::install(&lab.strict(), &objects).await.unwrap();
+        world::install(&harness.strict(), &objects).await.unwrap();
         let cluster = Self {
-            lab,
+            harness,
             node: FakeNode::new(),
         };
         let release = json!({"status": {"releaseMetadata": {"harvester": "v1.9.0", "os": NEW_OS, "kubernetes": RKE2}}});
@@ -65,7 +65,7 @@ impl Cluster {
     }
 
     async fn serve_repository(&self) {
-        let api: Api<Deployment> = Api::namespaced(self.lab.server.client(), names::HARVESTER_NAMESPACE);
+        let api: Api<Deployment> = Api::namespaced(self.harness.server.client(), names::HARVESTER_NAMESPACE);
         let deployment = json!({"metadata": {"name": "up-repo"}, "spec": {
             "selector": {"matchLabels": {"a": "b"}},
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -81,11 +81,11 @@ impl Cluster {
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        Api::all(self.lab.server.client())
+        Api::all(self.harness.server.client())
     }
 
     pub(crate) async fn install(&self, objects: &[Value]) {
-        world::install(&self.lab.strict(), objects).await.unwrap();
+        world::install(&self.harness.strict(), objects).await.unwrap();
     }
 
     pub(crate) async fn patch_plan(&self, patch: Value) {
@@ -123,7 +123,7 @@ impl Cluster {
     /// A program that begins: nothing is known but what the node and the cluster show.
     pub(crate) fn begin(&self) -> NodeRun {
         NodeRun {
-            client: self.lab.client(),
+            client: self.harness.client(),
             plan: PLAN.to_owned(),
             node: NODE.to_owned(),
             pod: OwnPod {
@@ -140,13 +140,13 @@ impl Cluster {
     }
 
     pub(crate) async fn run(&self, program: Program) -> Result<()> {
-        step::run_all(&self.begin(), &program(&Limits::default()), &self.lab.reporter()).await
+        step::run_all(&self.begin(), &program(&Limits::default()), &self.harness.reporter()).await
     }
 
     /// Runs the first steps of a program, as far as it came before it was killed.
     pub(crate) async fn run_part(&self, program: Program, steps: usize) -> Result<()> {
         let steps = &program(&Limits::default())[..steps];
-        let ended = step::run_all(&self.begin(), steps, &self.lab.reporter()).await;
+        let ended = step::run_all(&self.begin(), steps, &self.harness.reporter()).await;
         self.node.forget_mounts();
         ended
     }
@@ -169,7 +169,7 @@ impl Cluster {
     pub(crate) async fn run_until_write(&self, program: Program, number: usize) -> bool {
         let killed = std::sync::Arc::new(tokio::sync::Notify::new());
         let (told, count) = (killed.clone(), std::sync::atomic::AtomicUsize::new(0));
-        self.lab.server.set_faults(FaultPlan::writes(move |_| {
+        self.harness.server.set_faults(FaultPlan::writes(move |_| {
             let so_far = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
             if so_far == number {
                 Fault::CrashAfter(told.clone())
@@ -182,14 +182,14 @@ impl Cluster {
             ended = self.run(program) => { ended.unwrap(); false }
             () = killed.notified() => true,
         };
-        self.lab.server.set_faults(FaultPlan::none());
+        self.harness.server.set_faults(FaultPlan::none());
         self.node.forget_mounts();
         ended
     }
 
     /// Everything that was waited for so far, as `what object: message`.
     pub(crate) fn waits(&self) -> Vec<String> {
-        let waits = self.lab.board.waits.lock().unwrap();
+        let waits = self.harness.board.waits.lock().unwrap();
         let shown = waits.iter().map(|wait| {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             format!("{} {}: {}", wait.what, text(&wait.object), text(&wait.message))
@@ -208,7 +208,7 @@ impl Cluster {
             if holds().await {
                 return;
             }
-            self.lab.clock.sleep(Duration::from_secs(1)).await;
+            self.harness.clock.sleep(Duration::from_secs(1)).await;
         }
         panic!("an hour went by without {what}; waited for: {:#?}", self.waits());
     }

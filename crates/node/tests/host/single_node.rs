@@ -14,14 +14,14 @@ use crate::{
 
 impl Cluster {
     async fn rancher_version(&self) -> Option<String> {
-        let clusters: Api<RancherCluster> = Api::namespaced(self.lab.server.client(), "fleet-local");
+        let clusters: Api<RancherCluster> = Api::namespaced(self.harness.server.client(), "fleet-local");
         clusters.get("local").await.unwrap().spec.kubernetes_version
     }
 }
 
 async fn alone() -> Cluster {
     let cluster = Cluster::new(1).await;
-    cluster.lab.vm("default", "web", NODE, json!({})).await;
+    cluster.harness.vm("default", "web", NODE, json!({})).await;
     cluster
 }
 
@@ -29,7 +29,7 @@ async fn alone() -> Cluster {
 async fn rancher(cluster: &Cluster) {
     let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
     cluster.eventually("the new version of the Rancher cluster", told).await;
-    cluster.lab.clock.sleep(Duration::from_mins(5)).await;
+    cluster.harness.clock.sleep(Duration::from_mins(5)).await;
     cluster.kubelet_becomes(RKE2).await;
 }
 
@@ -39,8 +39,12 @@ async fn a_cluster_of_one_node_stops_its_vms_and_is_upgraded_in_one_go() {
     let before = cluster.node.files();
     let (ended, ()) = cluster.run_while(steps, rancher(&cluster)).await;
     ended.unwrap();
-    assert_eq!(cluster.lab.asked(), ["stop default/web"], "there is nowhere to move it");
-    assert_eq!(cluster.lab.list(NODE).await.as_deref(), Some("default/web"));
+    assert_eq!(
+        cluster.harness.asked(),
+        ["stop default/web"],
+        "there is nowhere to move it"
+    );
+    assert_eq!(cluster.harness.list(NODE).await.as_deref(), Some("default/web"));
     assert_eq!(cluster.taints().await, ["users-own=:PreferNoSchedule"]);
     insta::assert_snapshot!("single_node_files", changes(&before, &cluster.node.files()));
     insta::assert_snapshot!("single_node_calls", cluster.node.tools.take_calls().join("\n"));
@@ -52,7 +56,7 @@ async fn r01_what_the_program_writes_of_foreign_kinds_is_in_the_real_definitions
     let (ended, ()) = cluster.run_while(steps, rancher(&cluster)).await;
     ended.unwrap();
     // Every laboratory looks at the fields when it is left; this one makes sure that there is something to look at.
-    if let Some(kinds) = cluster.lab.kinds_written() {
+    if let Some(kinds) = cluster.harness.kinds_written() {
         assert_eq!(kinds, ["clusters.provisioning.cattle.io"]);
     }
 }
@@ -60,7 +64,7 @@ async fn r01_what_the_program_writes_of_foreign_kinds_is_in_the_real_definitions
 #[tokio::test(start_paused = true)]
 async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
     let cluster = alone().await;
-    cluster.lab.answer("stop default/web", 403, "somebody forbids it");
+    cluster.harness.answer("stop default/web", 403, "somebody forbids it");
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster
@@ -69,7 +73,7 @@ async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
             assert!(cluster.node.read("usr/local/upgrade_tmp/rootfs.squashfs").is_some());
             assert_eq!(cluster.rancher_version().await.as_deref(), Some("v1.34.1+rke2r1"));
             let instances: Api<api::foreign::kubevirt::VirtualMachineInstance> =
-                Api::namespaced(cluster.lab.server.client(), "default");
+                Api::namespaced(cluster.harness.server.client(), "default");
             instances
                 .delete("web", &kube::api::DeleteParams::default())
                 .await
@@ -122,7 +126,7 @@ async fn killed_after_any_step_and_started_again_it_ends_the_same() {
     ended.unwrap();
     let expected = (
         cluster.node.files(),
-        cluster.lab.list(NODE).await,
+        cluster.harness.list(NODE).await,
         cluster.rancher_version().await,
     );
     for done in 0..steps(&Limits::default()).len() {
@@ -134,7 +138,7 @@ async fn killed_after_any_step_and_started_again_it_ends_the_same() {
         tokio::join!(twice, rancher(&cluster));
         let state = (
             cluster.node.files(),
-            cluster.lab.list(NODE).await,
+            cluster.harness.list(NODE).await,
             cluster.rancher_version().await,
         );
         assert_eq!(state, expected, "killed after {done} steps");

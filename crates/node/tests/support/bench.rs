@@ -14,8 +14,8 @@ use super::{
     Shown,
     archive::{self, AGENT, COMMON_IMAGES, RKE2, release_files},
     hostile::Hostile,
+    memory_store::MemoryStore,
     plan,
-    shelf::Shelf,
 };
 
 pub(crate) const LAYER: usize = 200_000;
@@ -24,7 +24,7 @@ pub(crate) const LAYER: usize = 200_000;
 pub(crate) struct Bench {
     pub(crate) repository: Hostile,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    pub(crate) shelf: Shelf,
+    pub(crate) memory_store: MemoryStore,
     pub(crate) root: TempDir,
     pub(crate) board: Shown,
 }
@@ -38,7 +38,7 @@ impl Bench {
         Self {
             repository: Hostile::start(files.clone()).await,
             files,
-            shelf: Shelf::default(),
+            memory_store: MemoryStore::default(),
             root: tempfile::tempdir().unwrap(),
             board: Shown::default(),
         }
@@ -49,14 +49,14 @@ impl Bench {
     }
 
     pub(crate) async fn prepare_for(&self, plan: PlanFacts) -> (Summary, program::Result<()>) {
-        let store = Box::new(self.shelf.clone());
+        let store = Box::new(self.memory_store.clone());
         super::prepare(&self.repository.url, store, self.root.path(), plan, self.board.clone()).await
     }
 
     pub(crate) async fn complaint(&self) -> String {
         let (_, done) = self.prepare().await;
         let error = done.unwrap_err();
-        assert!(matches!(error, Error::Lasting(_)), "{error:?}");
+        assert!(matches!(error, Error::Permanent(_)), "{error:?}");
         error.to_string()
     }
 
@@ -76,7 +76,7 @@ impl Bench {
             .map(|name| (*name).to_owned())
             .collect();
         all.sort();
-        assert_eq!(self.shelf.names(), all);
+        assert_eq!(self.memory_store.names(), all);
         for path in [RKE2, AGENT] {
             assert!(
                 self.saved(path).as_ref() == Some(&self.files[path]),

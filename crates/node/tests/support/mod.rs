@@ -11,7 +11,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod hostile;
-pub(crate) mod shelf;
+pub(crate) mod memory_store;
 
 #[allow(unused_imports, reason = "every test uses a part")]
 pub(crate) use testbed::{archive, containerd};
@@ -54,7 +54,7 @@ impl Board for Shown {
         Box::pin(std::future::ready(()))
     }
 
-    fn last_word(&self, text: &str) {
+    fn termination_message(&self, text: &str) {
         text.clone_into(&mut self.0.lock().unwrap().1);
     }
 }

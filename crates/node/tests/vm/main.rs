@@ -8,6 +8,6 @@
 )]
 
 mod detector;
-mod lab;
+mod harness;
 mod needed;
 mod restore;

@@ -17,56 +17,58 @@ use node::vm::{
 };
 use serde_json::json;
 
-use crate::lab::{Lab, PLAN};
+use crate::harness::{Harness, PLAN};
 use testbed::rights::{self, Asked};
 
 /// Two VMs on the list: one that KubeVirt refuses to start since it starts already, and one that does not exist.
-async fn listed() -> Lab {
-    let lab = Lab::new(&["node-1"]).await;
-    lab.vm("default", "a", "node-1", json!({})).await;
+async fn listed() -> Harness {
+    let harness = Harness::new(&["node-1"]).await;
+    harness.vm("default", "a", "node-1", json!({})).await;
     let vms = ["default/a", "dev/gone"].map(|name| name.parse().unwrap());
-    restore_list::add(&lab.client(), PLAN, "node-1", &vms).await.unwrap();
-    let all: Api<VirtualMachine> = Api::namespaced(lab.server.client(), "default");
+    restore_list::add(&harness.client(), PLAN, "node-1", &vms)
+        .await
+        .unwrap();
+    let all: Api<VirtualMachine> = Api::namespaced(harness.server.client(), "default");
     let always = Patch::Merge(json!({"spec": {"runStrategy": "Always"}}));
     all.patch("a", &PatchParams::default(), &always).await.unwrap();
-    lab.answer("start default/a", 409, "it runs already");
-    becomes(&lab, "Scheduling").await;
-    lab
+    harness.answer("start default/a", 409, "it runs already");
+    becomes(&harness, "Scheduling").await;
+    harness
 }
 
 /// The instance of the VM is in a phase from now on.
-async fn becomes(lab: &Lab, phase: &str) {
-    let instances: Api<VirtualMachineInstance> = Api::namespaced(lab.server.client(), "default");
+async fn becomes(harness: &Harness, phase: &str) {
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(harness.server.client(), "default");
     let patch = Patch::Merge(json!({"status": {"phase": phase}}));
     instances.patch("a", &PatchParams::default(), &patch).await.unwrap();
 }
 
-async fn outcome(lab: &Lab) -> (Result<(), String>, Vec<String>, Vec<String>) {
+async fn outcome(harness: &Harness) -> (Result<(), String>, Vec<String>, Vec<String>) {
     let options = Options {
         node: "node-1".to_owned(),
         upgrade: PLAN.to_owned(),
     };
-    let (client, reporter) = (lab.client_of(VM_RESTORE), lab.reporter());
+    let (client, reporter) = (harness.client_of(VM_RESTORE), harness.reporter());
     let comes_up = async {
-        lab.clock.sleep(Duration::from_mins(5)).await;
-        becomes(lab, "Running").await;
+        harness.clock.sleep(Duration::from_mins(5)).await;
+        becomes(harness, "Running").await;
     };
     let (ended, ()) = tokio::join!(run(&client, options, &reporter), comes_up);
     (
         ended.map_err(|error| error.to_string()),
-        lab.asked(),
-        lab.events().await,
+        harness.asked(),
+        harness.events().await,
     )
 }
 
 #[tokio::test(start_paused = true)]
 async fn s06_every_verb_that_the_roles_of_restore_vm_allow_is_asked_for() {
     let asked = Asked::default();
-    let lab = listed().await;
-    asked.listen(&lab.server, VM_RESTORE);
-    let (_, of_kubevirt, _) = outcome(&lab).await;
+    let harness = listed().await;
+    asked.listen(&harness.server, VM_RESTORE);
+    let (_, of_kubevirt, _) = outcome(&harness).await;
     assert_eq!(of_kubevirt, ["healthz", "start default/a", "start dev/gone"]);
-    asked.take_writes(&lab.server, VM_RESTORE);
+    asked.take_writes(&harness.server, VM_RESTORE);
     // KubeVirt's API is not the embedded one's; what is waited for is shown in the simulation.
     let elsewhere = ["pods/status", "healthz", "virtualmachines/start"];
     let never = asked.never(VM_RESTORE, &elsewhere);
@@ -79,9 +81,9 @@ async fn s06_without_any_rule_of_its_roles_vms_are_not_restored_as_they_should_b
     let mut unneeded = Vec::new();
     for (role, number) in rights::rules(VM_RESTORE) {
         let text = rights::shown(&role, number);
-        let lab = listed().await;
-        rights::take_away(&lab.server, &role, number).await;
-        if !text.contains("pods/status") && outcome(&lab).await == whole {
+        let harness = listed().await;
+        rights::take_away(&harness.server, &role, number).await;
+        if !text.contains("pods/status") && outcome(&harness).await == whole {
             unneeded.push(text);
         }
     }

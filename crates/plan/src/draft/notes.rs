@@ -13,12 +13,12 @@ use crate::{
 const METHODS: [&str; 2] = ["LiveMigrate", "Evict"];
 
 /// A note says what its manager would have said.
-pub(super) fn is_sound(seen: &Observed, key: &str, value: &str) -> bool {
+pub(super) fn is_sound(observed: &Observed, key: &str, value: &str) -> bool {
     let are_methods = |methods: &[String]| methods.iter().all(|method| METHODS.contains(&method.as_str()));
     match key {
         annotations::TOOLKIT_IMAGE => {
             let image = Image::parse(value);
-            image.is_some_and(|image| image::is_allowed(&image, &seen.settings))
+            image.is_some_and(|image| image::is_allowed(&image, &observed.settings))
         }
         annotations::SAVED_REPLENISHMENT_INTERVAL => value.parse::<u32>().is_ok(),
         annotations::SAVED_UPGRADE_STRATEGY => {

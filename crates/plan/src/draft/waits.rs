@@ -77,7 +77,7 @@ impl Waits {
 impl<'a> Draft<'a> {
     /// Notes what is waited for, since when, and until when, by the table of deadlines.
     pub fn wait(&mut self, what: Wait, object: Option<String>, message: impl Into<String>) -> Noted {
-        let limit = self.seen.settings.deadlines.of(what);
+        let limit = self.observed.settings.deadlines.of(what);
         self.wait_within(what, object, message, limit)
     }
 
@@ -100,7 +100,7 @@ impl<'a> Draft<'a> {
         message: impl Into<String>,
         progressed: Option<Timestamp>,
     ) -> Noted {
-        let limit = self.seen.settings.deadlines.of(what);
+        let limit = self.observed.settings.deadlines.of(what);
         self.wait_since(what, object, message, limit, progressed)
     }
 
@@ -146,14 +146,14 @@ impl<'a> Draft<'a> {
 
     /// Since when something is waited for: from now on, if it is not yet.
     fn waits_since(&self, what: Wait, object: Option<&str>) -> Timestamp {
-        let known = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        let known = self.observed.plan.status.iter().flat_map(|status| &status.waiting_for);
         waiting::since(known, what.as_str(), object, self.now)
     }
 
     /// Whether something has been waited for as long as it may take.
     #[must_use]
     pub fn is_overdue(&self, what: Wait, object: &str) -> bool {
-        self.is_overdue_after(what, object, self.seen.settings.deadlines.of(what))
+        self.is_overdue_after(what, object, self.observed.settings.deadlines.of(what))
     }
 
     /// The same with another limit than the table has.
@@ -166,8 +166,8 @@ impl<'a> Draft<'a> {
     /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
     /// for, as far as that fits into a status that people read.
     pub fn wait_for_pods(&mut self, component: Component, job_type: Option<JobType>, node: Option<&str>) {
-        let seen = self.seen;
-        let pods = seen.pods.values().filter(|pod| {
+        let observed = self.observed;
+        let pods = observed.pods.values().filter(|pod| {
             let same_step = job_type.is_none_or(|step| pod.job_type == Some(step));
             let same_node = node.is_none_or(|node| pod.node.as_deref() == Some(node));
             pod.component == component && same_step && same_node
@@ -230,9 +230,9 @@ impl<'a> Draft<'a> {
         if self.degraded.is_some() {
             return;
         }
-        let told = self.seen.plan.condition(reasons::DEGRADED);
+        let told = self.observed.plan.condition(reasons::DEGRADED);
         let told = told.filter(|condition| condition.reason == reasons::STALLED);
-        let before = self.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        let before = self.observed.plan.status.iter().flat_map(|status| &status.waiting_for);
         let known = before
             .filter(|known| waiting::is_same(known, &wait.what, wait.object.as_deref()))
             .any(|known| told.is_some_and(|condition| condition.message == stalled(known)));
@@ -298,7 +298,7 @@ impl<'a> Draft<'a> {
     /// now and again as long as it lasts.
     pub fn kept_pods(&mut self, node: &str, (what, object): (Wait, &str)) -> &'a [String] {
         let since = self.waits_since(what, Some(object));
-        let (asked, found) = match &self.seen.facts.kept_pods {
+        let (asked, found) = match &self.observed.facts.kept_pods {
             Fetched::Unknown => (since, None),
             Fetched::Failed { at, .. } => (*at, None),
             Fetched::Got(found) => (found.at.max(since), found.by_node.get(node)),

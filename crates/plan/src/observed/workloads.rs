@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A pod of the upgrade that has something to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodSeen {
+pub struct ObservedPod {
     /// Its namespace and name.
     pub name: String,
     /// Which part of the upgrade it serves.
@@ -25,7 +25,7 @@ pub struct PodSeen {
     /// What its program says that it waits for.
     pub said: Vec<WaitingFor>,
     /// What its program said when it failed, if it has.
-    pub last_word: Option<LastWord>,
+    pub termination_message: Option<TerminationMessage>,
     /// Its program has ended well, and said that the node need not be rebooted.
     pub no_reboot: bool,
     /// Its program has ended well, and said that it armed the reboot of its node in this boot.
@@ -34,7 +34,7 @@ pub struct PodSeen {
     pub works: bool,
 }
 
-impl PodSeen {
+impl ObservedPod {
     /// The pod without anything that it says.
     #[must_use]
     pub fn silent(self) -> Self {
@@ -42,7 +42,7 @@ impl PodSeen {
             problem: None,
             missing_image: None,
             said: Vec::new(),
-            last_word: None,
+            termination_message: None,
             no_reboot: false,
             armed_in: None,
             ..self
@@ -53,7 +53,7 @@ impl PodSeen {
 /// What a program said when it failed. Later ones are greater.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LastWord {
+pub struct TerminationMessage {
     /// When.
     pub at: Timestamp,
     /// What.
@@ -63,7 +63,7 @@ pub struct LastWord {
 /// A system-upgrade-controller Plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SucPlanSeen {
+pub struct ObservedSucPlan {
     /// Its uid: Jobs of another Plan of its name are none of its own.
     pub uid: Option<String>,
     /// It has run on all nodes.
@@ -77,7 +77,7 @@ pub struct SucPlanSeen {
 /// A Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct JobSeen {
+pub struct ObservedJob {
     /// Its uid.
     pub uid: Option<String>,
     /// The uid of the system-upgrade-controller Plan that made it, if one did.
@@ -102,7 +102,7 @@ pub struct JobSeen {
     pub outcome: JobOutcome,
 }
 
-impl JobSeen {
+impl ObservedJob {
     /// The Job without anything that it says: it may run, and that is all that is known.
     #[must_use]
     pub fn left_over(self) -> Self {

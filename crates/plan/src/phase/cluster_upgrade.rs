@@ -8,20 +8,20 @@ use crate::{
     draft::{Draft, Outcome},
     observed::JobOutcome,
     undo::{
-        changing,
         charts::{self, SavedValues},
+        wait_for_change,
     },
 };
 
 /// KubeVirt's own update must not move all VMs at once. Its chart says so, and Fleet has applied it before the chart is
 /// paused.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    let Some(chart) = seen.charts.get(names::HARVESTER_CHART) else {
+    let observed = draft.observed;
+    let Some(chart) = observed.charts.get(names::HARVESTER_CHART) else {
         return Outcome::Done;
     };
     let saved = charts::saved(draft).unwrap_or_else(|| {
-        let saved = SavedValues::of(&seen.charts, chart);
+        let saved = SavedValues::of(&observed.charts, chart);
         draft.note(annotations::SAVED_CHART_METHODS, saved.text());
         saved
     });
@@ -36,9 +36,9 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
             resume: true,
             record: saved.text(),
         });
-        return changing(draft, &object);
+        return wait_for_change(draft, &object);
     }
-    let follows = seen.workload_update_methods.as_ref().is_none_or(Vec::is_empty);
+    let follows = observed.workload_update_methods.as_ref().is_none_or(Vec::is_empty);
     let lacks = match chart.lacks.as_deref() {
         _ if chart.observed_generation <= saved.observed_generation => "Fleet has not seen the change yet",
         Some(lacks) => lacks,
@@ -51,9 +51,9 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 
 /// Runs the Job.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let name = names::cluster_job(draft.plan_name());
-    match seen.jobs.get(&name).map(|job| &job.outcome) {
+    match observed.jobs.get(&name).map(|job| &job.outcome) {
         Some(JobOutcome::Complete) => return Outcome::Done,
         Some(JobOutcome::Failed { .. }) => return Outcome::Fail("cluster-upgrade job failed".to_owned()),
         Some(JobOutcome::Running) => {}

@@ -16,7 +16,7 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
 /// After a failure. The reason stays what it was.
 pub fn fail(mut draft: Draft<'_>) -> Decision {
     let why = draft
-        .seen
+        .observed
         .plan
         .condition(reasons::PROGRESSING)
         .map(|condition| condition.message.clone());

@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 use api::{JobType, NodeState, Wait, annotations, names};
 
 use super::{
+    node_progress::{self, node_progress},
     node_upgrade::listed,
-    standing::{self, standing},
 };
 use crate::{
     decision::{Action, Child},
     draft::Draft,
     node::{self, Stage},
-    observed::MachinePlanSeen,
+    observed::ObservedMachinePlan,
 };
 
 /// Answers what is asked, or sees to it that it can be answered, as far as each node has its turn.
 pub(super) fn answer_all(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    let turns = standing::turns(draft);
-    for machine_plan in &seen.machine_plans {
+    let observed = draft.observed;
+    let turns = node_progress::turns(draft);
+    for machine_plan in &observed.machine_plans {
         let Some(node) = &machine_plan.node else { continue };
         if let Some(token) = asks_before_drain(machine_plan) {
             pre_drain(draft, machine_plan, node, token, &turns);
@@ -36,12 +36,12 @@ pub(super) fn answer_all(draft: &mut Draft<'_>) {
 }
 
 /// What Rancher asks before it drains a machine, unless that is answered.
-pub(super) fn asks_before_drain(plan: &MachinePlanSeen) -> Option<&str> {
+pub(super) fn asks_before_drain(plan: &ObservedMachinePlan) -> Option<&str> {
     open(&plan.pre_drain, &plan.pre_hook)
 }
 
 /// What Rancher asks after it has drained and updated a machine, unless that is answered.
-pub(super) fn asks_after_drain(plan: &MachinePlanSeen) -> Option<&str> {
+pub(super) fn asks_after_drain(plan: &ObservedMachinePlan) -> Option<&str> {
     open(&plan.post_drain, &plan.post_hook)
 }
 
@@ -52,13 +52,13 @@ fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a
         .filter(|token| !token.is_empty() && answer.as_deref() != Some(*token))
 }
 
-fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
-    let state = standing(draft, node);
+fn pre_drain(draft: &mut Draft<'_>, machine_plan: &ObservedMachinePlan, node: &str, token: &str, turns: &[String]) {
+    let state = node_progress(draft, node);
     let is_upgraded = state.is_some_and(node::is_upgraded);
     if is_upgraded && turns.iter().any(|name| name != node) {
         // It is done, and its VMs may be back: Rancher drains it once more, and only while no other node is in flight.
-        standing::wait_for_turn(draft, node, turns);
-    } else if is_upgraded && !draft.seen.immovable_vms.get(node).is_none_or(Vec::is_empty) {
+        node_progress::wait_for_turn(draft, node, turns);
+    } else if is_upgraded && !draft.observed.immovable_vms.get(node).is_none_or(Vec::is_empty) {
         // It has been emptied once, and nobody empties it again: what a drain would kill must go first.
         wait_for_vms(draft, node);
     } else if !state.map(Stage::of).unwrap_or_default().has_ended_first_job() {
@@ -76,7 +76,7 @@ fn pre_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, 
 /// Notes that Rancher drains a node once more, and which VMs keep it from being let do so.
 fn wait_for_vms(draft: &mut Draft<'_>, node: &str) {
     let vms = draft
-        .seen
+        .observed
         .immovable_vms
         .get(node)
         .map(Vec::as_slice)
@@ -91,8 +91,8 @@ fn wait_for_vms(draft: &mut Draft<'_>, node: &str) {
     draft.wait(Wait::ImmovableVms, Some(format!("Node {node}")), message);
 }
 
-fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str, token: &str, turns: &[String]) {
-    let state = standing(draft, node);
+fn post_drain(draft: &mut Draft<'_>, machine_plan: &ObservedMachinePlan, node: &str, token: &str, turns: &[String]) {
+    let state = node_progress(draft, node);
     if state.is_some_and(node::is_upgraded) {
         draft.act(Action::AnswerHook {
             secret: machine_plan.secret.clone(),
@@ -107,11 +107,11 @@ fn post_drain(draft: &mut Draft<'_>, machine_plan: &MachinePlanSeen, node: &str,
 /// Sees to the Job of a node whose turn it is, and to that of a node that the user holds, which does nothing. The others
 /// wait.
 fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
-    let is_held = step == JobType::PreDrain && is_held(draft, node);
-    if is_held || turns.iter().any(|name| name == node) {
+    let is_paused = step == JobType::PreDrain && is_paused(draft, node);
+    if is_paused || turns.iter().any(|name| name == node) {
         ensure_job(draft, step, node);
     } else {
-        standing::wait_for_turn(draft, node, turns);
+        node_progress::wait_for_turn(draft, node, turns);
     }
 }
 
@@ -119,11 +119,11 @@ fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
 /// exists is never held: that would kill what it is doing.
 pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     let name = names::node_job(draft.plan_name(), step, node);
-    let held = step != JobType::PostDrain && is_held(draft, node);
-    match draft.seen.jobs.get(&name) {
+    let paused = step != JobType::PostDrain && is_paused(draft, node);
+    match draft.observed.jobs.get(&name) {
         // It makes room for another one first.
         Some(job) if job.deleting => {}
-        Some(job) if job.suspended && !held => draft.act(Action::ResumeJob { name }),
+        Some(job) if job.suspended && !paused => draft.act(Action::ResumeJob { name }),
         Some(_) => {}
         None => {
             if step != JobType::PreDrain {
@@ -132,15 +132,15 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
             draft.create(Child::NodeJob {
                 job_type: step,
                 node: node.to_owned(),
-                suspend: held,
+                suspend: paused,
             });
         }
     }
 }
 
 /// The user holds the node.
-pub(super) fn is_held(draft: &Draft<'_>, node: &str) -> bool {
-    let option = draft.seen.plan.spec.node_upgrade_option.as_ref();
+pub(super) fn is_paused(draft: &Draft<'_>, node: &str) -> bool {
+    let option = draft.observed.plan.spec.node_upgrade_option.as_ref();
     option
         .and_then(|option| option.pause_nodes.as_ref())
         .is_some_and(|nodes| nodes.iter().any(|name| name == node))
@@ -148,9 +148,11 @@ pub(super) fn is_held(draft: &Draft<'_>, node: &str) -> bool {
 
 /// Notes which boot the node runs, before a Job exists that could reboot it.
 fn remember_boot(draft: &mut Draft<'_>, node: &str) {
-    let Some(seen) = draft.seen.nodes.get(node) else { return };
-    if seen.boot_id_before_upgrade.as_deref() != Some(&seen.boot_id) {
-        let boot_id = Some(seen.boot_id.clone());
+    let Some(observed) = draft.observed.nodes.get(node) else {
+        return;
+    };
+    if observed.boot_id_before_upgrade.as_deref() != Some(&observed.boot_id) {
+        let boot_id = Some(observed.boot_id.clone());
         let annotations = BTreeMap::from([(annotations::BOOT_ID_BEFORE_UPGRADE.to_owned(), boot_id)]);
         draft.act(Action::AnnotateNode {
             node: node.to_owned(),

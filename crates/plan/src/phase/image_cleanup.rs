@@ -11,8 +11,8 @@ use rules::{PlanEvent, stale_images};
 
 /// Runs the clean-up Plan, one node after another, if there is anything to remove.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    let images = if seen.suc_plans.contains_key(&Component::ImageCleanup) {
+    let observed = draft.observed;
+    let images = if observed.suc_plans.contains_key(&Component::ImageCleanup) {
         Vec::new()
     } else {
         if draft.status().previous_version.is_none() {
@@ -20,7 +20,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         }
         let url = format!("{}/bundle/harvester/images-lists-archive", draft.repo_url());
         let waiting = (Wait::ImageLists, url, "image lists are being read");
-        let lists = match draft.ask(Need::ImageLists, &seen.facts.image_lists, waiting) {
+        let lists = match draft.ask(Need::ImageLists, &observed.facts.image_lists, waiting) {
             Ok(lists) => lists,
             Err(noted) => return noted.into(),
         };

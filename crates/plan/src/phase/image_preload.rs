@@ -12,7 +12,7 @@ use super::{
 use crate::{
     decision::{Action, ChildKind, Need},
     draft::{Draft, Outcome},
-    observed::{JobOutcome, JobSeen},
+    observed::{JobOutcome, ObservedJob},
     preflight,
 };
 use rules::eligibility;
@@ -38,14 +38,14 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
 
 /// How many nodes load images at once, 0 for all; nothing when the user skips the preload.
 fn concurrency(draft: &Draft<'_>) -> Option<i64> {
-    let option = draft.seen.plan.spec.image_preload_option.as_ref();
+    let option = draft.observed.plan.spec.image_preload_option.as_ref();
     let asked = option.and_then(|option| option.concurrency).unwrap_or(0);
     (asked >= 0).then_some(asked)
 }
 
 /// The user may skip this, and skips nothing else.
 fn eligible(draft: &Draft<'_>) -> Outcome {
-    let skipped = draft.seen.plan.skips_version_check();
+    let skipped = draft.observed.plan.skips_version_check();
     match eligibility::of_plan(draft.status(), skipped, true, None) {
         Ok(_) => Outcome::Done,
         Err(why) => Outcome::Fail(why.to_string()),
@@ -54,8 +54,8 @@ fn eligible(draft: &Draft<'_>) -> Outcome {
 
 /// Before the ISO was there, the size of the images could only be estimated.
 fn images_fit(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    match preflight::skips_disk_space(&seen.plan) {
+    let observed = draft.observed;
+    match preflight::skips_disk_space(&observed.plan) {
         // Nobody is asked for what does not count.
         Ok(true) => return Outcome::Done,
         Ok(false) => {}
@@ -67,7 +67,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
         url,
         "the size of the new images and the disks are being looked at",
     );
-    let found = match draft.ask(Need::NewImages, &seen.facts.new_images, waiting) {
+    let found = match draft.ask(Need::NewImages, &observed.facts.new_images, waiting) {
         Ok(found) => found,
         Err(noted) => return noted.into(),
     };
@@ -110,13 +110,13 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 /// toolkit's image, since nothing else has shown it yet.
 fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
     let component = Component::ImagePreload;
-    let seen = draft.seen;
-    let limit = seen.settings.deadlines.setting;
+    let observed = draft.observed;
+    let limit = observed.settings.deadlines.setting;
     let object = Some(format!(
         "Plan cattle-system/{}",
         names::suc_plan(draft.plan_name(), component)
     ));
-    if seen.suc_plans.contains_key(&component) {
+    if observed.suc_plans.contains_key(&component) {
         draft.act(Action::Delete {
             kind: ChildKind::SucPlan,
             component,
@@ -125,8 +125,8 @@ fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
         let message = "the preload is skipped: its Plan is being removed";
         return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }
-    let is_left = |job: &JobSeen| job.component == component && job.outcome == JobOutcome::Running;
-    if seen.jobs.values().any(is_left) {
+    let is_left = |job: &ObservedJob| job.component == component && job.outcome == JobOutcome::Running;
+    if observed.jobs.values().any(is_left) {
         let message = "the preload is skipped: its Jobs are being removed";
         return draft.wait_within(Wait::ImagePreload, object, message, limit).into();
     }

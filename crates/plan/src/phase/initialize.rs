@@ -20,21 +20,24 @@ const PREFLIGHT: (Wait, &str) = (Wait::Preflight, "Node (all), EndpointSlice def
 
 /// Records the Version, the running version and the shape of the cluster.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    if seen.plan.spec.image.is_none() {
-        let name = seen.plan.spec.version.as_deref().unwrap_or_default();
-        let Some(url) = seen.version.as_ref().and_then(|version| version.iso_url.clone()) else {
+    let observed = draft.observed;
+    if observed.plan.spec.image.is_none() {
+        let name = observed.plan.spec.version.as_deref().unwrap_or_default();
+        let Some(url) = observed.version.as_ref().and_then(|version| version.iso_url.clone()) else {
             let object = Some(format!("Version harvester-system/{name}"));
             let message = format!("Version harvester-system/{name} with an isoURL is missing");
             return draft.wait(Wait::Version, object, message).into();
         };
-        let iso_checksum = seen.version.as_ref().and_then(|version| version.iso_checksum.clone());
+        let iso_checksum = observed
+            .version
+            .as_ref()
+            .and_then(|version| version.iso_checksum.clone());
         *draft.record().version = Some(VersionSnapshot {
             iso_url: url,
             iso_checksum,
         });
     }
-    let Some(running) = seen.server_version.clone().filter(|version| !version.is_empty()) else {
+    let Some(running) = observed.server_version.clone().filter(|version| !version.is_empty()) else {
         let object = Some("Setting server-version".to_owned());
         let message = "Setting server-version has no value";
         return draft.wait(Wait::ServerVersion, object, message).into();
@@ -56,11 +59,11 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 /// Harvester does not manage yet is waited for, since Rancher would upgrade it with the others, and stopping all VMs is
 /// for a cluster that has no other node at all.
 fn only_node(draft: &mut Draft<'_>) -> Result<Option<String>, Waits> {
-    let seen = draft.seen;
-    if seen.nodes.is_empty() {
+    let observed = draft.observed;
+    if observed.nodes.is_empty() {
         return Err(draft.wait(Wait::Nodes, None, "the cluster has no Node").into());
     }
-    let unmanaged = seen.nodes.iter().filter(|(_, node)| !node.managed);
+    let unmanaged = observed.nodes.iter().filter(|(_, node)| !node.managed);
     let mut waits: Option<Waits> = None;
     for (name, _) in unmanaged {
         let message = format!(
@@ -70,7 +73,7 @@ fn only_node(draft: &mut Draft<'_>) -> Result<Option<String>, Waits> {
         let noted = draft.wait(Wait::Nodes, Some(format!("Node {name}")), message);
         waits = Some(Waits::joined(waits, noted));
     }
-    let mut names = seen.nodes.keys();
+    let mut names = observed.nodes.keys();
     let single = names.next().filter(|_| names.next().is_none()).cloned();
     waits.map_or(Ok(single), Err)
 }
@@ -88,11 +91,11 @@ fn too_old(running: &str, (major, minor): (u64, u64)) -> String {
 
 /// The pre-flight checks. What they find is final; that they could not look is not, at first.
 pub fn leave(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    if let Err(message) = preflight::skips_disk_space(&seen.plan) {
+    let observed = draft.observed;
+    if let Err(message) = preflight::skips_disk_space(&observed.plan) {
         return Outcome::Fail(message);
     }
-    let fetched: &Fetched<PreflightFacts> = &seen.facts.preflight;
+    let fetched: &Fetched<PreflightFacts> = &observed.facts.preflight;
     let (what, object) = PREFLIGHT;
     if let Fetched::Failed { error, .. } = fetched
         && draft.is_overdue(what, object)
@@ -104,8 +107,8 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         Ok(facts) => facts,
         Err(noted) => return noted.into(),
     };
-    let checked = image::check_allowed(&seen.plan, &seen.settings);
-    match checked.and_then(|()| preflight::check(&seen.plan, facts, draft.now)) {
+    let checked = image::check_allowed(&observed.plan, &observed.settings);
+    match checked.and_then(|()| preflight::check(&observed.plan, facts, draft.now)) {
         Ok(()) => Outcome::Done,
         Err(message) => Outcome::Fail(message),
     }

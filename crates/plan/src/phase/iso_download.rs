@@ -9,12 +9,12 @@ use crate::{
 
 /// Waits for the image; creates it unless the user named one.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    let given = seen.plan.spec.image.clone();
+    let observed = draft.observed;
+    let given = observed.plan.spec.image.clone();
     let name = given.clone().unwrap_or_else(|| names::iso_image(draft.plan_name()));
     let object = Some(format!("VirtualMachineImage harvester-system/{name}"));
     *draft.record().iso_image_id = Some(name.clone());
-    let message = match (&seen.iso_image, given) {
+    let message = match (&observed.iso_image, given) {
         (Some(image), _) if image.imported == Some(true) => return Outcome::Done,
         (Some(image), _) if image.imported == Some(false) => {
             return Outcome::Fail("ISO image download failed".to_owned());

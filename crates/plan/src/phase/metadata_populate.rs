@@ -20,10 +20,10 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         Outcome::Done => {}
         other => return other,
     }
-    let seen = draft.seen;
+    let observed = draft.observed;
     let url = format!("{}/harvester-release.yaml", draft.repo_url());
     let waiting = (Wait::ReleaseMetadata, url.clone(), "release metadata is being read");
-    let release = match draft.ask(Need::Release, &seen.facts.release, waiting) {
+    let release = match draft.ask(Need::Release, &observed.facts.release, waiting) {
         Ok(release) => release,
         Err(noted) => return noted.into(),
     };

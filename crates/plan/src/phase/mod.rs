@@ -13,5 +13,5 @@ mod repo_certificate;
 pub mod repo_create;
 
 mod hooks;
-mod standing;
+mod node_progress;
 mod suc_plan;

@@ -19,16 +19,16 @@ use rules::PlanEvent;
 /// The SHA-512 that the ISO should have, in lower case, and who says so.
 #[must_use]
 pub fn given(draft: &Draft<'_>) -> Option<(String, String)> {
-    let seen = draft.seen;
-    let (sum, from) = match &seen.plan.spec.image {
+    let observed = draft.observed;
+    let (sum, from) = match &observed.plan.spec.image {
         Some(image) => {
-            let sum = seen.iso_image.as_ref().and_then(|image| image.checksum.clone());
+            let sum = observed.iso_image.as_ref().and_then(|image| image.checksum.clone());
             let from = format!("VirtualMachineImage {}/{image}", names::HARVESTER_NAMESPACE);
             (sum, format!("spec.checksum of {from}"))
         }
         None => {
             let version = draft.status().version.as_ref();
-            let name = seen.plan.spec.version.as_deref().unwrap_or_default();
+            let name = observed.plan.spec.version.as_deref().unwrap_or_default();
             let from = format!("Version {}/{name}", names::HARVESTER_NAMESPACE);
             let sum = version.and_then(|version| version.iso_checksum.clone());
             (sum, format!("spec.isoChecksum of {from}"))
@@ -46,18 +46,18 @@ pub fn is_sha512(text: &str) -> bool {
 
 /// Records the digests of the release that the repository serves, if it is the one that was asked for.
 pub fn record(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let url = names::repo_manifest_url(draft.plan_name(), RepoScheme::by(draft.status().repository.as_ref()));
-    if seen.repo.deployment_ready.is_none() {
+    if observed.repo.deployment_ready.is_none() {
         let name = names::repo(draft.plan_name());
         let object = Some(format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE));
         let message = "the repository is being deployed";
-        let limit = seen.settings.deadlines.metadata;
+        let limit = observed.settings.deadlines.metadata;
         return draft.wait_within(Wait::Repository, object, message, limit).into();
     }
     // Decided by the record: whoever may change the Deployment could take its annotation away.
     let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");
-    if !seen.repo.serves_manifest && is_ours {
+    if !observed.repo.serves_manifest && is_ours {
         let name = names::repo(draft.plan_name());
         return Outcome::Fail(format!(
             "Deployment {}/{name} was made to serve the digests of the release and says no more that it does: somebody changed \
@@ -65,7 +65,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
             names::HARVESTER_NAMESPACE
         ));
     }
-    if !seen.repo.serves_manifest {
+    if !observed.repo.serves_manifest {
         // An older manager made it. Its upgrade goes on as it began.
         warn_of_old_repository(draft);
         return Outcome::Done;
@@ -75,7 +75,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         url.clone(),
         "the digests of the release are being read",
     );
-    let found = match draft.ask(Need::Manifest, &seen.facts.digests, waiting) {
+    let found = match draft.ask(Need::Manifest, &observed.facts.digests, waiting) {
         Ok(found) => found,
         Err(noted) => return noted.into(),
     };
@@ -107,7 +107,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
             false
         }
     };
-    let recorded = seen
+    let recorded = observed
         .plan
         .status
         .as_ref()

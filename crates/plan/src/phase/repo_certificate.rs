@@ -34,9 +34,9 @@ impl Key {
 /// Makes sure that a certificate is on record whose key the repository has or can be given. Nothing while one is made, or
 /// for a repository that an older manager deployed.
 pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let recorded = draft.status().repository.clone();
-    if seen.repo.deployment_ready.is_some() {
+    if observed.repo.deployment_ready.is_some() {
         return deployed(draft, recorded);
     }
     if let Some(recorded) = recorded.as_ref().filter(|recorded| recorded.in_use) {
@@ -50,7 +50,7 @@ pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
         "a certificate for the repository is being made",
     );
     let made = draft
-        .ask(Need::RepoCertificate, &seen.facts.repo_certificate, waiting)
+        .ask(Need::RepoCertificate, &observed.facts.repo_certificate, waiting)
         .ok()?;
     // One on record whose key is in nobody's hand is lost: the manager that made it died before it stored it.
     *draft.record().repository = Some(made.clone());
@@ -59,7 +59,7 @@ pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
 
 /// The Deployment is there: it must serve with the certificate on record.
 fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option<Key> {
-    match (recorded, &draft.seen.repo.secret) {
+    match (recorded, &draft.observed.repo.secret) {
         // An older manager deployed it. Its upgrade goes on as it began.
         (None, None) => None,
         (Some(recorded), Some(mounted)) if recorded.secret == *mounted => {

@@ -16,8 +16,8 @@ use super::{
 /// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
 /// it. Whether it serves is for those to find out who read from it.
 pub fn keep(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    if seen.iso_image.is_none() && seen.plan.spec.image.is_none() {
+    let observed = draft.observed;
+    if observed.iso_image.is_none() && observed.plan.spec.image.is_none() {
         let version = draft.status().version.clone().unwrap_or_default();
         let checksum = version.iso_checksum.unwrap_or_default();
         draft.create(Child::IsoImage {
@@ -34,7 +34,7 @@ pub fn keep(draft: &mut Draft<'_>) {
 /// How many nodes can run the repository.
 fn hosts(draft: &Draft<'_>) -> usize {
     draft
-        .seen
+        .observed
         .nodes
         .values()
         .filter(|node| node.managed && !node.witness)
@@ -43,10 +43,10 @@ fn hosts(draft: &Draft<'_>) -> usize {
 
 /// Creates what is missing.
 fn deploy(draft: &mut Draft<'_>, hosts: usize) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let key = repo_certificate::ensure(draft);
-    let is_deployed = seen.repo.deployment_ready.is_some() || key.is_some();
-    if let (None, Some(key)) = (seen.repo.deployment_ready, key) {
+    let is_deployed = observed.repo.deployment_ready.is_some() || key.is_some();
+    if let (None, Some(key)) = (observed.repo.deployment_ready, key) {
         if let Key::InHand(name) = &key {
             // First: its failure keeps the Deployment from being created, so who sees that knows that the Secret is there.
             draft.create(Child::RepoSecret { name: name.clone() });
@@ -67,17 +67,17 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
             secret: key.into_name(),
         });
     }
-    if seen.repo.service_ready.is_none() && is_deployed {
+    if observed.repo.service_ready.is_none() && is_deployed {
         draft.create(Child::RepoService);
     }
 }
 
 /// Deploys the repository and waits until it serves.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let name = names::repo(draft.plan_name());
     // It may have been changed since the pre-flight checks, and can be changed again.
-    if let Err(why) = preflight::repo_server(&seen.plan) {
+    if let Err(why) = preflight::repo_server(&observed.plan) {
         let object = Some(format!("UpgradePlan {}", draft.plan_name()));
         let noted = draft.wait(Wait::Annotation, object, &why);
         draft.degrade(why);
@@ -86,17 +86,17 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let hosts = hosts(draft);
     if hosts == 0 {
         let message = "no non-witness managed nodes found in the cluster";
-        let limit = seen.settings.deadlines.repo;
+        let limit = observed.settings.deadlines.repo;
         return draft.wait_within(Wait::Nodes, None, message, limit).into();
     }
     deploy(draft, hosts);
-    if seen.repo.deployment_ready != Some(true) {
+    if observed.repo.deployment_ready != Some(true) {
         let object = Some(format!("Deployment harvester-system/{name}"));
         let noted = draft.wait(Wait::Repository, object, "upgrade-repo deployment not ready");
         draft.wait_for_pods(Component::Repo, None, None);
         return noted.into();
     }
-    if seen.repo.service_ready != Some(true) {
+    if observed.repo.service_ready != Some(true) {
         let object = Some(format!("Service harvester-system/{name}"));
         return draft
             .wait(Wait::Repository, object, "upgrade-repo svc/ep not ready")

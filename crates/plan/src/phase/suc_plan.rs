@@ -5,7 +5,7 @@ use api::{Component, NodePlan, NodeState, Wait, names, quoted};
 use crate::{
     decision::Child,
     draft::{Draft, Outcome},
-    observed::{JobOutcome, JobSeen},
+    observed::{JobOutcome, ObservedJob},
 };
 
 /// A Job of system-upgrade-controller has up to 99 tries, which take most of a day. So many failed pods are enough to know
@@ -38,7 +38,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
         what,
         message,
     } = wanted;
-    let seen = draft.seen;
+    let observed = draft.observed;
     let component = wanted_plan.component();
     let mut failed = Vec::new();
     for (name, job) in jobs_of(draft, component) {
@@ -52,7 +52,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
             reach_by_job(draft, node, &outcome, states);
         }
     }
-    match seen.suc_plans.get(&component) {
+    match observed.suc_plans.get(&component) {
         Some(plan) if plan.complete => return Outcome::Done,
         Some(_) if !failed.is_empty() => return Outcome::Fail(failure(component, &failed)),
         Some(plan) if plan.job_failed => {
@@ -75,7 +75,7 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     // Nodes are served in waves, so the whole may take as many times as long as one.
     let nodes = managed_nodes(draft).len();
     let waves = nodes.div_ceil(usize::try_from(concurrency.max(1)).unwrap_or(1)).max(1);
-    let limit = seen
+    let limit = observed
         .settings
         .deadlines
         .of(what)
@@ -87,23 +87,23 @@ pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
 
 /// The Jobs of a component that belong to the Plan that is there. Those of one before it go away by themselves, and may
 /// still say that they have failed.
-pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a String, &'a JobSeen)> {
-    let seen = draft.seen;
-    let uid = seen.suc_plans.get(&component).and_then(|plan| plan.uid.as_ref());
-    let jobs = seen.jobs.iter().filter(|(_, job)| job.component == component);
+pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a String, &'a ObservedJob)> {
+    let observed = draft.observed;
+    let uid = observed.suc_plans.get(&component).and_then(|plan| plan.uid.as_ref());
+    let jobs = observed.jobs.iter().filter(|(_, job)| job.component == component);
     jobs.filter(|(_, job)| !job.left_over && job.owner.as_ref() == uid)
         .collect()
 }
 
 /// How a Job stands: also as failed when its pods fail again and again. What its last pod said is why.
-fn outcome_of(draft: &Draft<'_>, job: &JobSeen) -> JobOutcome {
+fn outcome_of(draft: &Draft<'_>, job: &ObservedJob) -> JobOutcome {
     let said = || {
         let pods = draft
-            .seen
+            .observed
             .pods
             .values()
             .filter(|pod| pod.owner.is_some() && pod.owner == job.uid);
-        pods.filter_map(|pod| pod.last_word.as_ref())
+        pods.filter_map(|pod| pod.termination_message.as_ref())
             .max()
             .map(|word| quoted::quoted(&word.text))
     };
@@ -145,7 +145,7 @@ pub(super) fn reach_by_job(draft: &mut Draft<'_>, node: &str, outcome: &JobOutco
 /// The names of all nodes that Harvester manages.
 pub(super) fn managed_nodes(draft: &Draft<'_>) -> Vec<String> {
     draft
-        .seen
+        .observed
         .nodes
         .iter()
         .filter(|(_, node)| node.managed)

@@ -6,7 +6,7 @@ use api::{Wait, annotations, names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{decision::Action, draft::Draft, observed::ChartSeen};
+use crate::{decision::Action, draft::Draft, observed::ObservedChart};
 
 use super::{Ending, forget};
 
@@ -28,11 +28,11 @@ pub(crate) struct SavedValues {
 
 impl SavedValues {
     /// The charts as they are, or as they were before an upgrade whose plan is gone.
-    pub(crate) fn of(charts: &BTreeMap<String, ChartSeen>, harvester: &ChartSeen) -> Self {
+    pub(crate) fn of(charts: &BTreeMap<String, ObservedChart>, harvester: &ObservedChart) -> Self {
         let recorded = harvester.record.as_deref();
         let recorded = recorded.and_then(|text| serde_json::from_str::<Self>(text).ok());
         // Those that a plan paused are its own affair, also when it is gone.
-        let is_paused = |(_, chart): &(&String, &ChartSeen)| chart.paused && chart.paused_by.is_none();
+        let is_paused = |(_, chart): &(&String, &ObservedChart)| chart.paused && chart.paused_by.is_none();
         recorded.map_or_else(
             || Self {
                 methods: harvester.methods.clone(),
@@ -77,8 +77,8 @@ pub(crate) fn saved(draft: &Draft<'_>) -> Option<SavedValues> {
 /// The chart has KubeVirt move VMs on its own updates again, if it did; and Fleet has applied that before anybody says so.
 pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let Some(saved) = saved(draft) else { return };
-    let seen = draft.seen;
-    let Some(chart) = seen.charts.get(names::HARVESTER_CHART) else {
+    let observed = draft.observed;
+    let Some(chart) = observed.charts.get(names::HARVESTER_CHART) else {
         return forget(draft, ending, annotations::SAVED_CHART_METHODS);
     };
     let object = called(names::HARVESTER_CHART);
@@ -98,11 +98,11 @@ pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<Stri
         left.push(object);
         return;
     }
-    let uid = &seen.plan.metadata.uid;
-    let held_by_us = chart.paused && chart.paused_by.is_some() && chart.paused_by == *uid;
+    let uid = &observed.plan.metadata.uid;
+    let paused_by_us = chart.paused && chart.paused_by.is_some() && chart.paused_by == *uid;
     let lacks = match (saved.put_back_after, chart.lacks.as_deref()) {
         // What somebody else holds Fleet applies when they let it go.
-        _ if chart.paused && !held_by_us => None,
+        _ if chart.paused && !paused_by_us => None,
         (Some(before), _) if chart.observed_generation <= before => Some("Fleet has not seen the change yet"),
         (Some(_), lacks) => lacks,
         (None, _) => None,
@@ -114,7 +114,7 @@ pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<Stri
             return;
         }
     }
-    let resumed = |name: &&String| seen.charts.get(*name).is_some_and(|chart| !chart.paused);
+    let resumed = |name: &&String| observed.charts.get(*name).is_some_and(|chart| !chart.paused);
     let paused_before: Vec<&String> = saved.paused.iter().filter(resumed).collect();
     for name in &paused_before {
         draft.act(Action::PauseChart { name: (*name).clone() });
@@ -132,12 +132,12 @@ pub(super) fn methods_of_kubevirt(draft: &mut Draft<'_>, _: Ending, left: &mut V
         return;
     };
     let before = left.len();
-    let now = draft.seen.workload_update_methods.as_ref();
+    let now = draft.observed.workload_update_methods.as_ref();
     if now.is_some_and(|now| *now != saved.methods) {
         draft.act(Action::SetWorkloadUpdateMethods { methods: saved.methods });
         left.push(format!("KubeVirt {}/{}", names::HARVESTER_NAMESPACE, names::KUBEVIRT));
     }
-    let chart = draft.seen.charts.get(names::HARVESTER_CHART);
+    let chart = draft.observed.charts.get(names::HARVESTER_CHART);
     if !saved.ignored && chart.is_some_and(|chart| chart.ignores_methods) {
         draft.act(Action::StopIgnoringWorkloadUpdateMethods);
         left.push(called(names::HARVESTER_CHART));
@@ -150,8 +150,8 @@ pub(super) fn methods_of_kubevirt(draft: &mut Draft<'_>, _: Ending, left: &mut V
 
 /// Fleet applies the charts again that this plan's Job paused. Those that somebody else paused stay so.
 pub(super) fn pauses(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
-    let uid = draft.seen.plan.metadata.uid.clone();
-    for (name, chart) in &draft.seen.charts {
+    let uid = draft.observed.plan.metadata.uid.clone();
+    for (name, chart) in &draft.observed.charts {
         if !chart.paused || chart.paused_by.is_none() || chart.paused_by != uid {
             continue;
         }

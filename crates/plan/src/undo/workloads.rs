@@ -10,7 +10,7 @@ use api::{Component, JobType, Wait};
 use super::Ending;
 use crate::{
     draft::Draft,
-    observed::{JobOutcome, JobSeen, PodSeen, name_of},
+    observed::{JobOutcome, ObservedJob, ObservedPod, name_of},
 };
 
 /// How many of those that still run are named; the others are counted.
@@ -32,18 +32,18 @@ fn changes(component: Component, step: Option<JobType>) -> bool {
 
 /// A Job that is stopped though the upgrade has failed and Jobs are kept for their logs: what it changes is put back. That
 /// of another node which installs its system is let end.
-pub(super) fn is_stopped_on_failure(job: &JobSeen) -> bool {
+pub(super) fn is_stopped_on_failure(job: &ObservedJob) -> bool {
     let touches = job.component == Component::ClusterUpgrade || job.job_type == Some(JobType::PreDrain);
     touches && job.outcome == JobOutcome::Running && !job.suspended
 }
 
 /// Stops what must not run on and has not been stopped with everything else.
 pub(super) fn stop(draft: &mut Draft<'_>, ending: Ending) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     if ending != Ending::Failure {
         return;
     }
-    let running = seen.jobs.iter().filter(|(_, job)| is_stopped_on_failure(job));
+    let running = observed.jobs.iter().filter(|(_, job)| is_stopped_on_failure(job));
     for (key, job) in running.filter(|(_, job)| !job.deleting) {
         draft.delete_job(key, job);
     }
@@ -86,25 +86,26 @@ pub(super) enum Gone {
 
 /// What runs and is to end, as people see it.
 fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
-    let seen = draft.seen;
-    let is_to_end = |job: &JobSeen| {
+    let observed = draft.observed;
+    let is_to_end = |job: &ObservedJob| {
         let is_kept = ending == Ending::Failure && job.owner.is_none() && !is_stopped_on_failure(job);
         job.deleting || !is_kept
     };
-    let works =
-        |job: &JobSeen| changes(job.component, job.job_type) && job.outcome == JobOutcome::Running && !job.suspended;
-    let jobs = seen.jobs.iter().filter(|(_, job)| works(job) && is_to_end(job));
-    let by_uid: BTreeMap<&String, &JobSeen> = seen
+    let works = |job: &ObservedJob| {
+        changes(job.component, job.job_type) && job.outcome == JobOutcome::Running && !job.suspended
+    };
+    let jobs = observed.jobs.iter().filter(|(_, job)| works(job) && is_to_end(job));
+    let by_uid: BTreeMap<&String, &ObservedJob> = observed
         .jobs
         .values()
         .filter_map(|job| Some((job.uid.as_ref()?, job)))
         .collect();
     // The pod of a Job that runs on is that Job's affair.
-    let is_left = |pod: &PodSeen| {
+    let is_left = |pod: &ObservedPod| {
         let job = pod.owner.as_ref().and_then(|uid| by_uid.get(uid));
         !job.is_some_and(|job| works(job) && !is_to_end(job))
     };
-    let pods = seen
+    let pods = observed
         .pods
         .values()
         .filter(|pod| pod.works && changes(pod.component, pod.job_type) && is_left(pod));

@@ -25,14 +25,14 @@ fn left() -> Model {
         condition(reasons::AVAILABLE, "False", reasons::CONCURRENT_UPGRADE_BLOCKED),
         condition(reasons::PROGRESSING, "True", "Initializing"),
     ];
-    let status = model.seen.plan.status.get_or_insert_default();
+    let status = model.observed.plan.status.get_or_insert_default();
     status.conditions = conditions;
     status.current_phase = Some(String::new());
     model
 }
 
 fn condition(model: &Model, type_: &str) -> (String, String) {
-    let found = model.seen.plan.condition(type_).unwrap();
+    let found = model.observed.plan.condition(type_).unwrap();
     (found.status.clone(), found.reason.clone())
 }
 
@@ -46,7 +46,7 @@ fn r12_a_plan_that_another_manager_left_is_not_started_and_says_how_it_can_be() 
         model.apply(&decision);
     }
     assert_eq!(model.phase(), None);
-    let before = model.seen.plan.status.clone().unwrap();
+    let before = model.observed.plan.status.clone().unwrap();
     assert_eq!(model.decide().status, before, "said once, it is not written again");
     let wait = &before.waiting_for[0];
     assert_eq!(
@@ -62,7 +62,7 @@ fn r12_a_plan_that_another_manager_left_is_not_started_and_says_how_it_can_be() 
         not_started,
         "it keeps no other plan from being created"
     );
-    assert!(!is_active(&model.seen.plan), "and from running");
+    assert!(!is_active(&model.observed.plan), "and from running");
 }
 
 #[test]
@@ -70,20 +70,20 @@ fn r12_who_wishes_for_a_plan_that_was_left_gets_it() {
     let mut model = left();
     let decision = model.decide();
     model.apply(&decision);
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
-    assert!(is_active(&model.seen.plan));
+    assert!(is_active(&model.observed.plan));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
-    assert_eq!(model.seen.plan.note(annotations::RETRIED), Some("1"));
+    assert_eq!(model.observed.plan.note(annotations::RETRIED), Some("1"));
 }
 
 #[test]
 fn r12_a_plan_that_nobody_has_looked_at_is_started_and_so_is_one_that_was_begun() {
     let mut new = Model::new(3);
-    new.seen.plan.status = Some(api::UpgradePlanStatus::default());
+    new.observed.plan.status = Some(api::UpgradePlanStatus::default());
     let mut begun = left();
-    begun.seen.plan.status.get_or_insert_default().current_phase = Some("Initializing".to_owned());
+    begun.observed.plan.status.get_or_insert_default().current_phase = Some("Initializing".to_owned());
     for mut model in [new, begun] {
         until(&mut model, ended);
         assert_eq!(model.phase(), Some(Phase::Succeeded));

@@ -48,10 +48,10 @@ proptest! {
     #[test]
     fn an_upgrade_ends_whatever_its_annotations_say(values in values(), choices in proptest::collection::vec(any::<u8>(), 1..60)) {
         let mut model = Model::new(2);
-        model.seen.plan.metadata.annotations = Some(values.clone());
+        model.observed.plan.metadata.annotations = Some(values.clone());
         let ended = follow(model, &choices, |_, _| ());
         if ended.phase() == Some(Phase::Failed) {
-            let status = ended.seen.plan.status.clone().unwrap_or_default();
+            let status = ended.observed.plan.status.clone().unwrap_or_default();
             let said = status.conditions.iter().map(|condition| condition.message.as_str()).collect::<Vec<_>>().join(" ");
             let overrides = [
                 annotations::SKIP_GC_THRESHOLD_CHECK,

@@ -3,7 +3,7 @@
 use api::{Phase, annotations, names};
 use plan::{
     Action,
-    observed::{ChartSeen, JobOutcome},
+    observed::{JobOutcome, ObservedChart},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -13,17 +13,19 @@ use crate::{
     walk::{at, ended, until},
 };
 
-fn harvester(model: &mut Model) -> &mut ChartSeen {
-    model.seen.charts.get_mut(names::HARVESTER_CHART).unwrap()
+fn harvester(model: &mut Model) -> &mut ObservedChart {
+    model.observed.charts.get_mut(names::HARVESTER_CHART).unwrap()
 }
 
 fn note<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
-    model.seen.plan.note(key)
+    model.observed.plan.note(key)
 }
 
 fn fail_cluster_job(model: &mut Model) {
-    until(model, |model| model.seen.jobs.contains_key(&names::cluster_job("up")));
-    let job = model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap();
+    until(model, |model| {
+        model.observed.jobs.contains_key(&names::cluster_job("up"))
+    });
+    let job = model.observed.jobs.get_mut(&names::cluster_job("up")).unwrap();
     job.outcome = JobOutcome::Failed {
         reason: "BackoffLimitExceeded".into(),
         message: String::new(),
@@ -40,7 +42,7 @@ fn r02_kubevirts_methods_are_a_value_of_the_chart_and_are_put_back_as_they_were(
         let mut model = Model::new(3);
         harvester(&mut model).methods = before.clone();
         until(&mut model, |model| {
-            model.seen.jobs.contains_key(&names::cluster_job("up"))
+            model.observed.jobs.contains_key(&names::cluster_job("up"))
         });
         assert_eq!(harvester(&mut model).methods, json!([]));
         if fails {
@@ -79,9 +81,9 @@ fn r02_the_job_begins_when_fleet_has_applied_the_chart_and_kubevirt_follows() {
     harvester(&mut model).lacks = Some(conflict.into());
     assert!(waits(&model).contains(conflict));
     harvester(&mut model).lacks = None;
-    model.seen.workload_update_methods = Some(vec!["LiveMigrate".into()]);
+    model.observed.workload_update_methods = Some(vec!["LiveMigrate".into()]);
     assert!(waits(&model).contains("does not follow"));
-    model.seen.workload_update_methods = Some(vec![]);
+    model.observed.workload_update_methods = Some(vec![]);
     until(&mut model, at(Phase::ClusterUpgrading));
 }
 
@@ -94,7 +96,7 @@ fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
     // One that somebody pauses after the change was made would never be applied either.
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        let chart = model.seen.charts.get(names::HARVESTER_CHART);
+        let chart = model.observed.charts.get(names::HARVESTER_CHART);
         chart.is_some_and(|chart| chart.methods == json!([]))
     });
     harvester(&mut model).paused = true;
@@ -107,18 +109,18 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::ClusterUpgrading));
     let record = json!({"methods": ["LiveMigrate"], "ignored": false}).to_string();
-    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let annotations = model.observed.plan.metadata.annotations.get_or_insert_default();
     annotations.insert(annotations::SAVED_WORKLOAD_UPDATE_METHODS.into(), record);
     // Older versions had their notes there.
-    model.seen.plan.status.as_mut().unwrap().notes = None;
-    *harvester(&mut model) = ChartSeen {
+    model.observed.plan.status.as_mut().unwrap().notes = None;
+    *harvester(&mut model) = ObservedChart {
         ignores_methods: true,
-        ..ChartSeen::default()
+        ..ObservedChart::default()
     };
-    model.seen.workload_update_methods = Some(vec![]);
+    model.observed.workload_update_methods = Some(vec![]);
     fail_cluster_job(&mut model);
     until(&mut model, ended);
-    assert_eq!(model.seen.workload_update_methods, Some(vec!["LiveMigrate".into()]));
+    assert_eq!(model.observed.workload_update_methods, Some(vec!["LiveMigrate".into()]));
     assert!(!harvester(&mut model).ignores_methods);
     assert_eq!(note(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
 }
@@ -127,10 +129,10 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
 fn paused() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&names::cluster_job("up"))
+        model.observed.jobs.contains_key(&names::cluster_job("up"))
     });
     let by = [Some("uid"), Some("uid"), None, Some("another uid")];
-    for (chart, by) in model.seen.charts.values_mut().zip(by) {
+    for (chart, by) in model.observed.charts.values_mut().zip(by) {
         chart.paused = true;
         chart.paused_by = by.map(str::to_owned);
     }
@@ -138,7 +140,7 @@ fn paused() -> Model {
 }
 
 fn pauses(model: &Model) -> Vec<bool> {
-    model.seen.charts.values().map(|chart| chart.paused).collect()
+    model.observed.charts.values().map(|chart| chart.paused).collect()
 }
 
 #[test]
@@ -153,7 +155,8 @@ fn r14_charts_that_the_plan_paused_go_on_after_a_failure_and_others_stay() {
 #[test]
 fn r14_charts_go_on_when_the_plan_is_deleted_and_its_job_is_gone() {
     let mut model = paused();
-    model.seen.plan.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now));
+    model.observed.plan.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now));
     let decision = model.decide();
     let early = |action: &&Action| matches!(action, Action::ResumeChart { .. } | Action::SetChartMethods { .. });
     assert_eq!(decision.actions.iter().find(early), None, "the Job is still at it");
@@ -177,19 +180,19 @@ fn a_chart_that_somebody_had_paused_is_applied_for_the_upgrade_and_paused_again_
             .find(|name| **name != names::HARVESTER_CHART);
         let other = *others.unwrap();
         for name in [names::HARVESTER_CHART, other] {
-            model.seen.charts.get_mut(name).unwrap().paused = true;
+            model.observed.charts.get_mut(name).unwrap().paused = true;
         }
         until(&mut model, |model| {
-            model.seen.jobs.contains_key(&names::cluster_job("up"))
+            model.observed.jobs.contains_key(&names::cluster_job("up"))
         });
         assert!(!harvester(&mut model).paused, "KubeVirt must follow");
         // The Job brings every chart to its version, paused or not.
-        model.seen.charts.get_mut(other).unwrap().paused = fails;
+        model.observed.charts.get_mut(other).unwrap().paused = fails;
         if fails {
             fail_cluster_job(&mut model);
         }
         until(&mut model, ended);
-        for (name, chart) in &model.seen.charts {
+        for (name, chart) in &model.observed.charts {
             let expected = [names::HARVESTER_CHART, other].contains(&name.as_str());
             assert_eq!(chart.paused, expected, "{name}, fails: {fails}");
         }
@@ -203,11 +206,11 @@ fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_put_back_by
     harvester(&mut gone).methods = json!(["Evict"]);
     harvester(&mut gone).paused = true;
     until(&mut gone, |model| {
-        model.seen.jobs.contains_key(&names::cluster_job("up"))
+        model.observed.jobs.contains_key(&names::cluster_job("up"))
     });
     let mut next = Model::new(3);
-    next.seen.charts = gone.seen.charts.clone();
-    next.seen.workload_update_methods = gone.seen.workload_update_methods.clone();
+    next.observed.charts = gone.observed.charts.clone();
+    next.observed.workload_update_methods = gone.observed.workload_update_methods.clone();
     assert!(harvester(&mut next).record.as_ref().unwrap().contains("Evict"));
     until(&mut next, ended);
     assert_eq!(next.phase(), Some(Phase::Succeeded));
@@ -222,11 +225,11 @@ fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_put_back_by
 fn a_plan_has_not_ended_before_fleet_has_applied_what_was_put_back_or_has_had_its_time() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&names::cluster_job("up"))
+        model.observed.jobs.contains_key(&names::cluster_job("up"))
     });
     fail_cluster_job(&mut model);
     until(&mut model, |model| {
-        let chart = &model.seen.charts[names::HARVESTER_CHART];
+        let chart = &model.observed.charts[names::HARVESTER_CHART];
         model.phase() == Some(Phase::Failed) && chart.methods == Value::Null
     });
     let applied = harvester(&mut model).observed_generation;
@@ -235,8 +238,8 @@ fn a_plan_has_not_ended_before_fleet_has_applied_what_was_put_back_or_has_had_it
         let decision = model.decide();
         model.apply(&decision);
     }
-    assert!(model.seen.plan.metadata.finalizers.is_some());
-    let waits = model.seen.plan.status.as_ref().unwrap().waiting_for.clone();
+    assert!(model.observed.plan.metadata.finalizers.is_some());
+    let waits = model.observed.plan.status.as_ref().unwrap().waiting_for.clone();
     assert_eq!(waits.len(), 1, "{waits:?}");
     assert_eq!(waits[0].what, "ManagedChart");
     assert!(

@@ -1,7 +1,7 @@
 //! The Job of the cluster, and the Jobs that it has system-upgrade-controller run.
 
 use api::{Component, Phase, names};
-use plan::observed::{JobOutcome, JobSeen, PodSeen};
+use plan::observed::{JobOutcome, ObservedJob, ObservedPod};
 
 use crate::{
     model::Model,
@@ -12,17 +12,17 @@ use crate::{
 fn agents_held(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    let held = JobSeen {
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    let paused = ObservedJob {
         uid: None,
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component,
         node: Some("node-1".to_owned()),
         outcome,
-        ..JobSeen::default()
+        ..ObservedJob::default()
     };
     let name = names::suc_plan("up", Component::SuspendAgent);
-    model.seen.jobs.insert(format!("apply-{name}-on-node-1"), held);
+    model.observed.jobs.insert(format!("apply-{name}-on-node-1"), paused);
     model
 }
 
@@ -48,14 +48,14 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
 #[test]
 fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
     let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
-    let pod = PodSeen {
+    let pod = ObservedPod {
         name: "cattle-system/apply-up-x".to_owned(),
         component: Component::SuspendAgent,
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
-        ..PodSeen::default()
+        ..ObservedPod::default()
     };
-    model.seen.pods.insert(pod.name.clone(), pod);
+    model.observed.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();
     let named = decision.status.waiting_for.iter().any(|wait| wait.what == "Pod");
     assert!(named, "{:?}", decision.status.waiting_for);

@@ -12,7 +12,7 @@ use crate::{
 
 /// Type, status, reason and message of each condition, in the order of the list.
 fn conditions(model: &Model) -> Vec<[String; 4]> {
-    let status = model.seen.plan.status.clone().unwrap_or_default();
+    let status = model.observed.plan.status.clone().unwrap_or_default();
     let all = status.conditions.into_iter();
     all.map(|one| [one.type_, one.status, one.reason, one.message])
         .collect()
@@ -57,9 +57,9 @@ fn a_plan_that_succeeded_ends_with_the_conditions_that_the_readme_shows() {
 fn a_plan_that_failed_keeps_why_until_everything_is_put_back_and_after() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+        model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
-    model.seen.iso_image.as_mut().unwrap().imported = Some(false);
+    model.observed.iso_image.as_mut().unwrap().imported = Some(false);
     go_on(&mut model);
     let why = ["Progressing", "True", "Failed", "ISO image download failed"];
     assert_eq!(conditions(&model)[0], why);
@@ -77,7 +77,7 @@ fn a_plan_that_failed_keeps_why_until_everything_is_put_back_and_after() {
 fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_it_is_over() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+        model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
     let told = |decision: &Decision| {
         let warnings = decision
@@ -89,7 +89,7 @@ fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_
             .collect::<Vec<_>>()
     };
     let (first, second) = ("failed to create Job a/b: quota", "failed to patch Node n: busy");
-    model.seen.trouble = Some(first.into());
+    model.observed.trouble = Some(first.into());
     let decision = model.decide();
     assert_eq!(degraded(&decision), ("True", "ReconcileError", first));
     assert_eq!(told(&decision), [format!("ReconcileError: Pipeline error: {first}")]);
@@ -100,11 +100,11 @@ fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_
     assert_eq!(told(&again), [""; 0]);
     assert_eq!(again.status, decision.status);
     model.apply(&again);
-    model.seen.trouble = Some(second.into());
+    model.observed.trouble = Some(second.into());
     let other = model.decide();
     assert_eq!(told(&other), [format!("ReconcileError: Pipeline error: {second}")]);
     model.apply(&other);
-    model.seen.trouble = None;
+    model.observed.trouble = None;
     let over = model.decide();
     assert_eq!(degraded(&over), ("False", "ReconcileSuccess", ""));
     assert_eq!(told(&over), [""; 0]);
@@ -117,7 +117,7 @@ fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_
 fn the_history_has_every_phase_once_in_order() {
     let mut model = Model::new(3);
     until(&mut model, ended);
-    let history = model.seen.plan.status.clone().unwrap().phase_transition_timestamps;
+    let history = model.observed.plan.status.clone().unwrap().phase_transition_timestamps;
     let phases: Vec<&str> = history.iter().map(|change| change.phase.as_str()).collect();
     let all: Vec<&str> = Phase::ALL.iter().map(|phase| phase.as_str()).take(17).collect();
     assert_eq!(phases, all);
@@ -132,19 +132,19 @@ fn the_finalizer_is_there_from_the_first_decision_and_gone_with_the_last() {
     assert!(model.decide().finalizer);
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     until(&mut model, ended);
-    assert_eq!(model.seen.plan.metadata.finalizers, None);
+    assert_eq!(model.observed.plan.metadata.finalizers, None);
 }
 
 #[test]
 fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched() {
     let mut model = Model::new(3);
     let of_apply = |model: &Model| {
-        let mut jobs = model.seen.jobs.values();
+        let mut jobs = model.observed.jobs.values();
         jobs.any(|job| job.component == Component::SkipManifestsApply)
     };
     until(&mut model, of_apply);
     let job = model
-        .seen
+        .observed
         .jobs
         .values_mut()
         .find(|job| job.component == Component::SkipManifestsApply);
@@ -158,7 +158,7 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
         conditions(&model)[0][3],
         "skip-manifest apply plan job(s) failed: node-1: BackoffLimitExceeded"
     );
-    let status = model.seen.plan.status.clone().unwrap();
+    let status = model.observed.plan.status.clone().unwrap();
     assert_eq!(status.provision_generation, None, "Rancher was not told");
     let history = status.phase_transition_timestamps;
     let last: Vec<&str> = history

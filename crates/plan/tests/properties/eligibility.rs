@@ -12,10 +12,12 @@ use crate::{
 /// An upgrade from one version to another, with a minimum.
 fn model(from: &str, to: &str, minimum: &str, force: Option<bool>) -> Model {
     let mut model = Model::new(3);
-    model.seen.plan.spec.force = force;
-    model.seen.server_version = Some(from.into());
-    until(&mut model, |model| matches!(model.seen.facts.release, Fetched::Got(_)));
-    if let Fetched::Got(release) = &mut model.seen.facts.release {
+    model.observed.plan.spec.force = force;
+    model.observed.server_version = Some(from.into());
+    until(&mut model, |model| {
+        matches!(model.observed.facts.release, Fetched::Got(_))
+    });
+    if let Fetched::Got(release) = &mut model.observed.facts.release {
         release.harvester = Some(to.into());
         release.min_upgradable_version = Some(minimum.into());
     }
@@ -23,7 +25,7 @@ fn model(from: &str, to: &str, minimum: &str, force: Option<bool>) -> Model {
 }
 
 fn progressing(model: &Model) -> String {
-    let condition = model.seen.plan.condition(reasons::PROGRESSING);
+    let condition = model.observed.plan.condition(reasons::PROGRESSING);
     condition.map(|condition| condition.message.clone()).unwrap_or_default()
 }
 
@@ -54,7 +56,7 @@ fn a_release_that_may_not_be_gone_to_is_refused_before_anything_is_loaded_unless
         (model.phase(), progressing(&model).as_str()),
         (Some(Phase::Failed), why)
     );
-    let status = model.seen.plan.status.clone().unwrap();
+    let status = model.observed.plan.status.clone().unwrap();
     assert!(status.node_upgrade_statuses.is_empty(), "no node was touched");
     let entered = status.phase_transition_timestamps.iter();
     let entered: Vec<&str> = entered.map(|change| change.phase.as_str()).collect();
@@ -73,8 +75,8 @@ fn r11_a_running_version_that_no_upgrade_starts_from_fails_the_plan_by_name(
     #[values(None, Some(true))] force: Option<bool>,
 ) {
     let mut model = Model::new(3);
-    model.seen.plan.spec.force = force;
-    model.seen.server_version = Some(running.into());
+    model.observed.plan.spec.force = force;
+    model.observed.server_version = Some(running.into());
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     let why = progressing(&model);
@@ -82,12 +84,12 @@ fn r11_a_running_version_that_no_upgrade_starts_from_fails_the_plan_by_name(
         assert!(why.contains(part), "{part} is not in: {why}");
     }
     // Once it is upgraded by its own means, the plan can be tried again.
-    model.seen.server_version = Some("v1.7.0".into());
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    model.observed.server_version = Some("v1.7.0".into());
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(
-        model.seen.plan.status.clone().unwrap().previous_version.as_deref(),
+        model.observed.plan.status.clone().unwrap().previous_version.as_deref(),
         Some("v1.7.0")
     );
 }
@@ -101,7 +103,7 @@ fn r11_a_running_version_that_no_upgrade_starts_from_fails_the_plan_by_name(
 #[case("0a1b2c3")]
 fn r11_upgrades_start_from_the_first_release_of_the_oldest_line_and_from_builds_of_none(#[case] running: &str) {
     let mut model = Model::new(3);
-    model.seen.server_version = Some(running.into());
+    model.observed.server_version = Some(running.into());
     until(&mut model, at(Phase::Initialized));
     assert_eq!(model.phase(), Some(Phase::Initialized));
 }
@@ -109,11 +111,11 @@ fn r11_upgrades_start_from_the_first_release_of_the_oldest_line_and_from_builds_
 #[test]
 fn force_skips_nothing_else_the_disks_are_looked_at_all_the_same() {
     let mut model = Model::new(3);
-    model.seen.plan.spec.force = Some(true);
+    model.observed.plan.spec.force = Some(true);
     until(&mut model, |model| {
-        matches!(model.seen.facts.preflight, Fetched::Got(_))
+        matches!(model.observed.facts.preflight, Fetched::Got(_))
     });
-    if let Fetched::Got(facts) = &mut model.seen.facts.preflight {
+    if let Fetched::Got(facts) = &mut model.observed.facts.preflight {
         for kubelet in facts.kubelets.values_mut() {
             kubelet.used_bytes = kubelet.capacity_bytes;
         }
@@ -126,13 +128,13 @@ fn force_skips_nothing_else_the_disks_are_looked_at_all_the_same() {
 /// A cluster that is newer than the release of its plan.
 fn downgrade() -> Model {
     let mut model = Model::new(1);
-    model.seen.server_version = Some("v1.9.0".into());
+    model.observed.server_version = Some("v1.9.0".into());
     model
 }
 
 fn annotated(value: &str) -> Model {
     let mut model = downgrade();
-    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let annotations = model.observed.plan.metadata.annotations.get_or_insert_default();
     annotations.insert(annotations::SKIP_VERSION_CHECK.to_owned(), value.to_owned());
     model
 }
@@ -140,7 +142,7 @@ fn annotated(value: &str) -> Model {
 #[test]
 fn f15_the_manager_lets_pass_whom_the_nodes_let_pass() {
     let mut forced = downgrade();
-    forced.seen.plan.spec.force = Some(true);
+    forced.observed.plan.spec.force = Some(true);
     for mut model in [forced, annotated("true")] {
         until(&mut model, at(Phase::ImagePreloaded));
         assert_eq!(model.phase(), Some(Phase::ImagePreloaded));

@@ -14,19 +14,19 @@ mod charts;
 mod cluster_upgrade;
 mod conditions;
 mod eligibility;
+mod environment;
 mod model;
 mod nodes;
 mod notes;
-mod outside;
 mod overtaken;
 mod preflight;
 mod preload;
+mod program_waits;
 mod reboots;
 mod recovery;
 mod release_digests;
 mod repo_certificate;
 mod retry;
-mod said;
 mod stopping;
 mod tries;
 mod walk;
@@ -35,9 +35,9 @@ mod weaknesses;
 use std::collections::BTreeMap;
 
 use api::{NodeState, Phase, reasons};
+use environment::Step;
 use model::Model;
-use outside::Step;
-use plan::{node::Stage, observed::ChartSeen};
+use plan::{node::Stage, observed::ObservedChart};
 use proptest::prelude::*;
 
 /// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
@@ -59,7 +59,7 @@ fn follow_with(
         let decision = model.decide();
         model.apply(&decision);
         look(&before, &model);
-        let ended = model.phase().is_some_and(Phase::is_terminal) && model.seen.plan.metadata.finalizers.is_none();
+        let ended = model.phase().is_some_and(Phase::is_terminal) && model.observed.plan.metadata.finalizers.is_none();
         if ended {
             return model;
         }
@@ -72,11 +72,11 @@ fn follow_with(
             model.happen(step);
         }
     }
-    panic!("the upgrade did not end: {:#?}", model.seen.plan.status)
+    panic!("the upgrade did not end: {:#?}", model.observed.plan.status)
 }
 
 fn states(model: &Model) -> Vec<(String, Option<Stage>)> {
-    let status = model.seen.plan.status.clone().unwrap_or_default();
+    let status = model.observed.plan.status.clone().unwrap_or_default();
     let nodes = status.node_upgrade_statuses.into_iter();
     nodes
         .map(|(name, node)| (name, node.state.as_deref().and_then(NodeState::parse).map(Stage::of)))
@@ -90,7 +90,7 @@ proptest! {
     fn a_perfect_world_always_ends_in_succeeded(nodes in 1usize..6, choices in proptest::collection::vec(any::<u8>(), 1..200)) {
         let model = follow(Model::new(nodes), &choices, |_, _| ());
         prop_assert_eq!(model.phase(), Some(Phase::Succeeded));
-        let status = model.seen.plan.status.as_ref().unwrap();
+        let status = model.observed.plan.status.as_ref().unwrap();
         prop_assert_eq!(status.phase_transition_timestamps.len(), 17);
         prop_assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
         prop_assert!(status.waiting_for.is_empty());
@@ -112,12 +112,12 @@ proptest! {
 
     #[test]
     fn everything_is_put_back(nodes in 2usize..5, choices in proptest::collection::vec(any::<u8>(), 1..100)) {
-        let before = Model::new(nodes).seen;
-        let after = follow(Model::new(nodes), &choices, |_, _| ()).seen;
+        let before = Model::new(nodes).observed;
+        let after = follow(Model::new(nodes), &choices, |_, _| ()).observed;
         prop_assert_eq!(after.replenishment_interval, before.replenishment_interval);
         prop_assert_eq!(after.descheduler_enabled, before.descheduler_enabled);
         prop_assert_eq!(after.workload_update_methods, before.workload_update_methods);
-        let methods = |charts: &BTreeMap<String, ChartSeen>| charts.values().map(|chart| chart.methods.clone()).collect::<Vec<_>>();
+        let methods = |charts: &BTreeMap<String, ObservedChart>| charts.values().map(|chart| chart.methods.clone()).collect::<Vec<_>>();
         prop_assert_eq!(methods(&after.charts), methods(&before.charts));
         prop_assert!(after.charts.values().all(|chart| !chart.paused));
         prop_assert_eq!(after.cluster.clone().unwrap().upgrade_strategy, before.cluster.unwrap().upgrade_strategy);
@@ -154,7 +154,7 @@ proptest! {
                 settled.apply(&decision);
             }
             let again = settled.decide();
-            assert_eq!(Some(&again.status), settled.seen.plan.status.as_ref());
+            assert_eq!(Some(&again.status), settled.observed.plan.status.as_ref());
             assert_eq!((again.annotations.len(), again.actions.as_slice()), (0, [].as_slice()));
         });
     }
@@ -165,9 +165,9 @@ proptest! {
     ) {
         follow(Model::new(nodes), &choices, |before, after| {
             let moved = before.phase() != after.phase();
-            let waits = after.seen.plan.status.as_ref().is_some_and(|status| !status.waiting_for.is_empty());
+            let waits = after.observed.plan.status.as_ref().is_some_and(|status| !status.waiting_for.is_empty());
             let ended = after.phase().is_some_and(Phase::is_terminal);
-            assert!(moved || waits || ended, "{:#?}", after.seen.plan.status);
+            assert!(moved || waits || ended, "{:#?}", after.observed.plan.status);
         });
     }
 }
@@ -175,7 +175,7 @@ proptest! {
 #[test]
 fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
     let mut model = Model::new(3);
-    while model.phase() != Some(Phase::ISODownloading) || model.seen.iso_image.is_none() {
+    while model.phase() != Some(Phase::ISODownloading) || model.observed.iso_image.is_none() {
         let decision = model.decide();
         model.apply(&decision);
         for step in model.possible() {
@@ -222,18 +222,18 @@ fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
 fn who_is_warned_of_a_stall_is_not_warned_again_when_only_its_words_change() {
     let mut model = Model::new(3);
     let rancher = |model: &Model| {
-        let waits = model.seen.plan.status.iter().flat_map(|status| &status.waiting_for);
+        let waits = model.observed.plan.status.iter().flat_map(|status| &status.waiting_for);
         waits.into_iter().any(|wait| wait.what == "RancherUpdate")
     };
     walk::until(&mut model, rancher);
-    model.now += model.seen.settings.deadlines.rancher;
+    model.now += model.observed.settings.deadlines.rancher;
     let mut warnings = 0;
     for words in [
         "draining node node-1",
         "draining node node-1: 3 pods left",
         "2 pods left",
     ] {
-        model.seen.cluster.as_mut().unwrap().message = Some(words.to_owned());
+        model.observed.cluster.as_mut().unwrap().message = Some(words.to_owned());
         let decision = model.decide();
         let degraded = decision.status.conditions.iter().find(|c| c.type_ == reasons::DEGRADED);
         assert!(degraded.unwrap().message.contains(words), "{degraded:?}");

@@ -10,7 +10,8 @@ use plan::{
     Action, Child, Decision, Need, Observed, decide,
     decision::ChildKind,
     observed::{
-        ChartSeen, ClusterSeen, Facts, ImageSeen, JobSeen, MachinePlanSeen, NodeSeen, RepoSeen, Settings, SucPlanSeen,
+        Facts, ObservedChart, ObservedCluster, ObservedImage, ObservedJob, ObservedMachinePlan, ObservedNode,
+        ObservedRepo, ObservedSucPlan, Settings,
     },
     shared::Shared,
 };
@@ -21,18 +22,20 @@ pub(crate) const OS: &str = "Harvester v1.8.0";
 /// A cluster and the time in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    pub seen: Observed,
+    pub observed: Observed,
     pub now: Timestamp,
     pub(crate) needs: Vec<Need>,
 }
 
 /// Harvester's charts, applied and ready.
-fn charts() -> BTreeMap<String, ChartSeen> {
-    let seen = ChartSeen {
+fn charts() -> BTreeMap<String, ObservedChart> {
+    let observed = ObservedChart {
         observed_generation: 7,
-        ..ChartSeen::default()
+        ..ObservedChart::default()
     };
-    names::MANAGED_CHARTS.map(|name| (name.to_owned(), seen.clone())).into()
+    names::MANAGED_CHARTS
+        .map(|name| (name.to_owned(), observed.clone()))
+        .into()
 }
 
 impl Model {
@@ -48,14 +51,14 @@ impl Model {
         plan.metadata.uid = Some("uid".into());
         plan.metadata.generation = Some(1);
         let names: Vec<String> = (1..=nodes).map(|i| format!("node-{i}")).collect();
-        let node = |name: &String| NodeSeen {
+        let node = |name: &String| ObservedNode {
             managed: true,
             ready: true,
             os_image: "Harvester v1.7.1".into(),
             boot_id: format!("{name}-first"),
-            ..NodeSeen::default()
+            ..ObservedNode::default()
         };
-        let seen = Observed {
+        let observed = Observed {
             settings: Settings::default(),
             plan: plan.into(),
             other_plans: Vec::new(),
@@ -67,18 +70,18 @@ impl Model {
             server_version: Some("v1.7.1".into()),
             nodes: names.iter().map(|name| (name.clone(), node(name))).collect(),
             iso_image: None,
-            repo: RepoSeen::default(),
+            repo: ObservedRepo::default(),
             suc_plans: BTreeMap::new(),
             jobs: Shared::default(),
             machine_plans: names
                 .iter()
-                .map(|name| MachinePlanSeen {
+                .map(|name| ObservedMachinePlan {
                     secret: format!("{name}-plan"),
                     node: Some(name.clone()),
                     ..Default::default()
                 })
                 .collect(),
-            cluster: Some(ClusterSeen {
+            cluster: Some(ObservedCluster {
                 upgrade_strategy: Some(json!({"workerConcurrency": "10%"})),
                 ..Default::default()
             }),
@@ -95,49 +98,49 @@ impl Model {
             trouble: None,
         };
         Self {
-            seen,
+            observed,
             now: "2026-03-13T03:57:09Z".parse().unwrap(),
             needs: Vec::new(),
         }
     }
 
     pub(crate) fn phase(&self) -> Option<Phase> {
-        self.seen.plan.phase()
+        self.observed.plan.phase()
     }
 
     pub(crate) fn decide(&self) -> Decision {
-        decide(self.now, &self.seen)
+        decide(self.now, &self.observed)
     }
 
     /// Carries a decision out, in its order.
     pub(crate) fn apply(&mut self, decision: &Decision) {
         self.apply_metadata(decision);
-        self.seen.plan.status = Some(decision.status.clone());
+        self.observed.plan.status = Some(decision.status.clone());
         decision.actions.iter().for_each(|action| self.act(action));
         self.needs.clone_from(&decision.needs);
     }
 
     /// Carries out what comes first of a decision, as if the manager had died then.
     pub(crate) fn apply_metadata(&mut self, decision: &Decision) {
-        let known = self.seen.plan.metadata.annotations.get_or_insert_default();
+        let known = self.observed.plan.metadata.annotations.get_or_insert_default();
         for (key, value) in &decision.annotations {
             match value {
                 Some(value) => known.insert(key.clone(), value.clone()),
                 None => known.remove(key),
             };
         }
-        self.seen.plan.metadata.finalizers = decision.finalizer.then(|| vec![annotations::FINALIZER.to_owned()]);
+        self.observed.plan.metadata.finalizers = decision.finalizer.then(|| vec![annotations::FINALIZER.to_owned()]);
     }
 
     fn act(&mut self, action: &Action) {
-        let seen = &mut self.seen;
+        let observed = &mut self.observed;
         match action.clone() {
             Action::Create(child) => self.create(child),
             Action::DeleteJob { name, .. } => {
-                seen.jobs.remove(&name);
+                observed.jobs.remove(&name);
             }
             Action::ResumeJob { name } => {
-                if let Some(job) = seen.jobs.get_mut(&name) {
+                if let Some(job) = observed.jobs.get_mut(&name) {
                     job.suspended = false;
                 }
             }
@@ -146,19 +149,21 @@ impl Model {
                 component,
                 job_type,
             } => match kind {
-                ChildKind::Image => seen.iso_image = None,
-                ChildKind::Deployment => (seen.repo.deployment_ready, seen.repo.secret) = (None, None),
-                ChildKind::Service => seen.repo.service_ready = None,
+                ChildKind::Image => observed.iso_image = None,
+                ChildKind::Deployment => (observed.repo.deployment_ready, observed.repo.secret) = (None, None),
+                ChildKind::Service => observed.repo.service_ready = None,
                 ChildKind::SucPlan => {
-                    seen.suc_plans.remove(&component);
-                    seen.jobs.retain(|_, job| job.component != component);
+                    observed.suc_plans.remove(&component);
+                    observed.jobs.retain(|_, job| job.component != component);
                 }
-                ChildKind::Job => seen
+                ChildKind::Job => observed
                     .jobs
                     .retain(|_, job| job.component != component || job.job_type != job_type),
             },
             Action::AnnotateNode { node, annotations } => {
-                let Some(node) = seen.nodes.get_mut(&node) else { return };
+                let Some(node) = observed.nodes.get_mut(&node) else {
+                    return;
+                };
                 for (key, value) in annotations {
                     match key.as_str() {
                         annotations::PENDING_OS_IMAGE => node.pending_os_image = value,
@@ -168,17 +173,17 @@ impl Model {
                 }
             }
             Action::UnlabelNode { node, .. } => {
-                if let Some(node) = seen.nodes.get_mut(&node) {
+                if let Some(node) = observed.nodes.get_mut(&node) {
                     node.leftover_labels.clear();
                 }
             }
             Action::UntaintNode { node } => {
-                if let Some(node) = seen.nodes.get_mut(&node) {
+                if let Some(node) = observed.nodes.get_mut(&node) {
                     node.drain_taint = false;
                 }
             }
             Action::AnswerHook { secret, hook, token } => {
-                let Some(plan) = seen.machine_plans.iter_mut().find(|plan| plan.secret == secret) else {
+                let Some(plan) = observed.machine_plans.iter_mut().find(|plan| plan.secret == secret) else {
                     return;
                 };
                 if hook == annotations::PRE_HOOK {
@@ -194,7 +199,7 @@ impl Model {
                 saved_strategy,
                 os,
             } => {
-                let Some(cluster) = &mut seen.cluster else { return };
+                let Some(cluster) = &mut observed.cluster else { return };
                 assert_eq!(
                     cluster.provision_generation, from,
                     "bumped from a generation that is gone"
@@ -206,20 +211,20 @@ impl Model {
                 cluster.gated_release = Some(os);
             }
             Action::RestoreUpgradeStrategy { strategy } => {
-                if let Some(cluster) = &mut seen.cluster {
+                if let Some(cluster) = &mut observed.cluster {
                     cluster.upgrade_strategy = Some(strategy);
                     cluster.saved_upgrade_strategy = None;
                     cluster.gated_release = None;
                 }
             }
-            Action::SetReplenishmentInterval { value } => seen.replenishment_interval = Some(value),
-            Action::EnableDescheduler { enabled } => seen.descheduler_enabled = Some(enabled),
+            Action::SetReplenishmentInterval { value } => observed.replenishment_interval = Some(value),
+            Action::EnableDescheduler { enabled } => observed.descheduler_enabled = Some(enabled),
             Action::SetChartMethods {
                 methods,
                 resume,
                 record,
             } => {
-                let Some(chart) = seen.charts.get_mut(names::HARVESTER_CHART) else {
+                let Some(chart) = observed.charts.get_mut(names::HARVESTER_CHART) else {
                     return;
                 };
                 chart.methods = methods.clone();
@@ -228,22 +233,22 @@ impl Model {
                 // Fleet follows at once.
                 chart.observed_generation += 1;
                 let default = vec!["LiveMigrate".to_owned()];
-                seen.workload_update_methods = Some(serde_json::from_value(methods).unwrap_or(default));
+                observed.workload_update_methods = Some(serde_json::from_value(methods).unwrap_or(default));
             }
             Action::PauseChart { name } => {
-                if let Some(chart) = seen.charts.get_mut(&name) {
+                if let Some(chart) = observed.charts.get_mut(&name) {
                     chart.paused = true;
                 }
             }
             Action::ResumeChart { name } => {
-                if let Some(chart) = seen.charts.get_mut(&name) {
+                if let Some(chart) = observed.charts.get_mut(&name) {
                     chart.paused = false;
                     chart.paused_by = None;
                 }
             }
-            Action::SetWorkloadUpdateMethods { methods } => seen.workload_update_methods = Some(methods),
+            Action::SetWorkloadUpdateMethods { methods } => observed.workload_update_methods = Some(methods),
             Action::StopIgnoringWorkloadUpdateMethods => {
-                if let Some(chart) = seen.charts.get_mut(names::HARVESTER_CHART) {
+                if let Some(chart) = observed.charts.get_mut(names::HARVESTER_CHART) {
                     chart.ignores_methods = false;
                 }
             }
@@ -251,19 +256,19 @@ impl Model {
     }
 
     fn create(&mut self, child: Child) {
-        let seen = &mut self.seen;
-        let job = |component: Component, step: Option<JobType>, node: Option<&str>, suspended: bool| JobSeen {
+        let observed = &mut self.observed;
+        let job = |component: Component, step: Option<JobType>, node: Option<&str>, suspended: bool| ObservedJob {
             namespace: names::HARVESTER_NAMESPACE.to_owned(),
             component,
             job_type: step,
             node: node.map(str::to_owned),
             uid: None,
             suspended,
-            ..JobSeen::default()
+            ..ObservedJob::default()
         };
         match child {
             Child::IsoImage { .. } => {
-                seen.iso_image = Some(ImageSeen {
+                observed.iso_image = Some(ObservedImage {
                     name: names::iso_image("up"),
                     ours: true,
                     imported: None,
@@ -272,23 +277,23 @@ impl Model {
             }
             Child::RepoSecret { .. } => {}
             Child::RepoDeployment { secret, .. } => {
-                seen.repo.deployment_ready = Some(false);
-                seen.repo.secret = Some(secret);
-                seen.repo.serves_manifest = true;
+                observed.repo.deployment_ready = Some(false);
+                observed.repo.secret = Some(secret);
+                observed.repo.serves_manifest = true;
             }
-            Child::RepoService => seen.repo.service_ready = Some(false),
+            Child::RepoService => observed.repo.service_ready = Some(false),
             Child::SucPlan { plan, .. } => {
                 let component = plan.component();
-                for node in seen.nodes.keys() {
-                    seen.jobs.insert(
+                for node in observed.nodes.keys() {
+                    observed.jobs.insert(
                         format!("apply-{component}-{node}"),
                         job(component, None, Some(node), false),
                     );
                 }
-                seen.suc_plans.insert(component, SucPlanSeen::default());
+                observed.suc_plans.insert(component, ObservedSucPlan::default());
             }
             Child::ClusterJob => {
-                seen.jobs.insert(
+                observed.jobs.insert(
                     names::cluster_job("up"),
                     job(Component::ClusterUpgrade, None, None, false),
                 );
@@ -299,13 +304,14 @@ impl Model {
                 suspend,
             } => {
                 let name = names::node_job("up", job_type, &node);
-                assert!(!seen.jobs.contains_key(&name), "{name} is created twice");
-                seen.jobs
+                assert!(!observed.jobs.contains_key(&name), "{name} is created twice");
+                observed
+                    .jobs
                     .insert(name, job(Component::NodeUpgrade, Some(job_type), Some(&node), suspend));
             }
             Child::RestoreJob { node } => {
                 let name = names::node_job("up", JobType::RestoreVm, &node);
-                seen.jobs.insert(
+                observed.jobs.insert(
                     name,
                     job(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(&node), false),
                 );
@@ -315,7 +321,7 @@ impl Model {
 
     /// Nodes on which something that disturbs VMs is under way.
     pub(crate) fn disrupted(&self) -> Vec<&String> {
-        let status = self.seen.plan.status.as_ref();
+        let status = self.observed.plan.status.as_ref();
         let nodes = status.into_iter().flat_map(|status| &status.node_upgrade_statuses);
         let disturbing = [
             "PreDraining",

@@ -23,7 +23,7 @@ const FORGED: [(&str, &str); 4] = [
 ];
 
 fn forge(model: &mut Model) {
-    let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let annotations = model.observed.plan.metadata.annotations.get_or_insert_default();
     annotations.extend(FORGED.map(|(key, value)| (key.to_owned(), value.to_owned())));
 }
 
@@ -49,10 +49,13 @@ fn s03_notes_that_a_user_writes_at_any_moment_are_neither_believed_nor_kept() {
             ended(model)
         });
         assert_eq!(model.phase(), Some(Phase::Succeeded));
-        let left = model.seen.plan.metadata.annotations.clone().unwrap_or_default();
+        let left = model.observed.plan.metadata.annotations.clone().unwrap_or_default();
         assert!(FORGED.iter().all(|(key, _)| !left.contains_key(*key)), "{left:?}");
-        assert_eq!(model.seen.replenishment_interval, clean.seen.replenishment_interval);
-        assert_eq!(model.seen.cluster, clean.seen.cluster);
+        assert_eq!(
+            model.observed.replenishment_interval,
+            clean.observed.replenishment_interval
+        );
+        assert_eq!(model.observed.cluster, clean.observed.cluster);
     }
 }
 
@@ -61,17 +64,17 @@ fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
         model
-            .seen
+            .observed
             .plan
             .note(annotations::SAVED_REPLENISHMENT_INTERVAL)
             .is_some()
-            && model.seen.replenishment_interval.as_deref() != Some("600")
+            && model.observed.replenishment_interval.as_deref() != Some("600")
     });
     // As an older manager would have left it.
-    let status = model.seen.plan.status.as_mut().unwrap();
+    let status = model.observed.plan.status.as_mut().unwrap();
     let mut notes = status.notes.take().unwrap();
     notes.remove(annotations::SERVES_MANIFEST);
-    model.seen.plan.metadata.annotations = Some(notes.clone());
+    model.observed.plan.metadata.annotations = Some(notes.clone());
     let decision = model.decide();
     assert_eq!(decision.status.notes.as_ref(), Some(&notes));
     assert!(decision.annotations.is_empty(), "a manager may die between the two");
@@ -82,7 +85,7 @@ fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
     model.apply(&decision);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
-    assert_eq!(model.seen.replenishment_interval.as_deref(), Some("600"));
+    assert_eq!(model.observed.replenishment_interval.as_deref(), Some("600"));
 }
 
 #[test]
@@ -92,24 +95,31 @@ fn s03_an_image_on_record_that_no_allowed_repository_has_is_not_run() {
     for forged in ["evil.test/pwn:v1", "evil.test/pwn@sha256:00"] {
         // By an annotation before an update of the manager, and by whoever may write the status.
         let mut moved = model.clone();
-        moved.seen.plan.status.as_mut().unwrap().notes = None;
-        let annotations = moved.seen.plan.metadata.annotations.get_or_insert_default();
+        moved.observed.plan.status.as_mut().unwrap().notes = None;
+        let annotations = moved.observed.plan.metadata.annotations.get_or_insert_default();
         annotations.insert(annotations::TOOLKIT_IMAGE.to_owned(), forged.to_owned());
         let mut written = model.clone();
-        let notes = written.seen.plan.status.as_mut().unwrap().notes.get_or_insert_default();
+        let notes = written
+            .observed
+            .plan
+            .status
+            .as_mut()
+            .unwrap()
+            .notes
+            .get_or_insert_default();
         notes.insert(annotations::TOOLKIT_IMAGE.to_owned(), forged.to_owned());
         for model in [&moved, &written] {
-            let image = plan::image::of(&model.seen.plan, &model.seen.settings);
-            assert_eq!(image, model.seen.settings.own_image);
+            let image = plan::image::of(&model.observed.plan, &model.observed.settings);
+            assert_eq!(image, model.observed.settings.own_image);
         }
         let decision = moved.decide();
         let kept = decision.status.notes.as_ref().unwrap().get(annotations::TOOLKIT_IMAGE);
         assert_ne!(kept.map(String::as_str), Some(forged));
     }
     let mut mirrored = model.clone();
-    mirrored.seen.settings.allowed_repositories = vec!["mirror.test/toolkit".to_owned()];
+    mirrored.observed.settings.allowed_repositories = vec!["mirror.test/toolkit".to_owned()];
     let notes = mirrored
-        .seen
+        .observed
         .plan
         .status
         .as_mut()
@@ -120,7 +130,7 @@ fn s03_an_image_on_record_that_no_allowed_repository_has_is_not_run() {
         annotations::TOOLKIT_IMAGE.to_owned(),
         "mirror.test/toolkit:v1".to_owned(),
     );
-    let image = plan::image::of(&mirrored.seen.plan, &mirrored.seen.settings);
+    let image = plan::image::of(&mirrored.observed.plan, &mirrored.observed.settings);
     assert_eq!(image.to_string(), "mirror.test/toolkit:v1");
 }
 
@@ -138,8 +148,8 @@ fn s03_notes_of_an_older_manager_are_moved_only_if_they_say_what_notes_say(
     for (value, is_moved) in [(forged, false), (good, true)] {
         let mut model = Model::new(3);
         until(&mut model, |model| model.phase() == Some(Phase::RepoCreating));
-        model.seen.plan.status.as_mut().unwrap().notes = None;
-        let annotations = model.seen.plan.metadata.annotations.get_or_insert_default();
+        model.observed.plan.status.as_mut().unwrap().notes = None;
+        let annotations = model.observed.plan.metadata.annotations.get_or_insert_default();
         annotations.insert(key.to_owned(), value.to_owned());
         let notes = model.decide().status.notes.unwrap();
         assert_eq!(notes.get(key).map(String::as_str) == Some(value), is_moved, "{value}");

@@ -2,7 +2,7 @@
 
 use api::{Component, JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
-use plan::observed::{Begun, OtherPlan};
+use plan::observed::{OtherPlan, StartedUpgrade};
 use rstest::rstest;
 
 use crate::{
@@ -16,7 +16,7 @@ const KUBERNETES: &str = "v1.35.2+rke2r1";
 fn failed_with_components() -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
     fail(&mut model, &job);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
@@ -27,7 +27,7 @@ fn failed_with_components() -> Model {
 fn failed_at(step: JobType) -> Model {
     let mut model = Model::new(3);
     let job = job(step, "node-2");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
     fail(&mut model, &job);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
@@ -37,10 +37,10 @@ fn failed_at(step: JobType) -> Model {
 
 /// A node that somebody has brought to the release, and that Rancher has let go.
 fn through(model: &mut Model, name: &str) {
-    let node = model.seen.nodes.get_mut(name).unwrap();
+    let node = model.observed.nodes.get_mut(name).unwrap();
     (node.os_image, node.kubelet_version) = (OS.into(), KUBERNETES.into());
     node.boot_id = format!("{name}-another");
-    let mut plans = model.seen.machine_plans.iter_mut();
+    let mut plans = model.observed.machine_plans.iter_mut();
     let plan = plans.find(|plan| plan.node.as_deref() == Some(name)).unwrap();
     (plan.pre_drain, plan.pre_hook, plan.post_drain) = (None, None, None);
     plan.post_hook = Some("token".into());
@@ -54,7 +54,7 @@ fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
         created: Some(model.now),
         active: false,
         saved_upgrade_strategy: None,
-        begun: Some(Begun {
+        begun: Some(StartedUpgrade {
             at: model.now + after,
             harvester: harvester.into(),
             os: format!("Harvester {harvester}"),
@@ -64,7 +64,13 @@ fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
 }
 
 fn last_words(model: &Model) -> String {
-    model.seen.plan.condition(reasons::PROGRESSING).unwrap().message.clone()
+    model
+        .observed
+        .plan
+        .condition(reasons::PROGRESSING)
+        .unwrap()
+        .message
+        .clone()
 }
 
 /// The try ends at once: nothing is done, the plan says why, and the wish is granted.
@@ -77,8 +83,11 @@ fn is_refused(mut model: Model, words: &[&str]) {
         assert!(last_words(&model).contains(word), "{word}: {}", last_words(&model));
     }
     assert!(ended(&model));
-    assert!(plan::decide::is_settled(&model.seen.plan), "the wish is not granted");
-    let status = model.seen.plan.status.as_ref().unwrap();
+    assert!(
+        plan::decide::is_settled(&model.observed.plan),
+        "the wish is not granted"
+    );
+    let status = model.observed.plan.status.as_ref().unwrap();
     let last = status.phase_transition_timestamps.last().unwrap();
     assert_eq!(
         last.message.as_deref(),
@@ -96,17 +105,17 @@ fn is_refused(mut model: Model, words: &[&str]) {
 #[case::a_build_whose_order_nobody_knows("master-head")]
 fn a_try_that_would_take_the_cluster_back_is_refused(#[case] runs: &str) {
     let mut model = failed_with_components();
-    model.seen.server_version = Some(runs.into());
+    model.observed.server_version = Some(runs.into());
     is_refused(model.clone(), &[runs, "v1.8.0", "create"]);
     // Who skips the check of versions when the plan begins does not mean this.
-    model.seen.plan.spec.force = Some(true);
+    model.observed.plan.spec.force = Some(true);
     is_refused(model, &[runs]);
 }
 
 #[test]
 fn a_try_after_another_plan_has_begun_with_a_newer_release_is_refused() {
     let mut model = failed_with_components();
-    model.seen.other_plans = vec![another(&model, "v1.8.1", SignedDuration::from_mins(1))];
+    model.observed.other_plans = vec![another(&model, "v1.8.1", SignedDuration::from_mins(1))];
     is_refused(model, &["younger", "v1.8.1"]);
 }
 
@@ -116,7 +125,7 @@ fn a_try_after_another_plan_has_begun_with_a_newer_release_is_refused() {
 #[case::with_an_older_one("v1.7.2", SignedDuration::from_mins(1))]
 fn a_plan_that_did_not_go_further_is_in_nobodys_way(#[case] harvester: &str, #[case] after: SignedDuration) {
     let mut model = failed_with_components();
-    model.seen.other_plans = vec![another(&model, harvester, after)];
+    model.observed.other_plans = vec![another(&model, harvester, after)];
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
@@ -124,10 +133,10 @@ fn a_plan_that_did_not_go_further_is_in_nobodys_way(#[case] harvester: &str, #[c
 #[test]
 fn a_try_after_a_smaller_upgrade_begins_at_the_beginning_from_what_runs_now() {
     let mut model = failed_with_components();
-    model.seen.server_version = Some("v1.7.2".into());
+    model.observed.server_version = Some("v1.7.2".into());
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Initialized));
-    let status = model.seen.plan.status.as_ref().unwrap();
+    let status = model.observed.plan.status.as_ref().unwrap();
     assert_eq!(status.previous_version.as_deref(), Some("v1.7.2"));
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
@@ -135,7 +144,7 @@ fn a_try_after_a_smaller_upgrade_begins_at_the_beginning_from_what_runs_now() {
 #[test]
 fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
     let mut model = failed_with_components();
-    model.seen.server_version = Some("v1.8.0".into());
+    model.observed.server_version = Some("v1.8.0".into());
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
     assert_eq!(model.phase(), Some(Phase::ImagePreloaded));
@@ -152,7 +161,7 @@ fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] 
     retry(&mut model, "1");
     until(&mut model, at(Phase::NodeUpgrading));
     until(&mut model, is_at("node-2", NodeState::PostDrained));
-    assert!(!model.seen.jobs.contains_key(&job(step, "node-2")), "it is done");
+    assert!(!model.observed.jobs.contains_key(&job(step, "node-2")), "it is done");
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -162,23 +171,23 @@ fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
     let mut model = failed_at(JobType::PostDrain);
     through(&mut model, "node-2");
     through(&mut model, "node-3");
-    model.seen.cluster.as_mut().unwrap().ready = true;
+    model.observed.cluster.as_mut().unwrap().ready = true;
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
-    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-3")));
+    assert!(!model.observed.jobs.contains_key(&job(JobType::PreDrain, "node-3")));
 }
 
 #[test]
 fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
     let mut model = failed_at(JobType::PreDrain);
-    let plan = &mut model.seen.machine_plans[1];
+    let plan = &mut model.observed.machine_plans[1];
     plan.pre_hook.clone_from(&plan.pre_drain);
     assert!(plan.pre_drain.is_some());
     retry(&mut model, "1");
     until(&mut model, at(Phase::NodeUpgrading));
     until(&mut model, is_at("node-2", NodeState::PreDrained));
-    assert!(!model.seen.jobs.contains_key(&job(JobType::PreDrain, "node-2")));
+    assert!(!model.observed.jobs.contains_key(&job(JobType::PreDrain, "node-2")));
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -187,13 +196,13 @@ fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
 fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
     let mut model = Model::new(1);
     let job = job(JobType::SingleNodeUpgrade, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
     fail(&mut model, &job);
     until(&mut model, ended);
     through(&mut model, "node-1");
     retry(&mut model, "1");
     until(&mut model, is_at("node-1", NodeState::SingleNodeUpgraded));
-    assert!(!model.seen.jobs.contains_key(&job), "its VMs are not stopped again");
+    assert!(!model.observed.jobs.contains_key(&job), "its VMs are not stopped again");
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -202,12 +211,12 @@ fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
 fn failed_before_rancher() -> Model {
     let mut model = Model::new(3);
     let job = format!("apply-{}-node-1", Component::SkipManifestsApply);
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    assert!(model.seen.plan.note(annotations::SAVED_UPGRADE_STRATEGY).is_some());
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    assert!(model.observed.plan.note(annotations::SAVED_UPGRADE_STRATEGY).is_some());
     fail(&mut model, &job);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    assert_eq!(model.seen.plan.status.as_ref().unwrap().provision_generation, None);
+    assert_eq!(model.observed.plan.status.as_ref().unwrap().provision_generation, None);
     model
 }
 
@@ -220,14 +229,14 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
     through(&mut model, "node-1");
     retry(&mut model, "1");
     until(&mut model, |model| {
-        let status = model.seen.plan.status.as_ref().unwrap();
+        let status = model.observed.plan.status.as_ref().unwrap();
         status.provision_generation.is_some()
     });
-    let cluster = model.seen.cluster.as_ref().unwrap();
+    let cluster = model.observed.cluster.as_ref().unwrap();
     assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
-    let cluster = model.seen.cluster.as_ref().unwrap();
+    let cluster = model.observed.cluster.as_ref().unwrap();
     assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
     assert_eq!(
         cluster.upgrade_strategy,
@@ -241,28 +250,28 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
 #[case::in_the_middle_of_a_round(another_has_ended_the_round(failed_at(JobType::PreDrain)))]
 fn what_a_user_changes_between_two_tries_is_put_back_by_the_second(#[case] mut model: Model) {
     let changed = serde_json::json!({"workerConcurrency": "2"});
-    model.seen.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
+    model.observed.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
     retry(&mut model, "1");
     until(&mut model, |model| {
         model.phase() == Some(Phase::Succeeded) && ended(model)
     });
-    let cluster = model.seen.cluster.as_ref().unwrap();
+    let cluster = model.observed.cluster.as_ref().unwrap();
     assert_eq!(cluster.upgrade_strategy, Some(changed));
 }
 
 /// Another plan has upgraded the other nodes, and put back what was there before both.
 fn another_has_ended_the_round(mut model: Model) -> Model {
-    let generation = model.seen.cluster.as_ref().unwrap().provision_generation;
+    let generation = model.observed.cluster.as_ref().unwrap().provision_generation;
     another_has_succeeded(&mut model);
-    model.seen.cluster.as_mut().unwrap().provision_generation = generation;
+    model.observed.cluster.as_mut().unwrap().provision_generation = generation;
     model
 }
 
 /// One that counts what runs now as what it began with, and another plan that has begun since it failed.
 fn failed_first_of_two() -> Model {
     let mut model = failed_with_components();
-    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
-    model.seen.other_plans = vec![another(&model, "v1.8.0", SignedDuration::from_mins(1))];
+    model.observed.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    model.observed.other_plans = vec![another(&model, "v1.8.0", SignedDuration::from_mins(1))];
     model
 }
 
@@ -271,8 +280,8 @@ fn another_has_succeeded(model: &mut Model) {
     for node in ["node-1", "node-2", "node-3"] {
         through(model, node);
     }
-    model.seen.server_version = Some("v1.8.0".into());
-    let cluster = model.seen.cluster.as_mut().unwrap();
+    model.observed.server_version = Some("v1.8.0".into());
+    let cluster = model.observed.cluster.as_mut().unwrap();
     (cluster.provision_generation, cluster.ready) = (1, true);
     cluster.kubernetes_version = Some(KUBERNETES.into());
 }
@@ -286,27 +295,27 @@ fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut m
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
-    let cluster = model.seen.cluster.as_ref().unwrap();
+    let cluster = model.observed.cluster.as_ref().unwrap();
     assert_eq!(cluster.provision_generation, 1, "Rancher is not sent off again");
 }
 
 #[rstest]
-#[case::a_node_is_old(|model: &mut Model| model.seen.nodes.get_mut("node-3").unwrap().os_image = "Harvester v1.7.1".into())]
-#[case::a_kubelet_is_old(|model: &mut Model| model.seen.nodes.get_mut("node-3").unwrap().kubelet_version = "v1.34.0".into())]
-#[case::rancher_is_at_work(|model: &mut Model| model.seen.cluster.as_mut().unwrap().ready = false)]
+#[case::a_node_is_old(|model: &mut Model| model.observed.nodes.get_mut("node-3").unwrap().os_image = "Harvester v1.7.1".into())]
+#[case::a_kubelet_is_old(|model: &mut Model| model.observed.nodes.get_mut("node-3").unwrap().kubelet_version = "v1.34.0".into())]
+#[case::rancher_is_at_work(|model: &mut Model| model.observed.cluster.as_mut().unwrap().ready = false)]
 #[case::rancher_is_elsewhere(|model: &mut Model| {
-    model.seen.cluster.as_mut().unwrap().kubernetes_version = Some("v1.34.0".into());
+    model.observed.cluster.as_mut().unwrap().kubernetes_version = Some("v1.34.0".into());
 })]
 // From a version to itself all nodes run it from the beginning.
 #[case::to_itself(|model: &mut Model| {
-    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    model.observed.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
 })]
 // Another plan that failed with its components has upgraded no node.
 #[case::to_itself_beside_one_that_failed(|model: &mut Model| {
-    model.seen.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
+    model.observed.plan.status.as_mut().unwrap().previous_version = Some("v1.8.0".into());
     let mut other = another(model, "v1.8.0", SignedDuration::from_mins(1));
     other.begun.as_mut().unwrap().nodes_done_at = None;
-    model.seen.other_plans = vec![other];
+    model.observed.other_plans = vec![other];
 })]
 fn another_try_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) {
     let mut model = failed_with_components();
@@ -315,7 +324,7 @@ fn another_try_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Mode
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
     until(&mut model, |model| {
-        model.seen.cluster.as_ref().unwrap().provision_generation == 2 || ended(model)
+        model.observed.cluster.as_ref().unwrap().provision_generation == 2 || ended(model)
     });
     assert!(!ended(&model), "Rancher is to be sent off");
 }
@@ -329,14 +338,14 @@ fn behind_a_gate(os: Option<&str>, kubernetes: &str) -> Model {
 
 /// Another plan has sent Rancher off to a release and failed at the pre-drain of node-2.
 fn gate_is_closed(model: &mut Model, os: Option<&str>, kubernetes: &str) {
-    let cluster = model.seen.cluster.as_mut().unwrap();
+    let cluster = model.observed.cluster.as_mut().unwrap();
     cluster.kubernetes_version = Some(kubernetes.into());
     cluster.provision_generation = 1;
     cluster.upgrade_strategy = Some(serde_json::json!({"controlPlaneDrainOptions": {"preDrainHooks": [
         {"annotation": annotations::PRE_HOOK}]}}));
     cluster.saved_upgrade_strategy = Some("null".into());
     cluster.gated_release = os.map(str::to_owned);
-    let plan = &mut model.seen.machine_plans[1];
+    let plan = &mut model.observed.machine_plans[1];
     plan.pre_drain = Some("token".into());
 }
 
@@ -351,24 +360,24 @@ fn r07_a_plan_for_another_release_than_the_one_that_has_begun_with_nodes_changes
     let mut begun = another(&model, "v1.7.9", SignedDuration::ZERO);
     begun.begun.as_mut().unwrap().os = os.into();
     begun.name = "broken-off".into();
-    model.seen.other_plans = vec![begun];
+    model.observed.other_plans = vec![begun];
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     let said = last_words(&model);
     for word in ["broken-off", os, kubernetes, "node-2", annotations::RETRY, "create"] {
         assert!(said.contains(word), "{word}: {said}");
     }
-    let history = &model.seen.plan.status.as_ref().unwrap().phase_transition_timestamps;
+    let history = &model.observed.plan.status.as_ref().unwrap().phase_transition_timestamps;
     assert!(!history.iter().any(|change| change.phase == "ImagePreloading"));
     // Another try is refused as well, until the release that has begun has come to its end.
     is_refused(model.clone(), &["broken-off", "node-2"]);
-    let cluster = model.seen.cluster.as_mut().unwrap();
+    let cluster = model.observed.cluster.as_mut().unwrap();
     (
         cluster.upgrade_strategy,
         cluster.saved_upgrade_strategy,
         cluster.gated_release,
     ) = (None, None, None);
-    model.seen.machine_plans[1].pre_drain = None;
+    model.observed.machine_plans[1].pre_drain = None;
     retry(&mut model, "2");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }

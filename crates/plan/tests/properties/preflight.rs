@@ -14,7 +14,7 @@ fn w08_trouble_with_a_kubelet_is_tried_again_and_not_the_end() {
     until(&mut model, |model| model.decide().needs.contains(&Need::Preflight));
     let error = "failed to ask the kubelet of node node-2 for configz: connection refused";
     for attempts in 1..=3 {
-        model.seen.facts.preflight = Fetched::Failed {
+        model.observed.facts.preflight = Fetched::Failed {
             error: error.into(),
             at: model.now,
             attempts,
@@ -38,8 +38,8 @@ fn w08_trouble_with_a_kubelet_is_tried_again_and_not_the_end() {
     until(&mut patient, ended);
     assert_eq!(patient.phase(), Some(Phase::Succeeded));
     // Silence that lasts is the end, and named.
-    let since = model.seen.plan.status.as_ref().unwrap().waiting_for[0].since.0;
-    model.now = since + model.seen.settings.deadlines.preflight;
+    let since = model.observed.plan.status.as_ref().unwrap().waiting_for[0].since.0;
+    model.now = since + model.observed.settings.deadlines.preflight;
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let progressing = decision.status.conditions.iter().find(|c| c.type_ == "Progressing");

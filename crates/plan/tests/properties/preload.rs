@@ -2,7 +2,7 @@
 
 use api::{Component, ImagePreloadOption, Phase, annotations};
 use jiff::SignedDuration;
-use plan::observed::{Fetched, JobOutcome, JobSeen, KubeletFacts, LastWord, NewImages, PodSeen};
+use plan::observed::{Fetched, JobOutcome, KubeletFacts, NewImages, ObservedJob, ObservedPod, TerminationMessage};
 
 use crate::{
     model::Model,
@@ -10,34 +10,34 @@ use crate::{
 };
 
 fn skip_preload(model: &mut Model) {
-    model.seen.plan.spec.image_preload_option = Some(ImagePreloadOption { concurrency: Some(-1) });
+    model.observed.plan.spec.image_preload_option = Some(ImagePreloadOption { concurrency: Some(-1) });
 }
 
 fn preloading() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.suc_plans.contains_key(&Component::ImagePreload)
+        model.observed.suc_plans.contains_key(&Component::ImagePreload)
     });
-    model.seen.suc_plans.get_mut(&Component::ImagePreload).unwrap().uid = Some("this-plan".to_owned());
-    for job in model.seen.jobs.values_mut().filter(|job| is_preload(job)) {
+    model.observed.suc_plans.get_mut(&Component::ImagePreload).unwrap().uid = Some("this-plan".to_owned());
+    for job in model.observed.jobs.values_mut().filter(|job| is_preload(job)) {
         job.owner = Some("this-plan".to_owned());
     }
     model
 }
 
-fn is_preload(job: &JobSeen) -> bool {
+fn is_preload(job: &ObservedJob) -> bool {
     job.component == Component::ImagePreload
 }
 
 /// The Job that loads images onto a node.
-fn job<'a>(model: &'a mut Model, node: &str) -> &'a mut JobSeen {
-    let mut jobs = model.seen.jobs.values_mut();
+fn job<'a>(model: &'a mut Model, node: &str) -> &'a mut ObservedJob {
+    let mut jobs = model.observed.jobs.values_mut();
     jobs.find(|job| is_preload(job) && job.node.as_deref() == Some(node))
         .unwrap()
 }
 
 fn states(model: &Model) -> Vec<String> {
-    let status = model.seen.plan.status.clone().unwrap();
+    let status = model.observed.plan.status.clone().unwrap();
     let nodes = status.node_upgrade_statuses.into_values();
     nodes.filter_map(|node| node.state).collect()
 }
@@ -54,11 +54,11 @@ fn r25_whoever_skips_the_preload_skips_the_check_of_its_size_too() {
         kubelets: [("node-1".to_owned(), full)].into(),
     });
     let mut model = Model::new(3);
-    model.seen.facts.new_images = too_much.clone();
+    model.observed.facts.new_images = too_much.clone();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed), "they do not fit");
     let mut model = Model::new(3);
-    model.seen.facts.new_images = too_much;
+    model.observed.facts.new_images = too_much;
     skip_preload(&mut model);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
@@ -72,16 +72,16 @@ fn r25_a_preload_that_is_skipped_while_it_runs_is_removed_and_its_nodes_go_on() 
     assert_eq!(states(&model), ["ImagePreloading"; 3]);
     skip_preload(&mut model);
     // The Jobs of a Plan go a while after it.
-    let left = model.seen.jobs.clone();
+    let left = model.observed.jobs.clone();
     let decision = model.decide();
     model.apply(&decision);
-    assert!(model.seen.suc_plans.is_empty(), "the Plan is removed first");
-    model.seen.jobs = left;
+    assert!(model.observed.suc_plans.is_empty(), "the Plan is removed first");
+    model.observed.jobs = left;
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("ImagePreloading"));
     let said = decision.status.waiting_for[0].message.clone().unwrap();
     assert_eq!(said, "the preload is skipped: its Jobs are being removed");
-    model.seen.jobs.retain(|_, job| !is_preload(job));
+    model.observed.jobs.retain(|_, job| !is_preload(job));
     until(&mut model, at(Phase::ImagePreloaded));
     assert_eq!(states(&model), ["ImagePreloaded"; 3]);
     until(&mut model, ended);
@@ -93,28 +93,28 @@ fn r04_where_the_preload_is_skipped_every_node_still_shows_that_it_can_run_the_i
     let mut model = Model::new(3);
     skip_preload(&mut model);
     until(&mut model, |model| {
-        model.seen.suc_plans.contains_key(&Component::ImageCheck)
+        model.observed.suc_plans.contains_key(&Component::ImageCheck)
     });
     assert_eq!(
         model.phase(),
         Some(Phase::ImagePreloading),
         "before anything is changed"
     );
-    assert_eq!(model.seen.plan.note(annotations::SAVED_CHART_METHODS), None);
+    assert_eq!(model.observed.plan.note(annotations::SAVED_CHART_METHODS), None);
 }
 
 #[test]
 fn r04_a_node_that_cannot_get_the_image_is_named_with_it_and_has_a_deadline() {
     let mut model = preloading();
-    let pod = PodSeen {
+    let pod = ObservedPod {
         name: "cattle-system/apply-x".to_owned(),
         component: Component::ImagePreload,
         node: Some("node-2".to_owned()),
         problem: Some("ImagePullBackOff: no route to host".to_owned()),
         missing_image: Some("me/toolkit:v1".to_owned()),
-        ..PodSeen::default()
+        ..ObservedPod::default()
     };
-    model.seen.pods.insert(pod.name.clone(), pod);
+    model.observed.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();
     let waits = &decision.status.waiting_for;
     let wait = waits.iter().find(|wait| wait.what == "ToolkitImage").unwrap();
@@ -139,18 +139,18 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
         ("first", "job", "2026-03-13T04:00:00Z", "no space"),
         ("last", "job", "2026-03-13T04:01:00Z", "no space left on device"),
     ] {
-        let pod = PodSeen {
+        let pod = ObservedPod {
             name: name.to_owned(),
             component: Component::ImagePreload,
             node: Some("node-2".to_owned()),
             owner: Some(owner.to_owned()),
-            last_word: Some(LastWord {
+            termination_message: Some(TerminationMessage {
                 at: at.parse().unwrap(),
                 text: text.to_owned(),
             }),
-            ..PodSeen::default()
+            ..ObservedPod::default()
         };
-        model.seen.pods.insert(name.to_owned(), pod);
+        model.observed.pods.insert(name.to_owned(), pod);
     }
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("ImagePreloading"));
@@ -161,7 +161,12 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
     assert_eq!(node.state.as_deref(), Some("ImagePreloadFailed"));
     assert_eq!(node.message.as_deref(), Some("\"no space left on device\""));
     model.apply(&decision);
-    let said = &model.seen.plan.condition(api::reasons::PROGRESSING).unwrap().message;
+    let said = &model
+        .observed
+        .plan
+        .condition(api::reasons::PROGRESSING)
+        .unwrap()
+        .message;
     assert_eq!(
         said,
         "image-preload plan job(s) failed: node-2: \"no space left on device\""
@@ -171,7 +176,7 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
 #[test]
 fn r61_a_job_of_another_plan_of_the_same_name_says_nothing_about_this_one() {
     let mut model = preloading();
-    let stale = JobSeen {
+    let stale = ObservedJob {
         owner: Some("plan-before".to_owned()),
         component: Component::ImagePreload,
         node: Some("node-3".to_owned()),
@@ -179,9 +184,9 @@ fn r61_a_job_of_another_plan_of_the_same_name_says_nothing_about_this_one() {
             reason: "DeadlineExceeded".to_owned(),
             message: "of the try before".to_owned(),
         },
-        ..JobSeen::default()
+        ..ObservedJob::default()
     };
-    model.seen.jobs.insert("apply-on-node-3-before".to_owned(), stale);
+    model.observed.jobs.insert("apply-on-node-3-before".to_owned(), stale);
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("ImagePreloading"));
     job(&mut model, "node-3").outcome = JobOutcome::Failed {

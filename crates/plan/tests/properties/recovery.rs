@@ -21,8 +21,11 @@ fn failed() -> JobOutcome {
 fn with_a_stopped_vm() -> Model {
     let mut model = Model::new(3);
     let job = names::node_job("up", JobType::PreDrain, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.restore_list.insert("node-1".into(), "default/vm-1".into());
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model
+        .observed
+        .restore_list
+        .insert("node-1".into(), "default/vm-1".into());
     model
 }
 
@@ -30,25 +33,31 @@ fn with_a_stopped_vm() -> Model {
 fn a_failed_plan_leaves_no_labels_of_system_upgrade_controller_on_nodes() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::ClusterUpgrading));
-    for node in model.seen.nodes.values_mut() {
+    for node in model.observed.nodes.values_mut() {
         node.leftover_labels = vec!["plan.upgrade.cattle.io/up-image-preload".into()];
     }
     let job = names::cluster_job("up");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    assert!(model.seen.nodes.values().all(|node| node.leftover_labels.is_empty()));
+    assert!(
+        model
+            .observed
+            .nodes
+            .values()
+            .all(|node| node.leftover_labels.is_empty())
+    );
 }
 
 #[test]
 fn another_try_imports_the_iso_anew_when_its_import_failed() {
     let mut model = Model::new(3);
-    until(&mut model, |model| model.seen.iso_image.is_some());
-    model.seen.iso_image.as_mut().unwrap().imported = Some(false);
+    until(&mut model, |model| model.observed.iso_image.is_some());
+    model.observed.iso_image.as_mut().unwrap().imported = Some(false);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
@@ -57,35 +66,35 @@ fn another_try_imports_the_iso_anew_when_its_import_failed() {
 fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_another_try() {
     let mut model = with_a_stopped_vm();
     let pre_drain = names::node_job("up", JobType::PreDrain, "node-1");
-    model.seen.jobs.get_mut(&pre_drain).unwrap().outcome = failed();
+    model.observed.jobs.get_mut(&pre_drain).unwrap().outcome = failed();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     let restore = names::node_job("up", JobType::RestoreVm, "node-1");
-    assert!(model.seen.jobs.contains_key(&restore), "nobody starts the VM");
-    model.seen.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    assert!(model.observed.jobs.contains_key(&restore), "nobody starts the VM");
+    model.observed.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
     // The node is emptied again, so the Job that started the VM must make room.
-    until(&mut model, |model| !model.seen.jobs.contains_key(&restore));
+    until(&mut model, |model| !model.observed.jobs.contains_key(&restore));
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
-    assert!(model.seen.jobs.contains_key(&restore), "the VM stays off");
+    assert!(model.observed.jobs.contains_key(&restore), "the VM stays off");
 }
 
 #[test]
 fn a_deleted_plan_stays_until_the_vms_that_it_stopped_are_started_or_their_time_is_up() {
     let mut model = with_a_stopped_vm();
-    model.seen.plan.metadata.deletion_timestamp = Some(Time(model.now));
+    model.observed.plan.metadata.deletion_timestamp = Some(Time(model.now));
     let restore = names::node_job("up", JobType::RestoreVm, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&restore));
+    until(&mut model, |model| model.observed.jobs.contains_key(&restore));
     let waits = |model: &Model| {
-        let status = model.seen.plan.status.as_ref().unwrap();
+        let status = model.observed.plan.status.as_ref().unwrap();
         status.waiting_for.iter().any(|wait| wait.what == "RestoreVM")
     };
     until(&mut model, waits);
-    assert!(model.seen.plan.metadata.finalizers.is_some());
+    assert!(model.observed.plan.metadata.finalizers.is_some());
     let mut started = model.clone();
-    started.seen.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
-    let gone = |model: &Model| model.seen.plan.metadata.finalizers.is_none();
+    started.observed.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
+    let gone = |model: &Model| model.observed.plan.metadata.finalizers.is_none();
     until(&mut started, gone);
     model.now += SignedDuration::from_mins(21);
     until(&mut model, gone);

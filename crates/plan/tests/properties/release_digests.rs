@@ -10,15 +10,17 @@ const GIVEN: &str = "ab";
 
 fn with_checksum(checksum: &str) -> Model {
     let mut model = Model::new(3);
-    if let Some(version) = &mut model.seen.version {
+    if let Some(version) = &mut model.observed.version {
         version.iso_checksum = Some(checksum.to_owned());
     }
-    until(&mut model, |model| matches!(model.seen.facts.digests, Fetched::Got(_)));
+    until(&mut model, |model| {
+        matches!(model.observed.facts.digests, Fetched::Got(_))
+    });
     model
 }
 
 fn found(model: &mut Model, sha512: &str) {
-    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+    let Fetched::Got(digests) = &mut model.observed.facts.digests else {
         unreachable!()
     };
     sha512.clone_into(&mut digests.iso_sha512);
@@ -56,7 +58,7 @@ fn s07_an_iso_with_another_checksum_than_the_versions_ends_the_upgrade_before_an
 fn s07_a_manifest_without_a_file_that_nodes_read_ends_the_upgrade_before_anything_is_changed(#[case] path: &str) {
     let mut model = with_checksum(&GIVEN.repeat(64));
     found(&mut model, &GIVEN.repeat(64));
-    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+    let Fetched::Got(digests) = &mut model.observed.facts.digests else {
         unreachable!()
     };
     digests.files.remove(path);
@@ -83,7 +85,10 @@ fn s07_digests_are_on_record_before_the_release_is_read_and_before_any_job_is_cr
     model.apply(&decision);
     assert!(model.decide().needs.contains(&Need::Release));
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
-    assert_eq!(model.seen.plan.status.as_ref().unwrap().release_digests, Some(recorded));
+    assert_eq!(
+        model.observed.plan.status.as_ref().unwrap().release_digests,
+        Some(recorded)
+    );
 }
 
 #[test]
@@ -103,10 +108,17 @@ fn s07_without_a_checksum_the_computed_one_is_shown_with_a_warning() {
 fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
-    model.seen.repo.serves_manifest = false;
-    model.seen.repo.secret = None;
-    model.seen.plan.status.as_mut().unwrap().repository = None;
-    let notes = model.seen.plan.status.as_mut().unwrap().notes.get_or_insert_default();
+    model.observed.repo.serves_manifest = false;
+    model.observed.repo.secret = None;
+    model.observed.plan.status.as_mut().unwrap().repository = None;
+    let notes = model
+        .observed
+        .plan
+        .status
+        .as_mut()
+        .unwrap()
+        .notes
+        .get_or_insert_default();
     notes.remove(annotations::SERVES_MANIFEST);
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
     let decision = model.decide();
@@ -124,12 +136,12 @@ fn s07_whoever_changes_the_deployment_of_the_repository_does_not_turn_verificati
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     // An annotation of the Deployment is all that it takes.
-    model.seen.repo.serves_manifest = false;
+    model.observed.repo.serves_manifest = false;
     until(&mut model, |model| model.phase() == Some(Phase::Failed));
-    let status = model.seen.plan.status.as_ref().unwrap();
+    let status = model.observed.plan.status.as_ref().unwrap();
     let why = status.phase_transition_timestamps.last().unwrap().message.clone();
     assert!(why.as_ref().unwrap().contains("somebody changed it"), "{why:?}");
-    assert!(model.seen.jobs.is_empty(), "no node has read from it");
+    assert!(model.observed.jobs.is_empty(), "no node has read from it");
 }
 
 #[test]
@@ -137,10 +149,12 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
     let mut model = with_checksum("");
     until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulated));
     // The manager has forgotten what it knew of the try before, and somebody else serves, who claims the same ISO.
-    model.seen.facts.digests = Fetched::Unknown;
-    until(&mut model, |model| matches!(model.seen.facts.digests, Fetched::Got(_)));
-    let before = model.seen.plan.status.as_ref().unwrap().release_digests.clone();
-    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+    model.observed.facts.digests = Fetched::Unknown;
+    until(&mut model, |model| {
+        matches!(model.observed.facts.digests, Fetched::Got(_))
+    });
+    let before = model.observed.plan.status.as_ref().unwrap().release_digests.clone();
+    let Fetched::Got(digests) = &mut model.observed.facts.digests else {
         unreachable!()
     };
     "ef".repeat(32).clone_into(&mut digests.manifest);
@@ -160,8 +174,8 @@ fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
 fn a_repository_that_is_gone_while_the_release_is_read_is_waited_for_as_long_as_the_reading_may_take() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulating));
-    model.seen.settings.deadlines.metadata = std::time::Duration::from_mins(7);
-    model.seen.repo.deployment_ready = None;
+    model.observed.settings.deadlines.metadata = std::time::Duration::from_mins(7);
+    model.observed.repo.deployment_ready = None;
     let decision = model.decide();
     let mut waits = decision.status.waiting_for.iter();
     let wait = waits.find(|wait| wait.what == "Repository").unwrap();

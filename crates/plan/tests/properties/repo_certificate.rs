@@ -4,7 +4,7 @@ use api::{Phase, RepositoryAccess, annotations};
 use plan::{
     Action, Child, Need,
     decision::ChildKind,
-    observed::{Fetched, RepoSeen},
+    observed::{Fetched, ObservedRepo},
 };
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 fn recorded(model: &Model) -> Option<RepositoryAccess> {
     model
-        .seen
+        .observed
         .plan
         .status
         .as_ref()
@@ -25,7 +25,7 @@ fn recorded(model: &Model) -> Option<RepositoryAccess> {
 fn with_key() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        matches!(model.seen.facts.repo_certificate, Fetched::Got(_))
+        matches!(model.observed.facts.repo_certificate, Fetched::Got(_))
     });
     assert_eq!(model.phase(), Some(Phase::RepoCreating));
     model
@@ -42,7 +42,7 @@ fn created(model: &Model) -> Vec<Child> {
 
 /// A manager that has just started: nothing is in its hand.
 fn restart(model: &mut Model) {
-    model.seen.facts = plan::observed::Facts::default();
+    model.observed.facts = plan::observed::Facts::default();
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn s07_a_key_that_was_lost_before_it_was_stored_is_replaced_under_another_name()
     let decision = model.decide();
     let first = decision.status.repository.clone().unwrap();
     // The manager died behind its write of the status.
-    model.seen.plan.status = Some(decision.status);
+    model.observed.plan.status = Some(decision.status);
     restart(&mut model);
     assert!(model.decide().needs.contains(&Need::RepoCertificate));
     assert!(
@@ -88,7 +88,7 @@ fn s07_a_repository_that_is_deleted_gets_the_same_certificate_again_whoever_mana
     until(&mut model, |model| model.phase() == Some(Phase::NodeUpgrading));
     let before = recorded(&model).unwrap();
     restart(&mut model);
-    model.seen.repo = RepoSeen::default();
+    model.observed.repo = ObservedRepo::default();
     let children = created(&model);
     let mounts = |child: &Child| matches!(child, Child::RepoDeployment { secret, .. } if *secret == before.secret);
     assert!(children.iter().any(mounts), "{children:?}");
@@ -103,7 +103,7 @@ fn s07_a_deployment_that_does_not_mount_the_secret_on_record_is_replaced_and_nev
         let mut model = with_key();
         until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
         let before = recorded(&model).unwrap();
-        model.seen.repo.secret = mounted;
+        model.observed.repo.secret = mounted;
         until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulating));
         let decision = model.decide();
         let deletes = |action: &Action| {
@@ -118,18 +118,20 @@ fn s07_a_deployment_that_does_not_mount_the_secret_on_record_is_replaced_and_nev
         assert!(decision.actions.iter().any(deletes), "{:?}", decision.actions);
         assert_eq!(decision.status.repository, Some(before.clone()));
         until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulated));
-        assert_eq!(model.seen.repo.secret, Some(before.secret));
+        assert_eq!(model.observed.repo.secret, Some(before.secret));
     }
 }
 
 #[test]
 fn s07_another_try_before_any_node_has_read_makes_another_certificate() {
     let mut model = with_key();
-    until(&mut model, |model| matches!(model.seen.facts.digests, Fetched::Got(_)));
+    until(&mut model, |model| {
+        matches!(model.observed.facts.digests, Fetched::Got(_))
+    });
     let before = recorded(&model).unwrap();
     assert!(before.in_use);
     // The ISO is another one: the plan fails, and is tried again.
-    let Fetched::Got(digests) = &mut model.seen.facts.digests else {
+    let Fetched::Got(digests) = &mut model.observed.facts.digests else {
         unreachable!()
     };
     digests.iso_sha512 = "0".repeat(128);
@@ -137,7 +139,7 @@ fn s07_another_try_before_any_node_has_read_makes_another_certificate() {
     assert_eq!(model.phase(), Some(Phase::Failed));
     restart(&mut model);
     model.now = model.now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_ne!(recorded(&model).unwrap().secret, before.secret);

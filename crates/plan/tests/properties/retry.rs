@@ -4,11 +4,11 @@ use api::{Component, JobType, Phase, annotations, names, reasons};
 use plan::{
     Action, announce,
     decide::is_settled,
-    observed::{JobOutcome, JobSeen, OtherPlan},
+    observed::{JobOutcome, ObservedJob, OtherPlan},
 };
 use rules::{
     Severity,
-    event_object::{Teller, build},
+    event_object::{EventReporter, build},
 };
 use serde_json::json;
 
@@ -28,15 +28,15 @@ fn failed() -> JobOutcome {
 fn failed_at_pre_drain() -> Model {
     let mut model = Model::new(3);
     let job = names::node_job("up", JobType::PreDrain, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     model
 }
 
 fn ask(model: &mut Model, value: &str) {
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), value.to_owned());
 }
 
@@ -64,9 +64,9 @@ fn one_wish_is_one_try() {
     ask(&mut model, "1");
     let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
-        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
+        model.phase() == Some(Phase::NodeUpgrading) && model.observed.jobs.contains_key(&job)
     });
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     let decision = model.decide();
@@ -82,16 +82,16 @@ fn one_wish_is_one_try() {
 
 /// The names and the words of what is told of the newest changes of the phase.
 fn told(model: &Model) -> Vec<(String, String)> {
-    let teller = Teller {
+    let reporter = EventReporter {
         component: reasons::SOURCE_MANAGER,
         host: None,
     };
-    let metadata = &model.seen.plan.metadata;
-    announce::phase_events(&model.seen.plan, model.now)
+    let metadata = &model.observed.plan.metadata;
+    announce::phase_events(&model.observed.plan, model.now)
         .iter()
         .map(|(at, event)| {
             (
-                build(metadata, teller, *at, event).metadata.name.unwrap(),
+                build(metadata, reporter, *at, event).metadata.name.unwrap(),
                 event.message.clone(),
             )
         })
@@ -113,16 +113,16 @@ fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() 
     // The same node fails again, and in the same way.
     let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
-        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.contains_key(&job)
+        model.phase() == Some(Phase::NodeUpgrading) && model.observed.jobs.contains_key(&job)
     });
     let entered = told(&model).pop().unwrap();
     assert_eq!(entered.1, "Entering phase NodeUpgrade");
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
     let second = told(&model).pop().unwrap();
     assert_eq!(second.1, first.1);
     assert_ne!(second.0, first.0, "the same words in another try are another event");
-    let history = &model.seen.plan.status.as_ref().unwrap().phase_transition_timestamps;
+    let history = &model.observed.plan.status.as_ref().unwrap().phase_transition_timestamps;
     let reasons: Vec<_> = history.iter().filter_map(|change| change.message.as_deref()).collect();
     assert_eq!(reasons, [first.1.strip_prefix(why).unwrap(); 2], "both are on record");
 }
@@ -130,7 +130,7 @@ fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() 
 #[test]
 fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
     let mut model = failed_at_pre_drain();
-    model.seen.other_plans = vec![OtherPlan {
+    model.observed.other_plans = vec![OtherPlan {
         name: "younger".into(),
         uid: "z".into(),
         created: Some(model.now),
@@ -145,35 +145,35 @@ fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
         model.apply(&decision);
     }
     assert_eq!(model.phase(), Some(Phase::Failed));
-    let waiting = model.seen.plan.status.as_ref().unwrap().waiting_for[0].clone();
+    let waiting = model.observed.plan.status.as_ref().unwrap().waiting_for[0].clone();
     assert_eq!(waiting.object.as_deref(), Some("UpgradePlan younger"));
     assert_eq!(
         waiting.message.as_deref(),
         Some("another try of this plan begins when the upgrade \"younger\" has ended")
     );
     let mut patient = model.clone();
-    patient.seen.other_plans[0].active = false;
+    patient.observed.other_plans[0].active = false;
     until(&mut patient, |model| model.phase() == Some(Phase::Succeeded));
     // Who takes the wish back is not shown as waiting for ever.
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.remove(annotations::RETRY);
-    assert!(!is_settled(&model.seen.plan));
+    assert!(!is_settled(&model.observed.plan));
     let decision = model.decide();
     model.apply(&decision);
-    assert_eq!(model.seen.plan.status.as_ref().unwrap().waiting_for, []);
-    assert!(is_settled(&model.seen.plan));
+    assert_eq!(model.observed.plan.status.as_ref().unwrap().waiting_for, []);
+    assert!(is_settled(&model.observed.plan));
 }
 
 #[test]
 fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
     let mut failed = failed_at_pre_drain();
-    let mut cluster = failed.seen.cluster.take().unwrap();
+    let mut cluster = failed.observed.cluster.take().unwrap();
     cluster.upgrade_strategy = Some(json!({"controlPlaneDrainOptions": {"preDrainHooks": [
         {"annotation": annotations::PRE_HOOK}]}}));
     let mut model = Model::new(3);
-    let before = model.seen.cluster.replace(cluster);
+    let before = model.observed.cluster.replace(cluster);
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
-    let after = model.seen.cluster.unwrap();
+    let after = model.observed.cluster.unwrap();
     assert_eq!(after.upgrade_strategy, before.unwrap().upgrade_strategy);
     assert_eq!(after.saved_upgrade_strategy, None);
 }
@@ -181,10 +181,13 @@ fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
 #[test]
 fn vms_that_could_not_be_started_again_are_told_of() {
     let mut model = Model::new(3);
-    model.seen.restore_list.insert("node-1".into(), "default/vm-1".into());
+    model
+        .observed
+        .restore_list
+        .insert("node-1".into(), "default/vm-1".into());
     let job = names::node_job("up", JobType::RestoreVm, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     let events = model.decide().events;
     let told = events
         .iter()
@@ -205,7 +208,7 @@ fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
     let mut model = failed_at_pre_drain();
     let hold = |model: &mut Model, nodes: &[&str]| {
         let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
-        model.seen.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
+        model.observed.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
             pause_nodes: Some(nodes),
         });
     };
@@ -213,7 +216,7 @@ fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
     ask(&mut model, "1");
     let job = names::node_job("up", JobType::PreDrain, "node-1");
     until(&mut model, |model| {
-        model.phase() == Some(Phase::NodeUpgrading) && model.seen.jobs.get(&job).is_some_and(|job| job.suspended)
+        model.phase() == Some(Phase::NodeUpgrading) && model.observed.jobs.get(&job).is_some_and(|job| job.suspended)
     });
     let decision = model.decide();
     let waits: Vec<&str> = decision
@@ -226,7 +229,7 @@ fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
     assert!(!waits.contains(&"PreDrainJob"), "{:?}", decision.status.waiting_for);
     hold(&mut model, &[]);
     let waits_for_job = |model: &Model| {
-        let status = model.seen.plan.status.as_ref().unwrap();
+        let status = model.observed.plan.status.as_ref().unwrap();
         status.waiting_for.iter().any(|wait| wait.what == "PreDrainJob")
     };
     until(&mut model, waits_for_job);
@@ -235,29 +238,29 @@ fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
 
 #[test]
 fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another() {
-    let image = |model: &Model| model.seen.plan.note(annotations::TOOLKIT_IMAGE).map(str::to_owned);
+    let image = |model: &Model| model.observed.plan.note(annotations::TOOLKIT_IMAGE).map(str::to_owned);
     let own = |tag: &str| api::image::Image::parse(&format!("rancher/toolkit:{tag}")).unwrap();
     let mut model = Model::new(3);
-    model.seen.settings.own_image = own("v1");
+    model.observed.settings.own_image = own("v1");
     until(&mut model, |model| {
         let is_none = image(model).is_none();
         assert!(is_none || model.decide().finalizer);
-        model.seen.suc_plans.contains_key(&Component::ImagePreload)
+        model.observed.suc_plans.contains_key(&Component::ImagePreload)
     });
     let v1 = Some("rancher/toolkit:v1".to_owned());
     assert_eq!(image(&model), v1);
     // Another manager, in the middle of it.
-    model.seen.settings.own_image = own("v2");
+    model.observed.settings.own_image = own("v2");
     let mut early = model.clone();
     let job = names::node_job("up", JobType::PreDrain, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.jobs.get_mut(&job).unwrap().outcome = failed();
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
     ask(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(image(&model), v1, "nodes have it, and have begun with it");
     let preload = early
-        .seen
+        .observed
         .jobs
         .values_mut()
         .find(|job| job.component == Component::ImagePreload);
@@ -273,32 +276,32 @@ fn workloads_run_the_image_of_the_first_one_and_another_preload_may_run_another(
 fn an_upgrade_that_runs_without_a_record_of_its_image_takes_the_managers_own() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::ClusterUpgrading));
-    let known = model.seen.plan.status.as_mut().unwrap().notes.as_mut().unwrap();
+    let known = model.observed.plan.status.as_mut().unwrap().notes.as_mut().unwrap();
     known.remove(annotations::TOOLKIT_IMAGE);
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
-    let own = model.seen.settings.own_image.to_string();
-    assert_eq!(model.seen.plan.note(annotations::TOOLKIT_IMAGE), Some(own.as_str()));
+    let own = model.observed.settings.own_image.to_string();
+    assert_eq!(model.observed.plan.note(annotations::TOOLKIT_IMAGE), Some(own.as_str()));
 }
 
 #[test]
 fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all() {
     let mut model = Model::new(3);
     let name = names::node_job("up", JobType::PreDrain, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&name));
-    let job = model.seen.jobs.get_mut(&name).unwrap();
+    until(&mut model, |model| model.observed.jobs.contains_key(&name));
+    let job = model.observed.jobs.get_mut(&name).unwrap();
     job.uid = Some("first".to_owned());
     job.outcome = failed();
     until(&mut model, ended);
-    let left = JobSeen {
+    let left = ObservedJob {
         uid: Some("anybody".to_owned()),
         owner: Some("gone".to_owned()),
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component: Component::ImagePreload,
         left_over: true,
-        ..JobSeen::default()
+        ..ObservedJob::default()
     };
     let key = plan::observed::key(names::CATTLE_NAMESPACE, "apply-x");
-    model.seen.jobs.insert(key.clone(), left);
+    model.observed.jobs.insert(key.clone(), left);
     ask(&mut model, "1");
     let decision = model.decide();
     let wanted = Action::DeleteJob {
@@ -309,6 +312,6 @@ fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all
     assert_eq!(decision.actions, [wanted]);
     model.apply(&decision);
     assert_eq!(model.phase(), Some(Phase::Failed), "it waits for both to be gone");
-    model.seen.jobs.remove(&key);
+    model.observed.jobs.remove(&key);
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
 }

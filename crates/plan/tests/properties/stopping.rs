@@ -4,7 +4,7 @@ use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
     Action, Decision,
-    observed::{JobOutcome, PodSeen},
+    observed::{JobOutcome, ObservedPod},
 };
 
 use crate::{
@@ -18,23 +18,23 @@ const STOP: &str = "StillRunning";
 fn upgrading() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.seen.jobs.contains_key(&names::cluster_job("up"))
+        model.observed.jobs.contains_key(&names::cluster_job("up"))
     });
-    let job = model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap();
+    let job = model.observed.jobs.get_mut(&names::cluster_job("up")).unwrap();
     job.uid = Some("job".into());
-    let pod = PodSeen {
+    let pod = ObservedPod {
         name: "harvester-system/up-cluster-upgrade-1".into(),
         component: Component::ClusterUpgrade,
         owner: Some("job".into()),
         works: true,
-        ..PodSeen::default()
+        ..ObservedPod::default()
     };
-    model.seen.pods.insert("up-cluster-upgrade-1".into(), pod);
+    model.observed.pods.insert("up-cluster-upgrade-1".into(), pod);
     model
 }
 
 fn delete(model: &mut Model) {
-    model.seen.plan.metadata.deletion_timestamp = Some(Time(model.now));
+    model.observed.plan.metadata.deletion_timestamp = Some(Time(model.now));
 }
 
 fn wait_for<'a>(decision: &'a Decision, what: &str) -> Option<&'a WaitingFor> {
@@ -60,9 +60,14 @@ fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
     assert!(!puts_back(&decision), "{:?}", decision.actions);
     // Deleted in the foreground, it is there until its pod is gone; deleted otherwise, the pod outlives it.
     let mut deleting = model.clone();
-    deleting.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    deleting
+        .observed
+        .jobs
+        .get_mut(&names::cluster_job("up"))
+        .unwrap()
+        .deleting = true;
     model.apply(&decision);
-    assert!(!model.seen.jobs.contains_key(&names::cluster_job("up")));
+    assert!(!model.observed.jobs.contains_key(&names::cluster_job("up")));
     for model in [&mut model, &mut deleting] {
         let decision = model.decide();
         assert!(decision.finalizer && !puts_back(&decision), "{:?}", decision.actions);
@@ -73,12 +78,12 @@ fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
             "{message}"
         );
         assert!(message.contains("kubectl delete pod --force"), "{message}");
-        model.seen.pods.clear();
-        model.seen.jobs.remove(&names::cluster_job("up"));
+        model.observed.pods.clear();
+        model.observed.jobs.remove(&names::cluster_job("up"));
         let decision = model.decide();
         assert!(puts_back(&decision), "{:?}", decision.actions);
         assert_eq!(wait_for(&decision, STOP), None);
-        until(model, |model| model.seen.plan.metadata.finalizers.is_none());
+        until(model, |model| model.observed.plan.metadata.finalizers.is_none());
     }
 }
 
@@ -86,7 +91,7 @@ fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
 fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
     let mut model = upgrading();
     delete(&mut model);
-    model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    model.observed.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
     let decision = model.decide();
     model.apply(&decision);
     let wait = wait_for(&decision, STOP).unwrap();
@@ -101,34 +106,37 @@ fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
     assert!(puts_back(&decision), "{:?}", decision.actions);
     assert_eq!(decision.events.len(), 1, "people are told once: {:?}", decision.events);
     // Pod and Job stay, and the plan goes.
-    until(&mut model, |model| model.seen.plan.metadata.finalizers.is_none());
+    until(&mut model, |model| model.observed.plan.metadata.finalizers.is_none());
     assert_eq!(
-        model.seen.charts[names::HARVESTER_CHART].methods,
+        model.observed.charts[names::HARVESTER_CHART].methods,
         serde_json::Value::Null
     );
-    assert!(model.seen.jobs.contains_key(&names::cluster_job("up")));
+    assert!(model.observed.jobs.contains_key(&names::cluster_job("up")));
 }
 
 #[test]
 fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_its_node_yet() {
     let mut model = Model::new(3);
     let (first, second) = (job(JobType::PreDrain, "node-1"), job(JobType::PreDrain, "node-2"));
-    until(&mut model, |model| model.seen.jobs.contains_key(&first));
-    let mut running = model.seen.jobs[&first].clone();
+    until(&mut model, |model| model.observed.jobs.contains_key(&first));
+    let mut running = model.observed.jobs[&first].clone();
     running.node = Some("node-2".into());
     running.outcome = JobOutcome::Running;
-    model.seen.jobs.insert(second.clone(), running);
-    let mut installing = model.seen.jobs[&second].clone();
+    model.observed.jobs.insert(second.clone(), running);
+    let mut installing = model.observed.jobs[&second].clone();
     installing.node = Some("node-3".into());
     installing.job_type = Some(JobType::PostDrain);
-    model.seen.jobs.insert(job(JobType::PostDrain, "node-3"), installing);
+    model
+        .observed
+        .jobs
+        .insert(job(JobType::PostDrain, "node-3"), installing);
     fail(&mut model, &first);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    assert!(model.seen.jobs.contains_key(&first), "kept for its log");
-    assert!(!model.seen.jobs.contains_key(&second));
+    assert!(model.observed.jobs.contains_key(&first), "kept for its log");
+    assert!(!model.observed.jobs.contains_key(&second));
     assert!(
-        model.seen.jobs.contains_key(&job(JobType::PostDrain, "node-3")),
+        model.observed.jobs.contains_key(&job(JobType::PostDrain, "node-3")),
         "an installation is let end"
     );
 }
@@ -136,13 +144,13 @@ fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_i
 #[test]
 fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
     let mut model = upgrading();
-    model.seen.pods.clear();
+    model.observed.pods.clear();
     fail(&mut model, &names::cluster_job("up"));
     until(&mut model, ended);
     retry(&mut model, "1");
     let decision = model.decide();
     assert!(matches!(decision.actions.as_slice(), [Action::DeleteJob { .. }]));
-    model.seen.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
+    model.observed.jobs.get_mut(&names::cluster_job("up")).unwrap().deleting = true;
     let decision = model.decide();
     assert_eq!(decision.actions, []);
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
@@ -166,11 +174,11 @@ fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
         "{:?}",
         decision.events
     );
-    model.seen.jobs.remove(&names::cluster_job("up"));
+    model.observed.jobs.remove(&names::cluster_job("up"));
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
-    let status = model.seen.plan.status.as_ref().unwrap();
+    let status = model.observed.plan.status.as_ref().unwrap();
     let degraded = status.conditions.iter().find(|one| one.type_ == reasons::DEGRADED);
     assert_eq!(degraded.unwrap().status, "False");
-    model.seen.jobs.remove(&names::cluster_job("up"));
+    model.observed.jobs.remove(&names::cluster_job("up"));
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }

@@ -20,7 +20,7 @@ pub(crate) fn until(model: &mut Model, there: impl Fn(&Model) -> bool) {
             model.happen(&step);
         }
     }
-    panic!("never got there: {:#?}", model.seen.plan.status)
+    panic!("never got there: {:#?}", model.observed.plan.status)
 }
 
 pub(crate) fn go_on(model: &mut Model) {
@@ -36,16 +36,16 @@ pub(crate) fn at(phase: Phase) -> impl Fn(&Model) -> bool {
 }
 
 pub(crate) fn ended(model: &Model) -> bool {
-    model.phase().is_some_and(Phase::is_terminal) && model.seen.plan.metadata.finalizers.is_none()
+    model.phase().is_some_and(Phase::is_terminal) && model.observed.plan.metadata.finalizers.is_none()
 }
 
 pub(crate) fn state(model: &Model, node: &str) -> Option<NodeState> {
-    let status = model.seen.plan.status.as_ref()?;
+    let status = model.observed.plan.status.as_ref()?;
     NodeState::parse(status.node_upgrade_statuses.get(node)?.state.as_deref()?)
 }
 
 pub(crate) fn reason<'a>(model: &'a Model, node: &str) -> Option<&'a str> {
-    let status = model.seen.plan.status.as_ref()?;
+    let status = model.observed.plan.status.as_ref()?;
     status.node_upgrade_statuses.get(node)?.reason.as_deref()
 }
 
@@ -62,11 +62,11 @@ pub(crate) fn fail(model: &mut Model, name: &str) {
         reason: "BackoffLimitExceeded".into(),
         message: "it broke".into(),
     };
-    model.seen.jobs.get_mut(name).unwrap().outcome = outcome;
+    model.observed.jobs.get_mut(name).unwrap().outcome = outcome;
 }
 
 pub(crate) fn retry(model: &mut Model, wish: &str) {
-    let known = model.seen.plan.metadata.annotations.get_or_insert_default();
+    let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), wish.to_owned());
 }
 

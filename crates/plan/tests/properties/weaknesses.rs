@@ -10,13 +10,13 @@ use plan::{
 use rules::Severity;
 
 use crate::{
+    environment::Step,
     model::Model,
-    outside::Step,
     walk::{at, ended, go_on, until},
 };
 
 fn state(model: &Model, node: &str) -> Option<NodeState> {
-    let status = model.seen.plan.status.as_ref()?;
+    let status = model.observed.plan.status.as_ref()?;
     NodeState::parse(status.node_upgrade_statuses.get(node)?.state.as_deref()?)
 }
 
@@ -25,7 +25,7 @@ fn condition<'a>(decision: &'a Decision, type_: &str) -> &'a k8s_openapi::apimac
 }
 
 fn note<'a>(model: &'a Model, key: &str) -> Option<&'a str> {
-    model.seen.plan.note(key)
+    model.observed.plan.note(key)
 }
 
 /// Applies only what a decision records, as if the manager died before it acted.
@@ -55,7 +55,7 @@ fn w02_the_provision_generation_is_on_record_before_rancher_gets_it_and_is_given
     model.apply(&again);
     assert!(!provisions(&model.decide()));
     until(&mut model, ended);
-    assert_eq!(model.seen.cluster.unwrap().provision_generation, 1);
+    assert_eq!(model.observed.cluster.unwrap().provision_generation, 1);
 }
 
 #[test]
@@ -74,18 +74,18 @@ fn w03_what_a_setting_was_is_on_record_before_it_is_changed() {
     );
     // The change was made and everything else forgotten but the record: 1800 is not taken for the original.
     model.apply(&decision);
-    model.seen.replenishment_interval = Some("1800".into());
+    model.observed.replenishment_interval = Some("1800".into());
     go_on(&mut model);
     assert_eq!(note(&model, annotations::SAVED_REPLENISHMENT_INTERVAL), Some("600"));
     until(&mut model, ended);
-    assert_eq!(model.seen.replenishment_interval.as_deref(), Some("600"));
+    assert_eq!(model.observed.replenishment_interval.as_deref(), Some("600"));
 }
 
 #[test]
 fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+        model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
     let before = model.decide();
     model.apply(&before);
@@ -94,9 +94,9 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
     assert_eq!(after.status, before.status, "a minute later, nothing is written");
     // To the end: reason and message change all the time, the time of a condition only with its status.
     while !ended(&model) {
-        let before = model.seen.plan.status.clone().unwrap_or_default().conditions;
+        let before = model.observed.plan.status.clone().unwrap_or_default().conditions;
         go_on(&mut model);
-        let after = model.seen.plan.status.clone().unwrap_or_default().conditions;
+        let after = model.observed.plan.status.clone().unwrap_or_default().conditions;
         for (one, next) in before.iter().zip(&after) {
             let moved = one.status != next.status;
             assert_eq!(
@@ -112,14 +112,14 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
 fn w09_a_node_that_is_held_after_its_job_started_is_not_stopped() {
     let mut model = Model::new(1);
     let job = names::node_job("up", JobType::SingleNodeUpgrade, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
-    model.seen.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
+    model.observed.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
         pause_nodes: Some(vec!["node-1".into()]),
     });
     let decision = model.decide();
     model.apply(&decision);
     assert_eq!(state(&model, "node-1"), Some(NodeState::SingleNodeUpgrading));
-    assert!(!model.seen.jobs[&job].suspended);
+    assert!(!model.observed.jobs[&job].suspended);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
@@ -131,8 +131,12 @@ fn w10_nodes_whose_preload_jobs_came_and_went_unseen_count_as_preloaded() {
     let decision = model.decide();
     model.apply(&decision);
     // Nobody looked while the Jobs ran and were removed.
-    model.seen.jobs.clear();
-    model.seen.suc_plans.values_mut().for_each(|plan| plan.complete = true);
+    model.observed.jobs.clear();
+    model
+        .observed
+        .suc_plans
+        .values_mut()
+        .for_each(|plan| plan.complete = true);
     until(&mut model, at(Phase::ImagePreloaded));
     for node in ["node-1", "node-2", "node-3"] {
         assert_eq!(state(&model, node), Some(NodeState::ImagePreloaded), "{node}");
@@ -165,9 +169,9 @@ fn w12_waiting_is_neither_an_error_nor_a_warning() {
 fn w13_a_repository_that_is_slow_to_serve_is_gone_on_with_as_soon_as_it_does() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::RepoCreating) && model.seen.repo.service_ready.is_some()
+        model.phase() == Some(Phase::RepoCreating) && model.observed.repo.service_ready.is_some()
     });
-    model.seen.repo.deployment_ready = Some(true);
+    model.observed.repo.deployment_ready = Some(true);
     let decision = model.decide();
     assert_eq!(
         decision
@@ -186,14 +190,14 @@ fn w13_a_repository_that_is_slow_to_serve_is_gone_on_with_as_soon_as_it_does() {
 fn w14_a_failed_preload_job_fails_the_plan_also_when_its_condition_says_so_no_more() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ImagePreloading) && !model.seen.jobs.is_empty()
+        model.phase() == Some(Phase::ImagePreloading) && !model.observed.jobs.is_empty()
     });
-    let job = model.seen.jobs.values_mut().next().unwrap();
+    let job = model.observed.jobs.values_mut().next().unwrap();
     job.outcome = JobOutcome::Failed {
         reason: "BackoffLimitExceeded".into(),
         message: "".into(),
     };
-    assert!(model.seen.suc_plans.values().all(|plan| !plan.job_failed));
+    assert!(model.observed.suc_plans.values().all(|plan| !plan.job_failed));
     go_on(&mut model);
     assert_eq!(model.phase(), Some(Phase::Failed));
 }
@@ -201,34 +205,34 @@ fn w14_a_failed_preload_job_fails_the_plan_also_when_its_condition_says_so_no_mo
 #[test]
 fn w16_kubevirts_methods_are_put_back_to_what_they_were_and_only_if_we_changed_them() {
     let evict = |model: &mut Model| {
-        model.seen.workload_update_methods = Some(vec!["Evict".into()]);
-        let chart = model.seen.charts.get_mut(names::HARVESTER_CHART).unwrap();
+        model.observed.workload_update_methods = Some(vec!["Evict".into()]);
+        let chart = model.observed.charts.get_mut(names::HARVESTER_CHART).unwrap();
         chart.methods = serde_json::json!(["Evict"]);
     };
     let mut model = Model::new(3);
     evict(&mut model);
     until(&mut model, at(Phase::NodeUpgrading));
-    assert_eq!(model.seen.workload_update_methods, Some(vec![]));
+    assert_eq!(model.observed.workload_update_methods, Some(vec![]));
     until(&mut model, ended);
-    assert_eq!(model.seen.workload_update_methods, Some(vec!["Evict".into()]));
+    assert_eq!(model.observed.workload_update_methods, Some(vec!["Evict".into()]));
 
     let mut failed = Model::new(3);
     evict(&mut failed);
     until(&mut failed, |model| {
-        model.phase() == Some(Phase::ISODownloading) && model.seen.iso_image.is_some()
+        model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
-    failed.seen.iso_image.as_mut().unwrap().imported = Some(false);
+    failed.observed.iso_image.as_mut().unwrap().imported = Some(false);
     until(&mut failed, ended);
     assert_eq!(failed.phase(), Some(Phase::Failed));
-    assert_eq!(failed.seen.workload_update_methods, Some(vec!["Evict".into()]));
+    assert_eq!(failed.observed.workload_update_methods, Some(vec!["Evict".into()]));
 }
 
 #[test]
 fn w17_a_longer_interval_of_the_users_is_kept() {
     let mut model = Model::new(3);
-    model.seen.replenishment_interval = Some("3600".into());
+    model.observed.replenishment_interval = Some("3600".into());
     until(&mut model, |model| {
-        assert_eq!(model.seen.replenishment_interval.as_deref(), Some("3600"));
+        assert_eq!(model.observed.replenishment_interval.as_deref(), Some("3600"));
         ended(model)
     });
 }
@@ -237,8 +241,10 @@ fn w17_a_longer_interval_of_the_users_is_kept() {
 fn w18_release_metadata_that_later_phases_could_not_work_with_is_refused_at_once() {
     for field in ["harvester", "os", "kubernetes"] {
         let mut model = Model::new(3);
-        until(&mut model, |model| matches!(model.seen.facts.release, Fetched::Got(_)));
-        let Fetched::Got(release) = &mut model.seen.facts.release else {
+        until(&mut model, |model| {
+            matches!(model.observed.facts.release, Fetched::Got(_))
+        });
+        let Fetched::Got(release) = &mut model.observed.facts.release else {
             unreachable!()
         };
         match field {
@@ -263,10 +269,10 @@ fn w18_release_metadata_that_later_phases_could_not_work_with_is_refused_at_once
 fn w19_no_node_is_not_all_nodes() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::NodeUpgrading));
-    let mut status = model.seen.plan.status.clone().unwrap();
+    let mut status = model.observed.plan.status.clone().unwrap();
     status.node_upgrade_statuses.clear();
-    model.seen.plan.status = Some(status);
-    model.seen.jobs.clear();
+    model.observed.plan.status = Some(status);
+    model.observed.jobs.clear();
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("NodeUpgrading"));
 }
@@ -274,17 +280,17 @@ fn w19_no_node_is_not_all_nodes() {
 #[test]
 fn w24_every_wait_has_a_deadline_but_the_one_for_a_person() {
     let mut model = Model::new(3);
-    model.seen.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
+    model.observed.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
         pause_nodes: Some(vec!["node-2".into()]),
     });
-    let (mut waits, mut held) = (0, false);
+    let (mut waits, mut paused) = (0, false);
     for _ in 0..2000 {
         let decision = model.decide();
         for wait in &decision.status.waiting_for {
             waits += 1;
             let person = ["Paused", "BehindPaused"].contains(&wait.what.as_str());
             assert_eq!(wait.deadline.is_none(), person, "{wait:?}");
-            held |= person;
+            paused |= person;
         }
         model.apply(&decision);
         if ended(&model) {
@@ -292,45 +298,51 @@ fn w24_every_wait_has_a_deadline_but_the_one_for_a_person() {
         }
         match model.possible().first().cloned() {
             Some(step) => model.happen(&step),
-            None if held => model.seen.plan.spec.node_upgrade_option = None,
+            None if paused => model.observed.plan.spec.node_upgrade_option = None,
             None => {}
         }
     }
-    assert!(waits > 10 && held, "{waits} waits, held: {held}");
+    assert!(waits > 10 && paused, "{waits} waits, held: {held}");
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
 
 #[test]
 fn w27_the_users_upgrade_strategy_is_what_it_was() {
     let mut model = Model::new(3);
-    let before = model.seen.cluster.clone().unwrap().upgrade_strategy;
+    let before = model.observed.cluster.clone().unwrap().upgrade_strategy;
     until(&mut model, |model| {
         model
-            .seen
+            .observed
             .cluster
             .as_ref()
             .is_some_and(|cluster| cluster.provision_generation == 1)
     });
-    assert_ne!(model.seen.cluster.clone().unwrap().upgrade_strategy, before);
+    assert_ne!(model.observed.cluster.clone().unwrap().upgrade_strategy, before);
     until(&mut model, ended);
-    assert_eq!(model.seen.cluster.unwrap().upgrade_strategy, before);
+    assert_eq!(model.observed.cluster.unwrap().upgrade_strategy, before);
 }
 
 #[test]
 fn w28_labels_that_system_upgrade_controller_leaves_on_nodes_are_removed() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::ImagePreloaded));
-    for node in model.seen.nodes.values_mut() {
+    for node in model.observed.nodes.values_mut() {
         node.leftover_labels = vec!["plan.upgrade.cattle.io/up-image-preload".into()];
     }
     until(&mut model, ended);
-    assert!(model.seen.nodes.values().all(|node| node.leftover_labels.is_empty()));
+    assert!(
+        model
+            .observed
+            .nodes
+            .values()
+            .all(|node| node.leftover_labels.is_empty())
+    );
 }
 
 #[test]
 fn w29_a_witness_runs_no_repository_and_its_vms_are_not_restored() {
     let mut model = Model::new(2);
-    model.seen.nodes.get_mut("node-2").unwrap().witness = true;
+    model.observed.nodes.get_mut("node-2").unwrap().witness = true;
     let deploys = |decision: &Decision| {
         decision.actions.iter().find_map(|action| match action {
             Action::Create(Child::RepoDeployment { replicas, .. }) => Some(*replicas),
@@ -339,10 +351,10 @@ fn w29_a_witness_runs_no_repository_and_its_vms_are_not_restored() {
     };
     until(&mut model, |model| deploys(&model.decide()).is_some());
     assert_eq!(deploys(&model.decide()), Some(1), "one node can run it");
-    model.seen.restore_list = [("node-2".to_owned(), "default/vm".to_owned())].into();
+    model.observed.restore_list = [("node-2".to_owned(), "default/vm".to_owned())].into();
     until(&mut model, ended);
     let restores = names::node_job("up", JobType::RestoreVm, "node-2");
-    assert!(!model.seen.jobs.contains_key(&restores));
+    assert!(!model.observed.jobs.contains_key(&restores));
 }
 
 #[test]
@@ -351,12 +363,12 @@ fn w31_a_node_is_back_only_in_another_boot_with_the_new_system() {
     let waits = |model: &Model| state(model, "node-1") == Some(NodeState::WaitingReboot);
     until(&mut model, waits);
     // The text of the new system alone proves nothing.
-    model.seen.nodes.get_mut("node-1").unwrap().os_image = crate::model::OS.into();
+    model.observed.nodes.get_mut("node-1").unwrap().os_image = crate::model::OS.into();
     let decision = model.decide();
     model.apply(&decision);
     assert!(waits(&model));
     // Another boot with the old system is a failure with a name, not a wait for ever.
-    let node = model.seen.nodes.get_mut("node-1").unwrap();
+    let node = model.observed.nodes.get_mut("node-1").unwrap();
     node.os_image = "Harvester v1.7.1".into();
     node.boot_id.push_str("-again");
     let decision = model.decide();

@@ -27,7 +27,7 @@ pub(super) fn has_failed(migration: &VirtualMachineInstanceMigration, since: Opt
     evacuates && recent && migration.status.phase.as_deref() == Some("Failed")
 }
 
-pub(super) fn progress(seen: &Evacuation<'_>, migration: &VirtualMachineInstanceMigration) -> String {
+pub(super) fn progress(observed: &Evacuation<'_>, migration: &VirtualMachineInstanceMigration) -> String {
     let name = migration.metadata.name.as_deref().unwrap_or_default();
     let phase = migration
         .status
@@ -42,7 +42,7 @@ pub(super) fn progress(seen: &Evacuation<'_>, migration: &VirtualMachineInstance
         .and_then(|state| state.target_node.as_deref());
     let target = target.map(|target| format!(" to {target}")).unwrap_or_default();
     let mut said = format!("is being moved{target}: migration {name} is {phase}");
-    let pods = seen.target_pods.iter().filter(|pod| {
+    let pods = observed.target_pods.iter().filter(|pod| {
         let labels = pod.metadata.labels.as_ref();
         labels.and_then(|labels| labels.get(MIGRATION_JOB_LABEL)) == migration.metadata.uid.as_ref()
             && migration.metadata.uid.is_some()

@@ -98,25 +98,25 @@ fn vms_of_other_nodes_and_those_that_have_ended_are_not_waited_for() {
     zombie["status"]["phase"] = json!("Failed");
     let mut done = instance("c");
     done["status"]["phase"] = json!("Succeeded");
-    let seen = Seen {
+    let observed = Seen {
         instances: vec![elsewhere, zombie, done],
         ..Seen::default()
     };
-    assert_eq!(seen.decide(), nobody_left());
+    assert_eq!(observed.decide(), nobody_left());
 }
 
 #[test]
 fn a_vm_is_waited_for_with_the_phase_of_its_migration_and_the_reason() {
-    let mut seen = Seen {
+    let mut observed = Seen {
         migrations: vec![migration(1, "Scheduling")],
         ..Seen::default()
     };
-    seen.pods = vec![json!({
+    observed.pods = vec![json!({
         "metadata": {"name": "virt-launcher-web-x", "namespace": "default", "labels": {MIGRATION_JOB_LABEL: "u1"}},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]},
     })];
     assert_eq!(
-        seen.message(),
+        observed.message(),
         "VM default/web is being moved: migration kubevirt-evacuation-1 is Scheduling, no node takes it: 0/3 nodes are \
          available"
     );
@@ -134,12 +134,12 @@ fn a_vm_is_waited_for_with_the_phase_of_its_migration_and_the_reason() {
 
 #[test]
 fn block_names_the_vm_and_the_error_and_does_nothing() {
-    let seen = Seen {
+    let observed = Seen {
         migrations: vec![failed(1)],
         ..Seen::default()
     };
-    assert!(seen.decide().acts.is_empty());
-    let message = seen.message();
+    assert!(observed.decide().acts.is_empty());
+    let message = observed.message();
     assert!(
         message.starts_with(
             "VM default/web could not be moved: migration kubevirt-evacuation-1 failed: guest does not converge."
@@ -150,12 +150,12 @@ fn block_names_the_vm_and_the_error_and_does_nothing() {
 
 #[test]
 fn a_migration_that_kubevirt_tries_again_by_itself_is_waited_for_with_what_came_before() {
-    let seen = Seen {
+    let observed = Seen {
         migrations: vec![failed(1), failed(2), migration(3, "Running")],
         ..Seen::default()
     };
     assert_eq!(
-        seen.message(),
+        observed.message(),
         "VM default/web could not be moved 2 times: migration kubevirt-evacuation-2 failed: guest does not converge; \
          now is being moved: migration kubevirt-evacuation-3 is Running"
     );
@@ -163,69 +163,73 @@ fn a_migration_that_kubevirt_tries_again_by_itself_is_waited_for_with_what_came_
 
 #[test]
 fn failures_from_before_the_upgrade_of_the_node_say_nothing_about_it() {
-    let seen = Seen {
+    let observed = Seen {
         policy: OnMigrationFailure::Stop,
         migrations: vec![failed(1)],
         began: Some("2026-03-13T04:10:00Z"),
         ..Seen::default()
     };
-    assert_eq!(seen.message(), "VM default/web has not begun to move");
-    assert!(seen.decide().acts.is_empty());
+    assert_eq!(observed.message(), "VM default/web has not begun to move");
+    assert!(observed.decide().acts.is_empty());
 }
 
 #[test]
 fn a_migration_that_a_user_started_and_that_failed_stops_nothing() {
     let mut own = failed(1);
     own["metadata"]["name"] = json!("my-own");
-    let seen = Seen {
+    let observed = Seen {
         policy: OnMigrationFailure::Stop,
         migrations: vec![own],
         ..Seen::default()
     };
-    assert!(seen.decide().acts.is_empty());
+    assert!(observed.decide().acts.is_empty());
 }
 
 #[test]
 fn retry_waits_longer_each_time_and_at_last_for_somebody() {
-    let mut seen = Seen {
+    let mut observed = Seen {
         policy: OnMigrationFailure::Retry,
         migrations: vec![failed(1)],
         ..Seen::default()
     };
     // It failed at 04:29:45, it is 04:30:00, and the first pause is 30 s.
-    let decision = seen.decide();
+    let decision = observed.decide();
     assert!(decision.acts.is_empty());
     assert_eq!(decision.look_again, Some("2026-03-13T04:30:15Z".parse().unwrap()));
 
-    seen.migrations[0]["status"]["migrationState"]["endTimestamp"] = json!("2026-03-13T04:29:30Z");
+    observed.migrations[0]["status"]["migrationState"]["endTimestamp"] = json!("2026-03-13T04:29:30Z");
     let act = Act::Retry {
         namespace: "default".into(),
         name: "web".into(),
         number: 1,
         migrations: vec!["kubevirt-evacuation-1".into()],
     };
-    assert_eq!(seen.decide().acts, [act]);
+    assert_eq!(observed.decide().acts, [act]);
 
-    seen.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "up=1"});
-    let decision = seen.decide();
+    observed.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "up=1"});
+    let decision = observed.decide();
     assert_eq!(
         (decision.acts.len(), decision.look_again),
         (0, Some("2026-03-13T04:30:30Z".parse().unwrap()))
     );
 
-    seen.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "up=3"});
-    let decision = seen.decide();
+    observed.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "up=3"});
+    let decision = observed.decide();
     assert!(decision.acts.is_empty() && decision.look_again.is_none());
-    assert!(seen.message().contains("also after 3 more tries"), "{}", seen.message());
+    assert!(
+        observed.message().contains("also after 3 more tries"),
+        "{}",
+        observed.message()
+    );
 
     // What an earlier plan tried does not count.
-    seen.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "other=3"});
-    assert_eq!(seen.decide().acts.len(), 1);
+    observed.instances[0]["metadata"]["annotations"] = json!({annotations::EVACUATION_RETRIES: "other=3"});
+    assert_eq!(observed.decide().acts.len(), 1);
 }
 
 #[test]
 fn stop_asks_to_stop_the_vm_unless_it_is_being_copied_right_now() {
-    let mut seen = Seen {
+    let mut observed = Seen {
         policy: OnMigrationFailure::Stop,
         migrations: vec![failed(1)],
         ..Seen::default()
@@ -236,31 +240,35 @@ fn stop_asks_to_stop_the_vm_unless_it_is_being_copied_right_now() {
         restore: true,
         why: "migration kubevirt-evacuation-1 failed: guest does not converge".into(),
     };
-    assert_eq!(seen.decide().acts, std::slice::from_ref(&act));
+    assert_eq!(observed.decide().acts, std::slice::from_ref(&act));
     // KubeVirt queues the next try at once; a try that only waits does not keep the VM.
-    seen.migrations.push(migration(2, "Pending"));
-    assert_eq!(seen.decide().acts, [act]);
-    seen.migrations[1] = migration(2, "Running");
-    assert!(seen.decide().acts.is_empty());
+    observed.migrations.push(migration(2, "Pending"));
+    assert_eq!(observed.decide().acts, [act]);
+    observed.migrations[1] = migration(2, "Running");
+    assert!(observed.decide().acts.is_empty());
     // It is already on its way down.
-    seen.migrations.pop();
-    seen.instances[0]["metadata"]["deletionTimestamp"] = json!(NOW);
-    assert_eq!(seen.message(), "VM default/web is shutting down");
-    assert!(seen.decide().acts.is_empty());
+    observed.migrations.pop();
+    observed.instances[0]["metadata"]["deletionTimestamp"] = json!(NOW);
+    assert_eq!(observed.message(), "VM default/web is shutting down");
+    assert!(observed.decide().acts.is_empty());
 }
 
 #[test]
 fn the_reason_may_stand_on_the_instance_only() {
-    let mut seen = Seen {
+    let mut observed = Seen {
         migrations: vec![migration(1, "Failed")],
         ..Seen::default()
     };
-    assert!(seen.message().contains("KubeVirt gives no reason"));
-    seen.instances[0]["status"]["migrationState"] =
+    assert!(observed.message().contains("KubeVirt gives no reason"));
+    observed.instances[0]["status"]["migrationState"] =
         json!({"failed": true, "migrationUid": "u1", "failureReason": "target pod died"});
-    assert!(seen.message().contains("failed: target pod died"), "{}", seen.message());
-    seen.instances[0]["status"]["migrationState"]["migrationUid"] = json!("another");
-    assert!(seen.message().contains("KubeVirt gives no reason"));
+    assert!(
+        observed.message().contains("failed: target pod died"),
+        "{}",
+        observed.message()
+    );
+    observed.instances[0]["status"]["migrationState"]["migrationUid"] = json!("another");
+    assert!(observed.message().contains("KubeVirt gives no reason"));
 }
 
 fn budget(name: &str, labels: &Value, least: i32) -> Value {
@@ -324,13 +332,13 @@ fn denied(name: &str) -> Value {
 #[test]
 fn r18_a_vm_that_kubevirt_will_not_migrate_is_stopped_only_if_the_plan_says_so() {
     for policy in [OnMigrationFailure::Block, OnMigrationFailure::Retry] {
-        let seen = Seen {
+        let observed = Seen {
             policy,
             instances: vec![denied("web")],
             ..Seen::default()
         };
-        assert!(seen.decide().acts.is_empty(), "{policy:?}");
-        let message = seen.message();
+        assert!(observed.decide().acts.is_empty(), "{policy:?}");
+        let message = observed.message();
         for part in [
             "DisksNotLiveMigratable",
             "until spec.onMigrationFailure of the plan is Stop",
@@ -338,7 +346,7 @@ fn r18_a_vm_that_kubevirt_will_not_migrate_is_stopped_only_if_the_plan_says_so()
             assert!(message.contains(part), "{message}");
         }
     }
-    let seen = Seen {
+    let observed = Seen {
         policy: OnMigrationFailure::Stop,
         instances: vec![denied("web")],
         ..Seen::default()
@@ -350,27 +358,27 @@ fn r18_a_vm_that_kubevirt_will_not_migrate_is_stopped_only_if_the_plan_says_so()
             why,
             ..
         },
-    ] = &seen.decide().acts[..]
+    ] = &observed.decide().acts[..]
     else {
-        panic!("{:?}", seen.decide());
+        panic!("{:?}", observed.decide());
     };
     assert_eq!((name.as_str(), why.as_str()), ("web", "DisksNotLiveMigratable"));
 }
 
 #[test]
 fn r56_a_taint_that_somebody_took_away_is_set_again_while_vms_are_waited_for() {
-    let mut seen = Seen {
+    let mut observed = Seen {
         tainted: false,
         ..Seen::default()
     };
-    let decision = seen.decide();
+    let decision = observed.decide();
     assert_eq!(decision.acts, [Act::Taint]);
     assert_eq!(
         (decision.waiting[0].what, decision.waiting[0].object.as_str()),
         ("DrainTaint", "Node node-1")
     );
-    seen.instances = Vec::new();
-    assert_eq!(seen.decide(), nobody_left(), "nobody is left to be moved");
+    observed.instances = Vec::new();
+    assert_eq!(observed.decide(), nobody_left(), "nobody is left to be moved");
 }
 
 #[test]
@@ -378,12 +386,12 @@ fn r33_of_many_vms_those_with_trouble_come_first_and_those_that_wait_are_counted
     let mut instances: Vec<Value> = (0..250).map(|number| instance(&format!("vm-{number:03}"))).collect();
     instances.push(instance("web"));
     instances.push(denied("zz"));
-    let seen = Seen {
+    let observed = Seen {
         instances,
         migrations: vec![migration(1, "Running")],
         ..Seen::default()
     };
-    let decision = seen.decide();
+    let decision = observed.decide();
     assert_eq!(decision.left, Some(252));
     let said: Vec<&str> = decision
         .waiting

@@ -11,7 +11,9 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use manager::outside::{Kubelet, KubeletError, KubeletFile, Kubelets, Network, Outside, kubelets::Credentials};
+use manager::external_probes::{
+    ExternalProbes, Kubelet, KubeletError, KubeletFile, Kubelets, Network, kubelets::Credentials,
+};
 use serde_json::{Value, json};
 use world::{Durations, Shape};
 

@@ -66,7 +66,7 @@ pub(crate) async fn is_accepted(client: &Client) {
 /// The lease is created, and renewed.
 async fn lease(client: &Client) {
     let leadership = Leadership::contested(Clock::system());
-    let timing = LeaseTiming::lasting(Duration::from_secs(3));
+    let timing = LeaseTiming::permanent(Duration::from_secs(3));
     let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let renewed = async {
         leadership.gained().await;

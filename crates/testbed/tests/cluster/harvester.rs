@@ -10,7 +10,7 @@ use std::{
 };
 
 use api::{Phase, UpgradePlan, UpgradePlanSpec, foreign::rancher, names};
-use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, install_roles, outside::Simulated};
+use cli::rehearsal::{PREFIX, SERVICE_ACCOUNT, external_probes::Simulated, install_roles};
 use clock::Clock;
 use futures::FutureExt;
 use k8s_openapi::api::{
@@ -138,9 +138,9 @@ impl Harvester {
             .await
             .unwrap();
         let (client, _) = for_product(client, definitions().1);
-        let outside = Arc::new(Simulated::new(self.facts.clone()));
+        let probes = Arc::new(Simulated::new(self.facts.clone()));
         self.tasks.spawn(async move {
-            let ended = manager::run::run(client, Clock::system(), outside, config, None, std::future::pending());
+            let ended = manager::run::run(client, Clock::system(), probes, config, None, std::future::pending());
             ended.await.unwrap();
         })
     }

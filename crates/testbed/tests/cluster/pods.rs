@@ -17,7 +17,7 @@ use manager::{
 use plan::observed::Settings;
 use rules::{
     PlanEvent,
-    event_object::{Teller, build},
+    event_object::{EventReporter, build},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -70,14 +70,14 @@ fn objects() -> Vec<Value> {
     let secret = repo::secret(&plan(None), "up-repo-x", &identity).unwrap();
     objects.push(typed("v1", "Secret", secret));
     for host in [None, Some("node-1")] {
-        let teller = Teller {
+        let reporter = EventReporter {
             component: "upgrade-toolkit",
             host,
         };
         let event = PlanEvent::warning("UpgradeFailed", "because");
         let event = build(
             &plan(None).metadata,
-            teller,
+            reporter,
             "2026-03-13T03:57:09Z".parse().unwrap(),
             &event,
         );

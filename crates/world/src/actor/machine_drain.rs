@@ -54,7 +54,7 @@ async fn on_change(world: &Context, plan: &MachinePlan) -> Result<()> {
     if !plan.drain.is_empty() && plan.drain_done != plan.drain {
         drain_machine(world, plan).await
     } else if !plan.uncordon.is_empty() {
-        let_go(world, plan).await
+        uncordon_machine(world, plan).await
     } else {
         Ok(())
     }
@@ -84,7 +84,7 @@ async fn drain_machine(world: &Context, plan: &MachinePlan) -> Result<()> {
     Ok(())
 }
 
-async fn let_go(world: &Context, plan: &MachinePlan) -> Result<()> {
+async fn uncordon_machine(world: &Context, plan: &MachinePlan) -> Result<()> {
     let wanted = hooks(&plan.drain, "postDrainHooks");
     if !wanted.is_empty() {
         if plan.post_drain != plan.drain {

@@ -9,7 +9,7 @@ use std::sync::{
 use api::upgrade_plan::WaitingFor;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use program::board::{Begun, Board, PodBoard};
+use program::board::{Board, PodBoard, StepStarted};
 use tokio::sync::Notify;
 
 use crate::inbox::Key;
@@ -18,7 +18,7 @@ use super::Call;
 
 /// A step of a program that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepTold {
+pub struct ProgramStep {
     /// When.
     pub at: Timestamp,
     /// The program: the job type or component of its pod.
@@ -28,14 +28,14 @@ pub struct StepTold {
     /// Its pod, by name.
     pub pod: String,
     /// The step.
-    pub step: Begun,
+    pub step: StepStarted,
 }
 
 /// The board of a pod.
 pub(super) struct SimulatedBoard {
     call: Call,
     pod: PodBoard,
-    last_word: Mutex<String>,
+    termination_message: Mutex<String>,
     dies_at: Option<&'static str>,
     dies: Notify,
     dead: AtomicBool,
@@ -48,7 +48,7 @@ impl SimulatedBoard {
         Self {
             call: call.clone(),
             pod: PodBoard::of_simulated(call.client.clone(), &namespace, &name),
-            last_word: Mutex::default(),
+            termination_message: Mutex::default(),
             dies_at,
             dies: Notify::new(),
             dead: AtomicBool::new(false),
@@ -60,15 +60,18 @@ impl SimulatedBoard {
         self.dies.notified().await;
     }
 
-    /// The last word of a program that was to die, also if it got to its end in the same moment.
+    /// The termination message of a program that was to die, also if it got to its end in the same moment.
     pub(super) fn died(&self) -> Option<String> {
         let step = self.dies_at.filter(|_| self.dead.load(Ordering::SeqCst))?;
         Some(format!("simulated failure at step {step}"))
     }
 
-    /// The program's last word, which is the termination message of its container.
+    /// The program's termination message, which is the termination message of its container.
     pub(super) fn said_last(&self) -> String {
-        self.last_word.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.termination_message
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -77,17 +80,17 @@ impl Board for SimulatedBoard {
         self.pod.show(waiting)
     }
 
-    fn last_word(&self, text: &str) {
-        text.clone_into(&mut self.last_word.lock().unwrap_or_else(PoisonError::into_inner));
+    fn termination_message(&self, text: &str) {
+        text.clone_into(&mut self.termination_message.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn begins(&self, step: Begun) {
+    fn begins(&self, step: StepStarted) {
         if self.dies_at == Some(step.name) {
             self.dead.store(true, Ordering::SeqCst);
             self.dies.notify_one();
         }
         self.pod.begins(step);
-        self.call.world.tell_step(|| StepTold {
+        self.call.world.tell_step(|| ProgramStep {
             at: self.call.world.clock.now(),
             program: self.call.program().to_owned(),
             node: self.call.node.clone(),

@@ -20,7 +20,7 @@ use program::{
     Error, Result,
     release_files::ReleaseFiles,
     report::{Look, Reporter},
-    step::Pace,
+    step::StepContext,
 };
 use release::bundle::{Archive, Bundle};
 use serde_json::{Value, json};
@@ -65,10 +65,10 @@ impl ReleaseFiles for Simulated {
         std::future::ready(self.0.file(path)).boxed()
     }
 
-    fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+    fn save<'a>(&'a self, _: StepContext<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
         // Only an installer that unpacks images would ask.
         let why = format!("{} is too large to be simulated", archive.archive);
-        std::future::ready(Err(Error::Lasting(why))).boxed()
+        std::future::ready(Err(Error::Permanent(why))).boxed()
     }
 }
 
@@ -107,7 +107,7 @@ impl Simulated {
 const AFTER_RANCHER: Duration = Duration::from_secs(75);
 
 impl RancherInstaller for Simulated {
-    fn prepare<'a>(&'a self, _: Pace<'a>, _: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+    fn prepare<'a>(&'a self, _: StepContext<'a>, _: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
     }
 
@@ -138,6 +138,6 @@ impl RancherInstaller for Simulated {
     fn roll_back<'a>(&'a self, namespace: &'a str, release: &'a str, revision: i64) -> BoxFuture<'a, Result<()>> {
         // The simulated Helm leaves nothing half done.
         let why = format!("the simulation does not roll {namespace}/{release} back to revision {revision}");
-        std::future::ready(Err(Error::Lasting(why))).boxed()
+        std::future::ready(Err(Error::Permanent(why))).boxed()
     }
 }

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use futures::FutureExt;
 use node::os_steps;
-use program::{Result, step::Pace};
+use program::{Result, step::StepContext};
 
 use crate::actor::reboot::boot_id;
 
@@ -31,15 +31,15 @@ pub(super) const LINES: &[Line] = &[
     ("move-sftp-server", UNSEEN),
     ("remove-os-image", UNSEEN),
     // The reboot itself is the kubelet's, once it has seen the pod's end.
-    ("arm-reboot", |call, pace| ready(arm_reboot(call, pace)).boxed()),
+    ("arm-reboot", |call, ctx| ready(arm_reboot(call, ctx)).boxed()),
 ];
 
 /// A node that runs the new system already says so, and stays up. Another one says in which boot it was armed.
-fn arm_reboot(call: &Call, pace: Pace<'_>) -> Result<()> {
+fn arm_reboot(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     if call.runs_new_system()? {
-        pace.report.conclude(&os_steps::no_reboot(&call.release()?.0.os));
+        ctx.report.conclude(&os_steps::no_reboot(&call.release()?.0.os));
     } else if let Some(node) = call.world.nodes.get("", &call.node) {
-        pace.report.conclude(&os_steps::armed_in(boot_id(&node)));
+        ctx.report.conclude(&os_steps::armed_in(boot_id(&node)));
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ impl SimulatedKubeVirt {
         if answer.status.is_some_and(|status| status.allowed) {
             Ok(())
         } else {
-            Err(Error::Lasting(format!("failed to {verb} VM {vm}: forbidden")))
+            Err(Error::Permanent(format!("failed to {verb} VM {vm}: forbidden")))
         }
     }
 

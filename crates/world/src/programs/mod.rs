@@ -19,7 +19,7 @@ use api::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use node::vm::detector;
-use program::{Error, Result, report::Reporter, step::Pace};
+use program::{Error, Result, report::Reporter, step::StepContext};
 use release::{
     bundle::{self, Bundle, BundleError},
     manifest::{self, FileSum, Manifest},
@@ -35,7 +35,6 @@ use crate::{
 mod board;
 mod clean_images;
 mod cluster_upgrade;
-mod hold_agent;
 mod host;
 mod kubevirt;
 mod post_drain;
@@ -44,9 +43,10 @@ mod prepare;
 mod restore_vm;
 mod single_node;
 mod skip_manifests;
+mod suspend_agent;
 mod walk;
 
-pub use board::StepTold;
+pub use board::ProgramStep;
 
 /// A pod whose program runs.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ impl Call {
         let mut commands = containers.filter_map(|container| container.command.as_deref());
         match commands.next() {
             Some([word]) if word == "true" => Some(Ok(())),
-            Some([word]) if word == "false" => Some(Err(Error::Lasting("false".to_owned()))),
+            Some([word]) if word == "false" => Some(Err(Error::Permanent("false".to_owned()))),
             _ => None,
         }
     }
@@ -133,7 +133,7 @@ impl Call {
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             text.map_err(|error| match error {
                 RepositoryError::Untrusted(why) => Error::Refused(why),
-                error => Error::Passing(error.to_string()),
+                error => Error::Transient(error.to_string()),
             })
         };
         let url = format!("{}/{path}", self.repo_url());
@@ -162,30 +162,30 @@ impl Call {
         }
         let text = |path| self.file(path);
         let file =
-            release_file::parse(&text(release_file::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
-        let bundle = bundle::parse(&text(bundle::PATH)?).map_err(|error| Error::Lasting(error.to_string()))?;
+            release_file::parse(&text(release_file::PATH)?).map_err(|error| Error::Permanent(error.to_string()))?;
+        let bundle = bundle::parse(&text(bundle::PATH)?).map_err(|error| Error::Permanent(error.to_string()))?;
         Ok(self.release.get_or_init(|| (file, bundle)))
     }
 
     /// Records and stops the VMs that cannot be moved, by the real detector.
-    async fn stop_immovable_vms(&self, pace: Pace<'_>) -> Result<()> {
+    async fn stop_immovable_vms(&self, ctx: StepContext<'_>) -> Result<()> {
         let options = detector::Options {
             node: self.node.clone(),
             upgrade: Some(self.plan.clone()),
             shutdown: true,
         };
         let kubevirt = Arc::new(kubevirt::SimulatedKubeVirt(self.clone()));
-        detector::run_on(&self.client, kubevirt, options, pace.report)
+        detector::run_on(&self.client, kubevirt, options, ctx.report)
             .await
             .map(drop)
     }
 }
 
-/// Runs the program of a pod, chosen by its labels, and returns its last word. A pod that is none of ours just succeeds.
+/// Runs the program of a pod, chosen by its labels, and returns its termination message. A pod that is none of ours just succeeds.
 /// With `dies_at` the program dies when that step has begun.
 ///
 /// # Errors
-/// The program failed, with that last word.
+/// The program failed, with that termination message.
 pub(crate) async fn run(
     world: &Arc<Context>,
     pod: &Arc<Pod>,
@@ -222,7 +222,7 @@ async fn program(call: &Call, report: &Reporter) -> Result<()> {
         (Component::ImagePreload, _) => prepare::run(call, report).await,
         (Component::ImageCleanup, _) => clean_images::run(call, report).await,
         (Component::SkipManifestsApply | Component::SkipManifestsRemove, _) => skip_manifests::run(call, report).await,
-        (Component::SuspendAgent, _) => hold_agent::run(call, report).await,
+        (Component::SuspendAgent, _) => suspend_agent::run(call, report).await,
         (Component::ClusterUpgrade, _) => cluster_upgrade::run(call, report).await,
         (Component::NodeUpgrade, Some(JobType::PreDrain)) => pre_drain::run(call, report).await,
         (Component::NodeUpgrade, Some(JobType::PostDrain)) => post_drain::run(call, report).await,

@@ -9,7 +9,7 @@ use node::{drain_steps, limits::Limits, post_drain, rke2_steps};
 use program::{
     Result,
     report::{Look, Reporter},
-    step::Pace,
+    step::StepContext,
 };
 use serde_json::json;
 
@@ -28,10 +28,10 @@ use super::{
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("wait-for-repository", |call, pace| {
-        wait_for_repository(call, pace).boxed()
+    ("wait-for-repository", |call, ctx| {
+        wait_for_repository(call, ctx).boxed()
     }),
-    ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
+    ("wait-for-rke2", |call, ctx| wait_for_rke2(call, ctx).boxed()),
     ("remove-drain-taint", |call, _| call.set_taint(false).boxed()),
     ("install-os", |call, _| {
         async {
@@ -57,7 +57,7 @@ pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
 }
 
 /// Waits until the repository is served, and reads what it says about the release.
-pub(super) async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait_for_repository(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     let world = &call.world;
     let inbox = world.inbox();
     world.deployments.subscribe(&inbox);
@@ -66,17 +66,17 @@ pub(super) async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<(
         let deployment = world.deployments.get(names::HARVESTER_NAMESPACE, &name);
         Look::of(rke2_steps::unavailable(deployment.as_deref(), &name))
     };
-    pace.until(inbox.bell(), look).await?;
+    ctx.until(inbox.bell(), look).await?;
     call.release().map(drop)
 }
 
 /// Waits until the node runs the kubelet of the new release.
-pub(super) async fn wait_for_rke2(call: &Call, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn wait_for_rke2(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     let wanted = rke2_steps::kubelet_version(&call.release()?.0.kubernetes);
     let inbox = call.world.inbox();
     call.world.nodes.subscribe(&inbox);
     let look = || rke2_steps::rke2_runs(&call.node, call.world.nodes.get("", &call.node).as_deref(), &wanted);
-    pace.until(inbox.bell(), look).await
+    ctx.until(inbox.bell(), look).await
 }
 
 impl Call {

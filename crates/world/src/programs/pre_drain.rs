@@ -14,7 +14,7 @@ use program::{
     Result,
     progress::Left,
     report::{Look, Reporter, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 use rules::{
     evacuation::{self, Act, Evacuation},
@@ -30,17 +30,17 @@ use super::{
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("wait-for-volumes", |call, pace| {
-        wait_for_volumes(call, pace, longhorn_health::before_evacuation).boxed()
+    ("wait-for-volumes", |call, ctx| {
+        wait_for_volumes(call, ctx, longhorn_health::before_evacuation).boxed()
     }),
-    ("stop-immovable-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
+    ("stop-immovable-vms", |call, ctx| call.stop_immovable_vms(ctx).boxed()),
     ("taint-node", |call, _| call.set_taint(true).boxed()),
-    ("wait-for-vms", |call, pace| evacuate(call, pace).boxed()),
-    ("wait-for-evacuation-budgets", |call, pace| {
-        wait_for_budgets(call, pace).boxed()
+    ("wait-for-vms", |call, ctx| evacuate(call, ctx).boxed()),
+    ("wait-for-evacuation-budgets", |call, ctx| {
+        wait_for_budgets(call, ctx).boxed()
     }),
-    ("keep-last-copies", |call, pace| {
-        wait_for_volumes(call, pace, longhorn_health::after_evacuation).boxed()
+    ("keep-last-copies", |call, ctx| {
+        wait_for_volumes(call, ctx, longhorn_health::after_evacuation).boxed()
     }),
     ("choose-ingress", |call, _| {
         call.take(call.world.durations.pre_drain).map(Ok).boxed()
@@ -57,7 +57,7 @@ pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
     .await
 }
 
-async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
+async fn wait_for_volumes(call: &Call, ctx: StepContext<'_>, rule: fn(&Storage<'_>) -> Vec<Waiting>) -> Result<()> {
     let world = &call.world;
     let inbox = world.inbox();
     world.volumes.subscribe(&inbox);
@@ -80,14 +80,14 @@ async fn wait_for_volumes(call: &Call, pace: Pace<'_>, rule: fn(&Storage<'_>) ->
             claims: &longhorn_health::claims_in_use(world.pods.list().iter().map(AsRef::as_ref)),
             always_allowed: false,
         });
-        left.sees(pace, waiting.len());
+        left.sees(ctx, waiting.len());
         Look::of(longhorn_health::summed_up(&call.node, waiting))
     };
-    pace.until(inbox.bell(), look).await
+    ctx.until(inbox.bell(), look).await
 }
 
 /// Waits until no instance is left on the node, and deals with those that do not leave.
-async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
+async fn evacuate(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     let world = &call.world;
     let inbox = world.inbox();
     world.vmis.subscribe(&inbox);
@@ -113,7 +113,7 @@ async fn evacuate(call: &Call, pace: Pace<'_>) -> Result<()> {
         }))
     };
     let act = |act: Act| async move { carry_out(call, &act).await }.boxed();
-    node::attend::attend(&call.node, pace, inbox.bell(), look, act).await
+    node::attend::attend(&call.node, ctx, inbox.bell(), look, act).await
 }
 
 async fn carry_out(call: &Call, act: &Act) -> Result<()> {
@@ -153,7 +153,7 @@ async fn carry_out(call: &Call, act: &Act) -> Result<()> {
     }
 }
 
-async fn wait_for_budgets(call: &Call, pace: Pace<'_>) -> Result<()> {
+async fn wait_for_budgets(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     let world = &call.world;
     let inbox = world.inbox();
     world.budgets.subscribe(&inbox);
@@ -167,5 +167,5 @@ async fn wait_for_budgets(call: &Call, pace: Pace<'_>) -> Result<()> {
             &world.vmis.list(),
         ))
     };
-    pace.until(inbox.bell(), look).await
+    ctx.until(inbox.bell(), look).await
 }

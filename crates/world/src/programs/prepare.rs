@@ -11,7 +11,7 @@ use node::images::{
     prepare::{self, PROBE_INTERVAL},
     progress,
 };
-use program::{Error, Result, report::Reporter, step::Pace};
+use program::{Error, Result, report::Reporter, step::StepContext};
 use release::{
     bundle::{COMMON, RKE2},
     release_file,
@@ -25,21 +25,21 @@ use super::{
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("wait-for-repository", |call, pace| {
-        wait_for_repository(call, pace).boxed()
+    ("wait-for-repository", |call, ctx| {
+        wait_for_repository(call, ctx).boxed()
     }),
     ("read-release", |call, _| {
         async { prepare::has_archives(&call.release()?.1) }.boxed()
     }),
     ("check-version", |call, _| check_version(call).boxed()),
     ("read-image-lists", |call, _| async { read_lists(call) }.boxed()),
-    ("import-common", |call, pace| {
-        bring(call, pace, "importing", COMMON, 0).boxed()
+    ("import-common", |call, ctx| {
+        bring(call, ctx, "importing", COMMON, 0).boxed()
     }),
-    ("import-rke2", |call, pace| {
-        bring(call, pace, "importing", RKE2, 1).boxed()
+    ("import-rke2", |call, ctx| {
+        bring(call, ctx, "importing", RKE2, 1).boxed()
     }),
-    ("save-rke2", |call, pace| bring(call, pace, "saving", RKE2, 2).boxed()),
+    ("save-rke2", |call, ctx| bring(call, ctx, "saving", RKE2, 2).boxed()),
     // It is small.
     ("save-agent", UNSEEN),
     // What was imported is there: simulated images are not lost.
@@ -54,19 +54,19 @@ const NO_PLAN: &str = "error: the following required arguments were not provided
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
     if call.variable("HARVESTER_UPGRADEPLAN_NAME") != Some(&call.plan) {
-        return Err(Error::Lasting(NO_PLAN.to_owned()));
+        return Err(Error::Permanent(NO_PLAN.to_owned()));
     }
     walk(call, prepare::STEPS, &[LINES], report).await
 }
 
-async fn wait_for_repository(call: &Call, pace: Pace<'_>) -> Result<()> {
+async fn wait_for_repository(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     while let Err(error) = call.file(release_file::PATH) {
         if matches!(error, Error::Refused(_)) {
             return Err(error);
         }
         let url = format!("{}/", call.repo_url());
         let waiting = prepare::silent(url, error.to_string());
-        pace.report.waiting(&[waiting], Some(pace.deadline));
+        ctx.report.waiting(&[waiting], Some(ctx.deadline));
         call.world.clock.sleep(PROBE_INTERVAL).await;
     }
     Ok(())
@@ -76,7 +76,7 @@ async fn check_version(call: &Call) -> Result<()> {
     let plans: Api<UpgradePlan> = Api::all(call.client.clone());
     let plan = plans.get(&call.plan).await;
     let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", call.plan), error))?;
-    eligibility::check(&PlanFacts::of(&plan), &call.release()?.0).map_err(|why| Error::Lasting(why.to_string()))
+    eligibility::check(&PlanFacts::of(&plan), &call.release()?.0).map_err(|why| Error::Permanent(why.to_string()))
 }
 
 fn read_lists(call: &Call) -> Result<()> {
@@ -90,7 +90,7 @@ fn read_lists(call: &Call) -> Result<()> {
 
 /// Brings the archives of a group, one after another, in the time that the step has of the whole. A program that was
 /// started again does not bring again what it brought before: its time is over.
-async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32) -> Result<()> {
+async fn bring(call: &Call, ctx: StepContext<'_>, doing: &str, group: &str, step: u32) -> Result<()> {
     let archives = call.release()?.1.group(group);
     let share = call.world.durations.preload / SHARES;
     let count = u32::try_from(archives.len()).unwrap_or(u32::MAX).max(1);
@@ -108,7 +108,7 @@ async fn bring(call: &Call, pace: Pace<'_>, doing: &str, group: &str, step: u32)
             }
             let at = size / u64::from(parts) * u64::from(part);
             let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
-            pace.report.waiting(&[waiting], Some(pace.deadline));
+            ctx.report.waiting(&[waiting], Some(ctx.deadline));
             call.take(ends).await;
         }
     }

@@ -7,7 +7,7 @@ use node::{limits::Limits, rke2_steps, single_node};
 use program::{
     Result,
     report::{Look, Reporter},
-    step::Pace,
+    step::StepContext,
 };
 use rules::evacuation;
 
@@ -18,17 +18,17 @@ use super::{
 };
 
 pub(super) const LINES: &[Line] = &[
-    ("wait-for-repository", |call, pace| {
-        wait_for_repository(call, pace).boxed()
+    ("wait-for-repository", |call, ctx| {
+        wait_for_repository(call, ctx).boxed()
     }),
-    ("stop-vms", |call, pace| call.stop_immovable_vms(pace).boxed()),
-    ("wait-for-vms", |call, pace| wait_until_empty(call, pace).boxed()),
-    ("wait-for-fleet", |call, pace| {
-        rke2_steps::wait_for_fleet(&call.client, pace).boxed()
+    ("stop-vms", |call, ctx| call.stop_immovable_vms(ctx).boxed()),
+    ("wait-for-vms", |call, ctx| wait_until_empty(call, ctx).boxed()),
+    ("wait-for-fleet", |call, ctx| {
+        rke2_steps::wait_for_fleet(&call.client, ctx).boxed()
     }),
     ("choose-ingress", UNSEEN),
     ("start-rke2-upgrade", |call, _| start_rke2_upgrade(call).boxed()),
-    ("wait-for-rke2", |call, pace| wait_for_rke2(call, pace).boxed()),
+    ("wait-for-rke2", |call, ctx| wait_for_rke2(call, ctx).boxed()),
     ("install-os", |call, _| {
         async {
             if call.runs_new_system()? {
@@ -53,11 +53,11 @@ pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
 }
 
 /// Waits until no instance is left on a node that they cannot leave for another one.
-async fn wait_until_empty(call: &Call, pace: Pace<'_>) -> Result<()> {
+async fn wait_until_empty(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     let inbox = call.world.inbox();
     call.world.vmis.subscribe(&inbox);
     let look = || Look::of(evacuation::remaining(&call.node, &call.world.vmis.list()));
-    pace.until(inbox.bell(), look).await
+    ctx.until(inbox.bell(), look).await
 }
 
 async fn start_rke2_upgrade(call: &Call) -> Result<()> {

@@ -6,13 +6,13 @@ use futures::{FutureExt, future::BoxFuture};
 use program::{
     Error, Result,
     report::Reporter,
-    step::{self, Pace, Step},
+    step::{self, Step, StepContext},
 };
 
 use super::Call;
 
 /// What of a step others can see.
-pub(super) type Seen = for<'a> fn(&'a Call, Pace<'a>) -> BoxFuture<'a, Result<()>>;
+pub(super) type Seen = for<'a> fn(&'a Call, StepContext<'a>) -> BoxFuture<'a, Result<()>>;
 
 /// A step of a real program by its name, and what others can see of it.
 pub(super) type Line = (&'static str, Seen);
@@ -22,11 +22,11 @@ pub(super) const UNSEEN: Seen = |_, _| std::future::ready(Ok(())).boxed();
 
 /// Goes through a program, whose lines stand in some tables.
 pub(super) async fn walk<C>(call: &Call, steps: &[Step<C>], lines: &[&[Line]], report: &Reporter) -> Result<()> {
-    let seen: Vec<Step<Call>> = steps.iter().map(|step| as_seen(step, lines)).collect();
+    let seen: Vec<Step<Call>> = steps.iter().map(|step| as_observed(step, lines)).collect();
     step::run_all(call, &seen, report).await
 }
 
-fn as_seen<C>(step: &Step<C>, lines: &[&[Line]]) -> Step<Call> {
+fn as_observed<C>(step: &Step<C>, lines: &[&[Line]]) -> Step<Call> {
     let line = lines.iter().copied().flatten().find(|(name, _)| *name == step.name);
     Step {
         name: step.name,
@@ -36,16 +36,16 @@ fn as_seen<C>(step: &Step<C>, lines: &[&[Line]]) -> Step<Call> {
 }
 
 /// A step that nobody has written down here does not pass silently: its Job fails.
-fn unknown<'a>(call: &'a Call, _: Pace<'a>) -> BoxFuture<'a, Result<()>> {
+fn unknown<'a>(call: &'a Call, _: StepContext<'a>) -> BoxFuture<'a, Result<()>> {
     let program = call.label(labels::UPGRADE_COMPONENT);
     let why = format!("the simulation of {program} does not know this step");
-    std::future::ready(Err(Error::Lasting(why))).boxed()
+    std::future::ready(Err(Error::Permanent(why))).boxed()
 }
 
 #[cfg(test)]
 mod tests {
     use node::{
-        host::system_agent::HOLD_STEPS,
+        host::system_agent::SUSPEND_STEPS,
         images::{cleanup, prepare},
         limits::Limits,
         post_drain, pre_drain, single_node, skip_manifests,
@@ -72,7 +72,7 @@ mod tests {
             (names(prepare::STEPS), programs::prepare::LINES),
             (names(cleanup::STEPS), programs::clean_images::LINES),
             (names(skip_manifests::STEPS), programs::skip_manifests::LINES),
-            (names(HOLD_STEPS), programs::hold_agent::LINES),
+            (names(SUSPEND_STEPS), programs::suspend_agent::LINES),
         ]
     }
 

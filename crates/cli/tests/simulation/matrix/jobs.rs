@@ -76,7 +76,7 @@ const fn name(kind: JobKind) -> &'static str {
         JobKind::ImagePreload => "preload",
         JobKind::ImageCheck => "image-check",
         JobKind::ClusterUpgrade => "cluster",
-        JobKind::SuspendAgent => "hold-agents",
+        JobKind::SuspendAgent => "suspend-agents",
         JobKind::SkipManifestsApply => "skip-manifests apply",
         JobKind::SkipManifestsRemove => "skip-manifests remove",
         JobKind::PreDrain => "pre-drain",

@@ -16,10 +16,15 @@ struct OneArchive(PathBuf);
 
 impl ReleaseFiles for OneArchive {
     fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
-        Box::pin(std::future::ready(Err(Error::Lasting(path.to_owned()))))
+        Box::pin(std::future::ready(Err(Error::Permanent(path.to_owned()))))
     }
 
-    fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, folder: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+    fn save<'a>(
+        &'a self,
+        _: StepContext<'a>,
+        archive: &'a Archive,
+        folder: &'a Path,
+    ) -> BoxFuture<'a, Result<PathBuf>> {
         let to = folder.join(archive.archive.file_name());
         let copied = std::fs::copy(&self.0, &to).map(|_| to.clone());
         Box::pin(std::future::ready(
@@ -59,16 +64,16 @@ async fn helm_comes_out_of_the_image_and_is_run() {
     let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display());
     let installer = installer(folder.path(), &script);
     let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: Timestamp::MAX,
         limit: Duration::MAX,
     };
-    installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+    installer.prepare(ctx, "v2.14.0", &bundle_of_one()).await.unwrap();
     // What is unpacked is not unpacked again.
     let helm = folder.path().join("work/rancher/helm");
     assert_eq!(std::fs::metadata(&helm).unwrap().permissions().mode() & 0o777, 0o755);
-    installer.prepare(pace, "v2.14.0", &Bundle::default()).await.unwrap();
+    installer.prepare(ctx, "v2.14.0", &Bundle::default()).await.unwrap();
 
     let values = json!({"image": {"tag": "v2.14.0"}});
     installer
@@ -99,12 +104,12 @@ async fn what_helm_said_last_is_told() {
         "#!/bin/sh\necho 'another operation is in progress' >&2\nexit 1\n",
     );
     let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: Timestamp::MAX,
         limit: Duration::MAX,
     };
-    installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+    installer.prepare(ctx, "v2.14.0", &bundle_of_one()).await.unwrap();
     let error = installer.roll_back("cattle-system", "rancher", 1).await.unwrap_err();
     assert!(error.passes());
     assert!(
@@ -119,12 +124,12 @@ async fn s15_what_rancher_is_given_is_the_owners_alone_and_helm_does_not_tell_it
     // A Helm that repeats what it was given, as some of its errors do.
     let installer = installer(folder.path(), "#!/bin/sh\ncat \"$7\" >&2\nexit 1\n");
     let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: Timestamp::MAX,
         limit: Duration::MAX,
     };
-    installer.prepare(pace, "v2.14.0", &bundle_of_one()).await.unwrap();
+    installer.prepare(ctx, "v2.14.0", &bundle_of_one()).await.unwrap();
     let file = folder.path().join("work/rancher-values.json");
     std::fs::write(&file, "left behind").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -141,13 +146,13 @@ async fn an_image_that_is_nowhere_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let installer = installer(folder.path(), "");
     let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: Timestamp::MAX,
         limit: Duration::MAX,
     };
     let error = installer
-        .prepare(pace, "v2.15.0", &bundle_of_one())
+        .prepare(ctx, "v2.15.0", &bundle_of_one())
         .await
         .unwrap_err()
         .to_string();
@@ -207,12 +212,12 @@ async fn kubeconfig_of_helm(with_rule: bool) -> Result<(Value, bool)> {
     let account = super::HelmAccount::new(client, config, "harvester-system", "p-rancher-installer");
     let installer = installer(folder.path(), &script).as_account(Some(account));
     let report = Reporter::new(Clock::system(), Arc::new(NoBoard));
-    let pace = Pace {
+    let ctx = StepContext {
         report: &report,
         deadline: Timestamp::MAX,
         limit: Duration::MAX,
     };
-    installer.prepare(pace, "v2.14.0", &bundle_of_one()).await?;
+    installer.prepare(ctx, "v2.14.0", &bundle_of_one()).await?;
     installer.roll_back("cattle-system", "rancher", 1).await?;
     let kubeconfig = serde_json::from_str(&std::fs::read_to_string(seen).unwrap()).unwrap();
     let left = folder.path().join("work/helm-kubeconfig.json").exists();

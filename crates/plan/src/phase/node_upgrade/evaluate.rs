@@ -12,14 +12,14 @@ use jiff::Timestamp;
 
 use super::super::{
     hooks,
-    standing::{self, standing},
+    node_progress::{self, node_progress},
 };
 use crate::{
     announce,
     decision::Child,
     draft::{Draft, Noted, Outcome, Waits},
     node,
-    observed::{JobOutcome, MachinePlanSeen},
+    observed::{JobOutcome, ObservedMachinePlan},
 };
 use rules::PlanEvent;
 
@@ -31,13 +31,13 @@ const SILENCE: Duration = Duration::from_mins(1);
 
 /// What all nodes together mean for the phase.
 pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
-    let here = |name: &&String| draft.seen.nodes.contains_key(*name);
+    let here = |name: &&String| draft.observed.nodes.contains_key(*name);
     let nodes: Vec<(String, Option<NodeState>)> = draft
         .status()
         .node_upgrade_statuses
         .keys()
         .filter(here)
-        .map(|name| (name.clone(), standing(draft, name)))
+        .map(|name| (name.clone(), node_progress(draft, name)))
         .collect();
     for (name, state) in &nodes {
         if draft.has_failed(name) {
@@ -54,10 +54,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         .filter(|(_, state)| state.is_some_and(node::is_upgraded))
         .count();
     // Rancher may ask for one more: a node that joined, or one that it drains once more.
-    let seen = draft.seen;
-    let is_asked = |plan: &MachinePlanSeen| plan.node.is_some() && hooks::asks_before_drain(plan).is_some();
+    let observed = draft.observed;
+    let is_asked = |plan: &ObservedMachinePlan| plan.node.is_some() && hooks::asks_before_drain(plan).is_some();
     let single = draft.status().single_node.is_some();
-    if done == nodes.len() && done > 0 && (single || !seen.machine_plans.iter().any(is_asked)) {
+    if done == nodes.len() && done > 0 && (single || !observed.machine_plans.iter().any(is_asked)) {
         return Outcome::Done;
     }
     let mut waits: Option<Waits> = wait_for_paused(draft, &nodes).map(Waits::from);
@@ -73,7 +73,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         );
         // Rancher's words about a node that is done are old words.
         let words = draft
-            .seen
+            .observed
             .cluster
             .as_ref()
             .and_then(|cluster| cluster.message.as_deref())
@@ -81,7 +81,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         let mut finished = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded));
         // Rancher speaks of machines.
         let is_named = |name: &str| {
-            let plan = standing::machine_plan(draft, name);
+            let plan = node_progress::machine_plan(draft, name);
             plan.is_some_and(|plan| words.contains(plan.secret.trim_end_matches("-machine-plan")))
         };
         if !finished.any(|(name, _)| is_named(name)) {
@@ -103,7 +103,7 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
     // Those that were let go wait for their turn like all others.
     let is_paused = |name: &str| {
         let is_said = draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED);
-        (is_said || draft.is_tried_again(name)) && hooks::is_held(draft, name)
+        (is_said || draft.is_tried_again(name)) && hooks::is_paused(draft, name)
     };
     let paused = nodes
         .iter()
@@ -116,7 +116,7 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
     let names = paused.join(", ");
     let message = format!("node upgrade paused: {names}");
     let noted = draft.wait(Wait::Paused, Some(format!("Node {names}")), message);
-    let mut suspended = draft.seen.jobs.values().filter(|job| job.suspended);
+    let mut suspended = draft.observed.jobs.values().filter(|job| job.suspended);
     let asked_for = suspended.find_map(|job| job.node.clone().filter(|node| paused.contains(&node.as_str())))?;
     let behind = nodes
         .iter()
@@ -181,7 +181,7 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> Option<
 /// When the program on a node last saw a VM leave, or a volume become whole. Moving hundreds of VMs takes hours, and is not
 /// stalled while they leave.
 fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
-    let pods = draft.seen.pods.values();
+    let pods = draft.observed.pods.values();
     let of_node = pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type == Some(JobType::PreDrain));
     let said = of_node
         .flat_map(|pod| &pod.said)
@@ -193,18 +193,21 @@ fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
 /// would be written twice. Where it says nothing for a while, what is seen from here must do: volumes that are not healthy
 /// come first, since no VM moves before.
 fn pre_drain(draft: &Draft<'_>, name: &str) -> String {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let moving = "VMs are being moved away";
-    let mut pods = seen.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
+    let mut pods = observed.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
     let is_said = pods.any(|pod| pod.job_type == Some(JobType::PreDrain) && !pod.said.is_empty());
     let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
     if is_said || !draft.is_overdue_after(Wait::PreDrainJob, &format!("Job harvester-system/{job}"), SILENCE) {
         return moving.to_owned();
     }
-    if !seen.unhealthy_volumes.is_empty() {
-        return format!("volumes are being rebuilt first: {}", listed(&seen.unhealthy_volumes));
+    if !observed.unhealthy_volumes.is_empty() {
+        return format!(
+            "volumes are being rebuilt first: {}",
+            listed(&observed.unhealthy_volumes)
+        );
     }
-    match seen.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default() {
+    match observed.vms_by_node.get(name).map(Vec::as_slice).unwrap_or_default() {
         [] => moving.to_owned(),
         left => format!("{moving}, {} left: {}", left.len(), listed(left)),
     }
@@ -222,7 +225,7 @@ pub(crate) fn listed(names: &[String]) -> String {
 /// Adds Rancher's own words, if it has any.
 fn with_rancher(draft: &Draft<'_>, message: String) -> String {
     let words = draft
-        .seen
+        .observed
         .cluster
         .as_ref()
         .and_then(|cluster| cluster.message.as_deref());
@@ -234,20 +237,20 @@ fn with_rancher(draft: &Draft<'_>, message: String) -> String {
 
 /// VMs were stopped for this node, and the user wants them started again.
 pub(crate) fn restores_vms(draft: &Draft<'_>, node: &str) -> bool {
-    let seen = draft.seen;
-    let listed = seen.restore_list.get(node).is_some_and(|vms| !vms.is_empty());
-    let hosts_vms = seen.nodes.get(node).is_some_and(|node| !node.witness);
-    seen.plan.spec.restore_vm == Some(true) && listed && hosts_vms
+    let observed = draft.observed;
+    let listed = observed.restore_list.get(node).is_some_and(|vms| !vms.is_empty());
+    let hosts_vms = observed.nodes.get(node).is_some_and(|node| !node.witness);
+    observed.plan.spec.restore_vm == Some(true) && listed && hosts_vms
 }
 
 /// Starts the VMs again that were stopped for this node, once it is back.
 pub(crate) fn restore_vms(draft: &mut Draft<'_>, node: &str) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     if !restores_vms(draft, node) {
         return;
     }
     let name = names::node_job(draft.plan_name(), JobType::RestoreVm, node);
-    match seen.jobs.get(&name).map(|job| &job.outcome) {
+    match observed.jobs.get(&name).map(|job| &job.outcome) {
         None => {
             draft.create(Child::RestoreJob { node: node.to_owned() });
             let text = format!("Dispatched restore-vm Job {name} for node {node}");

@@ -3,8 +3,8 @@
 use api::annotations;
 use serde_json::Value;
 
-use super::super::standing;
-use crate::{draft::Draft, observed::MachinePlanSeen, retry};
+use super::super::node_progress;
+use crate::{draft::Draft, observed::ObservedMachinePlan, retry};
 
 /// The strategy that an upgrade of ours puts in place.
 pub(super) fn is_ours(strategy: &Value) -> bool {
@@ -21,15 +21,15 @@ pub(super) fn is_ours(strategy: &Value) -> bool {
 /// RKE2 that it gets only afterwards, while that first node waits for its turn; and nodes that are through are asked for by
 /// nobody. The round that has begun must end first.
 pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
-    let seen = draft.seen;
-    let cluster = seen.cluster.as_ref()?;
+    let observed = draft.observed;
+    let cluster = observed.cluster.as_ref()?;
     // A cluster of one node does without Rancher.
     if draft.status().single_node.is_some() || !is_ours(cluster.upgrade_strategy.as_ref()?) {
         return None;
     }
     let release = draft.status().release_metadata.as_ref()?;
     let begun_by = |os: &str| {
-        let mut others = seen.other_plans.iter().rev();
+        let mut others = observed.other_plans.iter().rev();
         others.find(|other| other.begun.as_ref().is_some_and(|begun| begun.os == os))
     };
     let gated = cluster.gated_release.as_deref();
@@ -43,8 +43,8 @@ pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
         || "an UpgradePlan that is gone".to_owned(),
         |by| format!("UpgradePlan {}", by.name),
     );
-    let between = |plan: &MachinePlanSeen| plan.is_in_drain().then(|| plan.node.clone()).flatten();
-    let between: Vec<String> = seen.machine_plans.iter().filter_map(between).collect();
+    let between = |plan: &ObservedMachinePlan| plan.is_in_drain().then(|| plan.node.clone()).flatten();
+    let between: Vec<String> = observed.machine_plans.iter().filter_map(between).collect();
     let nodes = match between.as_slice() {
         [] => "not all nodes run it".to_owned(),
         [one] => format!("Node {one} is between both releases"),
@@ -65,7 +65,7 @@ pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
 /// Another try of a plan that had sent Rancher off: meanwhile another plan may have gone on with its nodes, so what they run
 /// counts, not only what this plan remembers.
 pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
-    let Some(cluster) = &draft.seen.cluster else { return };
+    let Some(cluster) = &draft.observed.cluster else { return };
     let status = draft.status();
     let target = status
         .release_metadata
@@ -83,8 +83,8 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
 /// off once more would drain every node again. From a version to itself nodes run the release from the beginning, and that
 /// says nothing, unless another plan has upgraded all nodes since this one failed.
 pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
-    let (status, seen) = (draft.status(), draft.seen);
-    let (Some(cluster), Some(failed_at)) = (&seen.cluster, retry::failed_at(status)) else {
+    let (status, observed) = (draft.status(), draft.observed);
+    let (Some(cluster), Some(failed_at)) = (&observed.cluster, retry::failed_at(status)) else {
         return false;
     };
     let release = status.release_metadata.clone().unwrap_or_default();
@@ -92,17 +92,17 @@ pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
         return false;
     };
     let began_elsewhere = status.previous_version.is_some() && status.previous_version != release.harvester;
-    let by_another = seen.other_plans.iter().any(|other| {
+    let by_another = observed.other_plans.iter().any(|other| {
         let begun = other.begun.as_ref();
         begun.is_some_and(|begun| begun.os == os && begun.nodes_done_at.is_some_and(|done| done > failed_at))
     });
     let kubelet = rules::version::kubelet_version(&kubernetes);
-    let mut managed = seen.nodes.iter().filter(|(_, node)| node.managed);
+    let mut managed = observed.nodes.iter().filter(|(_, node)| node.managed);
     (began_elsewhere || by_another)
         && cluster.ready
         && cluster.kubernetes_version.as_ref() == Some(&kubernetes)
         && managed.all(|(name, node)| {
-            let is_let_go = standing::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
+            let is_let_go = node_progress::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
             node.ready && node.os_image == os && node.kubelet_version == kubelet && is_let_go
         })
 }

@@ -10,7 +10,7 @@ pub(crate) use evaluate::{listed, restore_vms, restores_vms};
 pub(crate) use gate::{is_gated_for_another, take_over_again};
 pub(crate) use nodes::look_at_jobs;
 
-use super::{hooks, standing::standing};
+use super::{hooks, node_progress::node_progress};
 use crate::{
     decision::Action,
     draft::{Draft, Outcome},
@@ -34,9 +34,9 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
         return outcome;
     }
     nodes::look_at_jobs(draft);
-    nodes::look_at_held(draft);
+    nodes::show_paused_nodes(draft);
     nodes::look_at_reboots(draft);
-    nodes::recognise(draft);
+    nodes::mark_already_upgraded(draft);
     nodes::look_at_membership(draft);
     match single {
         Some(node) if !stage(draft, &node).has_ended_first_job() => {
@@ -50,7 +50,7 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
 
 /// How far a node stands.
 fn stage(draft: &Draft<'_>, node: &str) -> Stage {
-    standing(draft, node).map(Stage::of).unwrap_or_default()
+    node_progress(draft, node).map(Stage::of).unwrap_or_default()
 }
 
 /// Why the only node of the cluster is not upgraded as such: another one has joined since the plan began. Stopping all VMs is
@@ -58,9 +58,9 @@ fn stage(draft: &Draft<'_>, node: &str) -> Stage {
 fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     let single = draft.status().single_node.as_ref()?;
     let job = names::node_job(draft.plan_name(), JobType::SingleNodeUpgrade, single);
-    let runs = draft.seen.jobs.get(&job).is_some_and(|job| !job.suspended);
+    let runs = draft.observed.jobs.get(&job).is_some_and(|job| !job.suspended);
     let has_begun = runs || stage(draft, single).has_started();
-    let joined = draft.seen.nodes.keys().find(|name| *name != single)?;
+    let joined = draft.observed.nodes.keys().find(|name| *name != single)?;
     (!has_begun).then(|| {
         format!(
             "Node {joined} joined after the plan began, which is for a cluster of one node and would stop all VMs: create \
@@ -72,7 +72,7 @@ fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
 /// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
 /// cluster that already goes to this version behind our hooks is taken over as it is.
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
-    let Some(cluster) = &draft.seen.cluster else {
+    let Some(cluster) = &draft.observed.cluster else {
         let object = Some("Cluster fleet-local/local".to_owned());
         return Some(
             draft
@@ -108,7 +108,7 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
 
 /// Rancher must have finished with every node, and every VM must have had its chance to start again.
 pub fn leave(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
+    let observed = draft.observed;
     for name in draft.status().node_upgrade_statuses.keys().cloned().collect::<Vec<_>>() {
         evaluate::restore_vms(draft, &name);
     }
@@ -117,7 +117,7 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
         return Outcome::Done;
     }
     hooks::answer_all(draft);
-    let Some(open) = seen.machine_plans.iter().find(|plan| plan.is_in_drain()) else {
+    let Some(open) = observed.machine_plans.iter().find(|plan| plan.is_in_drain()) else {
         return Outcome::Done;
     };
     let is_updated = open.post_drain.as_deref().is_some_and(|token| !token.is_empty());

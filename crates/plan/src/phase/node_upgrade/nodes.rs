@@ -6,21 +6,21 @@ use api::{Component, JobType, NodeState, annotations, names, reasons};
 
 use super::super::{
     hooks,
-    standing::{self, standing},
+    node_progress::{self, node_progress},
     suc_plan,
 };
 use crate::{
     decision::Action,
     draft::Draft,
     node,
-    observed::{MachinePlanSeen, PodSeen},
+    observed::{ObservedMachinePlan, ObservedPod},
 };
 use rules::PlanEvent;
 
 /// What Jobs say about their nodes.
 pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
-    for job in seen
+    let observed = draft.observed;
+    for job in observed
         .jobs
         .values()
         .filter(|job| job.component == Component::NodeUpgrade && job.namespace == names::HARVESTER_NAMESPACE)
@@ -53,7 +53,7 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
 
 /// Why a node is paused: the user holds it, or has let it go and it waits for its turn.
 fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
-    if hooks::is_held(draft, node) {
+    if hooks::is_paused(draft, node) {
         (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE)
     } else {
         (reasons::RELEASED, reasons::RELEASED_MESSAGE)
@@ -62,7 +62,7 @@ fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
 
 /// A node that the user holds is shown as held from the start, not only when its turn has come. One that is let go
 /// before its turn says so, and stays where it is: a state never goes back.
-pub(super) fn look_at_held(draft: &mut Draft<'_>) {
+pub(super) fn show_paused_nodes(draft: &mut Draft<'_>) {
     for name in suc_plan::managed_nodes(draft) {
         let step = if draft.status().single_node.is_some() {
             JobType::SingleNodeUpgrade
@@ -71,12 +71,12 @@ pub(super) fn look_at_held(draft: &mut Draft<'_>) {
         };
         let job = names::node_job(draft.plan_name(), step, &name);
         // Its Job tells how it stands.
-        if draft.seen.jobs.contains_key(&job) {
+        if draft.observed.jobs.contains_key(&job) {
             continue;
         }
-        let held = hooks::is_held(draft, &name);
+        let paused = hooks::is_paused(draft, &name);
         let state = draft.progress(&name).state();
-        if state == Some(NodeState::UpgradePaused) || (state == Some(NodeState::ImagePreloaded) && held) {
+        if state == Some(NodeState::UpgradePaused) || (state == Some(NodeState::ImagePreloaded) && paused) {
             let (reason, message) = why_paused(draft, &name);
             draft.reach(&name, NodeState::UpgradePaused, Some(reason), Some(message));
         }
@@ -86,7 +86,7 @@ pub(super) fn look_at_held(draft: &mut Draft<'_>) {
 /// A node is back when it is Ready, in another boot, with the new operating system. One that ran that system already,
 /// and says that it armed no reboot, never left. One that came back with the old one for good has failed.
 pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     let Some(os) = draft
         .status()
         .release_metadata
@@ -96,8 +96,8 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
         return;
     };
     let single = draft.status().single_node.is_some();
-    for (name, node) in &seen.nodes {
-        if standing(draft, name) != Some(NodeState::WaitingReboot) {
+    for (name, node) in &observed.nodes {
+        if node_progress(draft, name) != Some(NodeState::WaitingReboot) {
             continue;
         }
         // Where the node went down by accident while its Job ran, the Job's next pod has armed the reboot in a later boot than
@@ -150,20 +150,20 @@ fn is_still_told(draft: &Draft<'_>, name: &str) -> bool {
 }
 
 /// Pods of the Job that installs a node's system.
-fn installing_pods<'a>(draft: &Draft<'a>, name: &str) -> impl Iterator<Item = &'a PodSeen> {
-    let seen = draft.seen;
+fn installing_pods<'a>(draft: &Draft<'a>, name: &str) -> impl Iterator<Item = &'a ObservedPod> {
+    let observed = draft.observed;
     let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
     let keys = steps.map(|step| names::node_job(draft.plan_name(), step, name));
-    let jobs = keys.into_iter().filter_map(|key| seen.jobs.get(&key));
+    let jobs = keys.into_iter().filter_map(|key| observed.jobs.get(&key));
     jobs.flat_map(|job| {
-        let pods = seen.pods.values();
+        let pods = observed.pods.values();
         pods.filter(|pod| pod.owner == job.uid && pod.node == job.node && pod.job_type == job.job_type)
     })
 }
 
 /// Nodes that are back no longer carry what we expected of their reboot.
 pub(super) fn forget_boots(draft: &mut Draft<'_>) {
-    for (name, node) in &draft.seen.nodes {
+    for (name, node) in &draft.observed.nodes {
         if node.pending_os_image.is_some() && draft.progress(name).state().is_some_and(node::is_upgraded) {
             let keys = [annotations::PENDING_OS_IMAGE, annotations::BOOT_ID_BEFORE_UPGRADE];
             let annotations = keys.into_iter().map(|key| (key.to_owned(), None)).collect();
@@ -177,7 +177,7 @@ pub(super) fn forget_boots(draft: &mut Draft<'_>) {
 
 /// Where an upgrade is taken over from a plan that failed or is gone, nodes are as far as what they run and what Rancher
 /// was told says, not what anybody remembers. A single node is nobody's turn, so it needs no sign of a take-over.
-pub(super) fn recognise(draft: &mut Draft<'_>) {
+pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {
         return;
@@ -185,19 +185,19 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
     let kubelet = rules::version::kubelet_version(&kubernetes);
     let single = draft.status().single_node.is_some();
     let taken_over = draft.noted(annotations::TAKEN_OVER) == Some("true");
-    let seen = draft.seen;
-    let managed = || seen.nodes.iter().filter(|(_, node)| node.managed);
+    let observed = draft.observed;
+    let managed = || observed.nodes.iter().filter(|(_, node)| node.managed);
     // A node that runs the new system has been through only if there is another one that it could run, or if Rancher has
     // nothing left to do: from a version to itself all nodes are current from the beginning.
-    let rancher_is_done = seen.cluster.as_ref().is_some_and(|cluster| cluster.ready);
+    let rancher_is_done = observed.cluster.as_ref().is_some_and(|cluster| cluster.ready);
     let proves = single || rancher_is_done || managed().any(|(_, node)| node.os_image != os);
     for (name, node) in managed() {
         let is_current = node.ready && node.os_image == os && node.kubelet_version == kubelet;
-        let plan = standing::machine_plan(draft, name);
-        let asked = |token: fn(&MachinePlanSeen) -> &Option<String>| {
+        let plan = node_progress::machine_plan(draft, name);
+        let asked = |token: fn(&ObservedMachinePlan) -> &Option<String>| {
             plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
         };
-        let is_in_drain = plan.is_some_and(MachinePlanSeen::is_in_drain);
+        let is_in_drain = plan.is_some_and(ObservedMachinePlan::is_in_drain);
         let stage = draft.progress(name).stage();
         // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
         let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
@@ -217,7 +217,7 @@ pub(super) fn recognise(draft: &mut Draft<'_>) {
         }
         // What this plan has begun itself it brings to its end by its own Job.
         let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
-        let is_anothers = !seen.jobs.contains_key(&job) && !node.drain_taint;
+        let is_anothers = !observed.jobs.contains_key(&job) && !node.drain_taint;
         if asked(|plan| &plan.post_drain) && is_anothers && is_current {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
@@ -229,17 +229,17 @@ fn runs_a_job(draft: &Draft<'_>, name: &str) -> bool {
     let steps = [JobType::PostDrain, JobType::SingleNodeUpgrade];
     steps.into_iter().any(|step| {
         let job = names::node_job(draft.plan_name(), step, name);
-        draft.seen.jobs.contains_key(&job)
+        draft.observed.jobs.contains_key(&job)
     })
 }
 
 /// Nodes that left no longer count; nodes that joined are named, and left to a later upgrade unless Rancher asks.
 pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
-    let seen = draft.seen;
+    let observed = draft.observed;
     // Sorted, as the keys are.
     let names: Vec<String> = draft.status().node_upgrade_statuses.keys().cloned().collect();
     for name in &names {
-        let gone = !seen.nodes.contains_key(name);
+        let gone = !observed.nodes.contains_key(name);
         let is_said = draft.reason(name) == Some(reasons::NODE_REMOVED);
         if gone && !is_said {
             let message = "the node left the cluster during the upgrade";
@@ -258,7 +258,7 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
         .as_ref()
         .and_then(|release| release.os.clone())
         .unwrap_or_default();
-    for (name, node) in &seen.nodes {
+    for (name, node) in &observed.nodes {
         if node.managed && names.binary_search(name).is_err() && node.os_image != os {
             let text = format!(
                 "Node {name} joined during the upgrade with {:?}; upgrade it with another UpgradePlan afterwards",

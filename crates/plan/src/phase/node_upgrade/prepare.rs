@@ -11,7 +11,7 @@ use crate::{
     decision::Action,
     draft::{Draft, Outcome, Waits},
     node::Stage,
-    undo::changing,
+    undo::wait_for_change,
 };
 
 /// While nodes reboot, Longhorn waits this long before it rebuilds replicas elsewhere.
@@ -48,17 +48,17 @@ pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
 
 /// The descheduler must not move pods around meanwhile.
 fn descheduler(draft: &mut Draft<'_>) -> Outcome {
-    if draft.seen.descheduler_enabled != Some(true) {
+    if draft.observed.descheduler_enabled != Some(true) {
         return Outcome::Done;
     }
     draft.note(annotations::DESCHEDULER_WAS_ENABLED, Some("true".to_owned()));
     draft.act(Action::EnableDescheduler { enabled: false });
-    changing(draft, "Addon kube-system/descheduler")
+    wait_for_change(draft, "Addon kube-system/descheduler")
 }
 
 /// A node that only reboots must not make Longhorn copy all its replicas. A longer interval of the user's is kept.
 fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
-    let Some(value) = draft.seen.replenishment_interval.clone() else {
+    let Some(value) = draft.observed.replenishment_interval.clone() else {
         return Outcome::Done;
     };
     if value
@@ -73,13 +73,13 @@ fn replenishment_interval(draft: &mut Draft<'_>) -> Outcome {
     draft.act(Action::SetReplenishmentInterval {
         value: EXTENDED_INTERVAL_SECONDS.to_string(),
     });
-    changing(draft, "Setting longhorn-system/replica-replenishment-wait-interval")
+    wait_for_change(draft, "Setting longhorn-system/replica-replenishment-wait-interval")
 }
 
 /// Only the record: the strategy is replaced together with the version.
 fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
-    let seen = draft.seen;
-    let Some(cluster) = &seen.cluster else {
+    let observed = draft.observed;
+    let Some(cluster) = &observed.cluster else {
         let object = Some("Cluster fleet-local/local".to_owned());
         return draft
             .wait(Wait::Cluster, object, "the Rancher cluster is missing")
@@ -98,7 +98,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
     if gate::is_ours(&strategy) {
         // A failed plan has left its gate closed. What was there before it is on the cluster's record, and on that of the
         // plan if somebody has changed the cluster's.
-        let plans = seen.other_plans.iter().rev();
+        let plans = observed.other_plans.iter().rev();
         let saved = cluster.saved_upgrade_strategy.clone();
         let saved = saved.or_else(|| plans.into_iter().find_map(|other| other.saved_upgrade_strategy.clone()));
         draft.note(

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use plan::pipeline;
 
 /// What gauges show of one plan.
-pub(super) struct Picture {
+pub(super) struct PlanMetrics {
     pub(super) name: String,
     pub(super) phase: String,
     /// Nodes and their states.
@@ -18,7 +18,7 @@ pub(super) struct Picture {
     pub(super) stalled: bool,
 }
 
-impl Picture {
+impl PlanMetrics {
     pub(super) fn of(plan: &UpgradePlan, now: Timestamp) -> Self {
         let status = plan.status.clone().unwrap_or_default();
         let nodes = status.node_upgrade_statuses.into_iter();

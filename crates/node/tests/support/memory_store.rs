@@ -15,12 +15,12 @@ use super::Shown;
 
 /// Images by name, and how many archives came.
 #[derive(Clone, Default)]
-pub(crate) struct Shelf(pub(crate) Arc<Mutex<(BTreeSet<String>, u32)>>);
+pub(crate) struct MemoryStore(pub(crate) Arc<Mutex<(BTreeSet<String>, u32)>>);
 
 /// A shelf that refuses archives, and may be away for a while after each.
 #[derive(Default)]
 pub(crate) struct Refusing {
-    pub(crate) shelf: Shelf,
+    pub(crate) memory_store: MemoryStore,
     /// How many archives it still refuses.
     pub(crate) refusals: Arc<Mutex<u32>>,
     /// How many questions it does not answer after each.
@@ -30,25 +30,25 @@ pub(crate) struct Refusing {
 
 /// A shelf that takes an archive in once people have been told that it comes.
 pub(crate) struct Watched {
-    pub(crate) shelf: Shelf,
+    pub(crate) memory_store: MemoryStore,
     pub(crate) board: Shown,
 }
 
 impl ImageStore for Watched {
     fn list(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
-        self.shelf.list()
+        self.memory_store.list()
     }
 
     fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let told = tokio::time::timeout(Duration::from_secs(30), self.board.1.notified()).await;
             told.expect("nobody is told");
-            self.shelf.import(archive).await
+            self.memory_store.import(archive).await
         })
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        self.shelf.remove(name)
+        self.memory_store.remove(name)
     }
 }
 
@@ -62,25 +62,25 @@ fn one_less(count: &Mutex<u32>) -> bool {
 impl ImageStore for Refusing {
     fn list(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
         if one_less(&self.unanswered) {
-            return Box::pin(async { Err(Error::Passing("connection refused".to_owned())) });
+            return Box::pin(async { Err(Error::Transient("connection refused".to_owned())) });
         }
-        self.shelf.list()
+        self.memory_store.list()
     }
 
     fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
         if one_less(&self.refusals) {
             *self.unanswered.lock().unwrap() = self.is_away_for;
-            return Box::pin(async { Err(Error::Passing("ctr was told to go away".to_owned())) });
+            return Box::pin(async { Err(Error::Transient("ctr was told to go away".to_owned())) });
         }
-        self.shelf.import(archive)
+        self.memory_store.import(archive)
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        self.shelf.remove(name)
+        self.memory_store.remove(name)
     }
 }
 
-impl Shelf {
+impl MemoryStore {
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().0.iter().cloned().collect()
     }
@@ -90,7 +90,7 @@ impl Shelf {
     }
 }
 
-impl ImageStore for Shelf {
+impl ImageStore for MemoryStore {
     fn list(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
         let names = self.0.lock().unwrap().0.clone();
         Box::pin(async { Ok(names) })
@@ -99,7 +99,7 @@ impl ImageStore for Shelf {
     fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             let read = tokio::task::spawn_blocking(move || tags(archive)).await.unwrap();
-            let tags = read.map_err(|error| Error::Passing(error.to_string()))?;
+            let tags = read.map_err(|error| Error::Transient(error.to_string()))?;
             let mut state = self.0.lock().unwrap();
             state.0.extend(tags);
             state.1 += 1;

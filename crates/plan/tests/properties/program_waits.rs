@@ -3,7 +3,7 @@
 use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::observed::{JobOutcome, JobSeen, PodSeen};
+use plan::observed::{JobOutcome, ObservedJob, ObservedPod};
 
 use crate::{model::Model, walk::until};
 
@@ -11,7 +11,7 @@ use crate::{model::Model, walk::until};
 fn pre_draining() -> Model {
     let mut model = Model::new(3);
     let job = names::node_job("up", JobType::PreDrain, "node-1");
-    until(&mut model, |model| model.seen.jobs.contains_key(&job));
+    until(&mut model, |model| model.observed.jobs.contains_key(&job));
     // It runs, and the plan sees it.
     let decision = model.decide();
     model.apply(&decision);
@@ -29,15 +29,15 @@ fn entry(name: &str, since: Timestamp, message: &str) -> WaitingFor {
 }
 
 fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
-    let pod = PodSeen {
+    let pod = ObservedPod {
         name: format!("harvester-system/pre-drain-{node}"),
         component: Component::NodeUpgrade.to_owned(),
         job_type: Some(JobType::PreDrain.to_owned()),
         node: Some(node.to_owned()),
         said,
-        ..PodSeen::default()
+        ..ObservedPod::default()
     };
-    model.seen.pods.insert(pod.name.clone(), pod);
+    model.observed.pods.insert(pod.name.clone(), pod);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_a_program_waits_for_stands_beside_the_wait_for_its_job() {
     model.apply(&decision);
     model.now += SignedDuration::from_mins(1);
     assert_eq!(model.decide().status, decision.status, "nothing new is no news");
-    model.seen.pods.clear();
+    model.observed.pods.clear();
     assert_eq!(model.decide().status.waiting_for.len(), 1);
 }
 
@@ -137,18 +137,18 @@ const MOST_OF_A_CONDITION: usize = 32_768;
 fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_takes() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ImagePreloading) && !model.seen.jobs.is_empty()
+        model.phase() == Some(Phase::ImagePreloading) && !model.observed.jobs.is_empty()
     });
     for index in 0..100 {
-        let pod = PodSeen {
+        let pod = ObservedPod {
             name: format!("cattle-system/apply-{index:03}"),
             component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             problem: Some(format!("ErrImagePull: {}", "x".repeat(1_000))),
             missing_image: (index % 2 == 0).then(|| "me/toolkit:v1".to_owned()),
-            ..PodSeen::default()
+            ..ObservedPod::default()
         };
-        model.seen.pods.insert(pod.name.clone(), pod);
+        model.observed.pods.insert(pod.name.clone(), pod);
     }
     let status = model.decide().status;
     assert!(status.waiting_for.len() < 20, "{}", status.waiting_for.len());
@@ -163,19 +163,19 @@ fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_t
 fn s01_a_failure_on_very_many_nodes_still_fails_the_plan() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
-        model.phase() == Some(Phase::ImagePreloading) && !model.seen.jobs.is_empty()
+        model.phase() == Some(Phase::ImagePreloading) && !model.observed.jobs.is_empty()
     });
     for index in 0..100 {
-        let job = JobSeen {
+        let job = ObservedJob {
             component: Component::ImagePreload,
             node: Some(format!("node-{index:03}")),
             outcome: JobOutcome::Failed {
                 reason: "DeadlineExceeded".to_owned(),
                 message: "x".repeat(1_000),
             },
-            ..JobSeen::default()
+            ..ObservedJob::default()
         };
-        model.seen.jobs.insert(format!("apply-{index:03}"), job);
+        model.observed.jobs.insert(format!("apply-{index:03}"), job);
     }
     let status = model.decide().status;
     assert_eq!(status.current_phase.as_deref(), Some("Failed"));

@@ -21,14 +21,14 @@ use crate::{
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every status that a plan had, with its moment.
-pub(crate) struct Told {
+pub(crate) struct StatusHistory {
     /// The name of the plan.
     pub plan: String,
     /// Each status that differs from the one before it.
     pub statuses: Vec<(Timestamp, Arc<Value>)>,
 }
 
-impl Told {
+impl StatusHistory {
     /// The waits of a status.
     pub(crate) fn waits(version: &Value) -> Vec<WaitingFor> {
         Option::<Vec<WaitingFor>>::deserialize(&version["status"]["waitingFor"])
@@ -62,7 +62,7 @@ impl Told {
 }
 
 /// Follows an upgrade to its end, or as long as `limit`.
-pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
+pub(crate) fn follow(case: &Case, limit: Duration) -> StatusHistory {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
         let retried = case.user.contains(&User::MendsAndRetries);
@@ -96,7 +96,7 @@ pub(crate) fn follow(case: &Case, limit: Duration) -> Told {
         let mut statuses = versions(rehearsal.server.store(), "upgradeplans");
         statuses.retain(|(_, version)| version["status"].is_object());
         statuses.dedup_by(|later, earlier| later.1["status"] == earlier.1["status"]);
-        Told {
+        StatusHistory {
             plan: name.clone(),
             statuses,
         }

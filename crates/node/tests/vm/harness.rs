@@ -35,7 +35,7 @@ use testbed::rights;
 /// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it does as it is told.
 pub(crate) type Answers = Arc<Mutex<BTreeMap<String, (u16, &'static str)>>>;
 
-pub(crate) struct Lab {
+pub(crate) struct Harness {
     pub(crate) server: ApiServer,
     mode: Mode,
     pub(crate) clock: Clock,
@@ -51,7 +51,7 @@ pub(crate) struct Lab {
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) waits: Mutex<Vec<WaitingFor>>,
-    pub(crate) last_word: Mutex<String>,
+    pub(crate) termination_message: Mutex<String>,
 }
 
 impl Board for Shown {
@@ -60,8 +60,8 @@ impl Board for Shown {
         Box::pin(std::future::ready(()))
     }
 
-    fn last_word(&self, text: &str) {
-        *self.last_word.lock().unwrap() = text.to_owned();
+    fn termination_message(&self, text: &str) {
+        *self.termination_message.lock().unwrap() = text.to_owned();
     }
 }
 
@@ -79,7 +79,7 @@ fn whole(mut spec: Value) -> Value {
     spec
 }
 
-impl Lab {
+impl Harness {
     /// A cluster of these nodes, with a plan.
     pub(crate) async fn new(nodes: &[&str]) -> Self {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
@@ -262,7 +262,7 @@ impl Lab {
 }
 
 /// In every test: whatever programs and others wrote, the real definitions have all its fields.
-impl Drop for Lab {
+impl Drop for Harness {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

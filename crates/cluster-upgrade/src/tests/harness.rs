@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use crate::{Context, Found, installer::RancherInstaller, manifests::Folders, pauses::Pauses, run};
 use program::release_files::ReleaseFiles;
 use program::{
-    board::{Begun, Board},
+    board::{Board, StepStarted},
     error::{Error, Result},
     report::Reporter,
-    step::Pace,
+    step::StepContext,
 };
 
 use super::{harvester_world, objects, rancher_world, writes};
@@ -36,7 +36,7 @@ pub(super) const PLAN: &str = "up";
 pub(super) const PROGRAM: &str = "system:serviceaccount:harvester-system:upgrade-toolkit-cluster-upgrade";
 const TICK: Duration = Duration::from_secs(2);
 
-pub(super) struct Lab {
+pub(super) struct Harness {
     pub(super) server: ApiServer,
     pub(super) client: Client,
     mode: Mode,
@@ -49,7 +49,7 @@ pub(super) struct Lab {
 }
 
 /// In every test: whatever the program and others wrote, the real definitions have all its fields.
-impl Drop for Lab {
+impl Drop for Harness {
     fn drop(&mut self) {
         self.actors.abort();
         if !std::thread::panicking() {
@@ -104,7 +104,7 @@ pub(super) async fn create(client: &Client, object: &Value) {
     }
 }
 
-impl Lab {
+impl Harness {
     pub(super) async fn new() -> Self {
         Self::of(objects::cluster(), "v1.7.1").await
     }
@@ -306,13 +306,13 @@ impl ReleaseFiles for Files {
         let found = match path {
             "harvester-release.yaml" => Ok(self.0.clone()),
             "bundle/metadata.yaml" => Ok(objects::BUNDLE.to_owned()),
-            other => Err(Error::Lasting(format!("{other}: 404"))),
+            other => Err(Error::Permanent(format!("{other}: 404"))),
         };
         Box::pin(std::future::ready(found))
     }
 
-    fn save<'a>(&'a self, _: Pace<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
-        Box::pin(std::future::ready(Err(Error::Lasting(format!(
+    fn save<'a>(&'a self, _: StepContext<'a>, archive: &'a Archive, _: &'a Path) -> BoxFuture<'a, Result<PathBuf>> {
+        Box::pin(std::future::ready(Err(Error::Permanent(format!(
             "{} is not for saving",
             archive.archive
         )))))
@@ -332,7 +332,7 @@ impl RecordingHelm {
 }
 
 impl RancherInstaller for RecordingHelm {
-    fn prepare<'a>(&'a self, _: Pace<'a>, rancher: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
+    fn prepare<'a>(&'a self, _: StepContext<'a>, rancher: &'a str, _: &'a Bundle) -> BoxFuture<'a, Result<()>> {
         self.record(format!("prepare {rancher}"));
         Box::pin(std::future::ready(Ok(())))
     }
@@ -380,11 +380,11 @@ impl Board for Shown {
         Box::pin(std::future::ready(()))
     }
 
-    fn begins(&self, step: Begun) {
+    fn begins(&self, step: StepStarted) {
         self.0.lock().unwrap().insert(format!("step {}", step.name));
     }
 
-    fn last_word(&self, text: &str) {
-        self.0.lock().unwrap().insert(format!("last word: {text}"));
+    fn termination_message(&self, text: &str) {
+        self.0.lock().unwrap().insert(format!("termination message: {text}"));
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use program::{
     error::{Error, Result},
     report::{Look, Waiting},
-    step::Pace,
+    step::StepContext,
 };
 
 use super::context::Context;
@@ -33,7 +33,7 @@ const CONCURRENCY: i64 = 10;
 const JOB_DEADLINE_SECONDS: u64 = 10 * 60;
 
 /// Runs the Plan and waits until every node it selects has had it.
-pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
+pub(super) async fn run(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let plans = context.namespaced::<Plan>(names::CATTLE_NAMESPACE);
     let name = names::suc_plan(&context.plan, Component::SuspendAgent);
     let upgrade_plan = context.upgrade_plan()?;
@@ -41,8 +41,8 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
         let why = format!("{} belongs to somebody else", plans.called(&name));
         // One of an UpgradePlan of this name that is gone goes too.
         return Err(match found.labels().get(labels::UPGRADE_PLAN) {
-            Some(owner) if *owner == context.plan => Error::Passing(why),
-            _ => Error::Lasting(why),
+            Some(owner) if *owner == context.plan => Error::Transient(why),
+            _ => Error::Permanent(why),
         });
     }
     let nodes = context
@@ -55,7 +55,7 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
     let called = plans.called(&name);
     let mut hash = String::new();
     plans
-        .until(pace, &name, |plan| {
+        .until(ctx, &name, |plan| {
             let taken_up = plan.filter(|plan| plan.status.latest_version.as_ref() == Some(&version));
             hash = taken_up
                 .and_then(|plan| plan.status.latest_hash.clone())
@@ -73,7 +73,7 @@ pub(super) async fn run(context: &Context, pace: Pace<'_>) -> Result<()> {
         .await?;
     context
         .global::<Node>()
-        .watch(pace, watcher::Config::default(), None, |nodes| {
+        .watch(ctx, watcher::Config::default(), None, |nodes| {
             let left = nodes_left(nodes.iter().map(AsRef::as_ref), &name, &hash);
             Look::of(left.into_iter().map(waiting).collect())
         })
@@ -139,7 +139,7 @@ pub fn plan(upgrade_plan: &UpgradePlan, version: &str, image: &str, service_acco
         version,
         container: json!({
             "image": image,
-            "command": ["upgrade-toolkit", "cluster-upgrade", "hold-agent"],
+            "command": ["upgrade-toolkit", "cluster-upgrade", "suspend-agent"],
             "securityContext": {"privileged": true, "runAsUser": 0},
         }),
     })

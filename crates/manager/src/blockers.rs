@@ -14,7 +14,7 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
-use plan::observed::{LastWord, PodSeen};
+use plan::observed::{ObservedPod, TerminationMessage};
 
 use crate::watched::Watched;
 
@@ -40,18 +40,24 @@ const NO_IMAGE: [&str; 4] = [
 ];
 
 /// A pod of the plan that cannot start, and why; or whose program says what it waits for.
-pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
+pub(crate) fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     let (problem, said, no_reboot) = (problem(pod), said(pod), says_no_reboot(pod));
     let armed_in = main_containers(pod).iter().find_map(armed_in);
-    let last_word = containers(pod).filter_map(last_word).max();
+    let termination_message = containers(pod).filter_map(termination_message).max();
     let mut owners = pod.owner_references().iter().filter(|owner| owner.kind == "Job");
     let owner = owners.next().map(|owner| owner.uid.clone());
     let works = owner.is_some() && !has_ended(pod);
-    if problem.is_none() && said.is_empty() && last_word.is_none() && !no_reboot && armed_in.is_none() && !works {
+    if problem.is_none()
+        && said.is_empty()
+        && termination_message.is_none()
+        && !no_reboot
+        && armed_in.is_none()
+        && !works
+    {
         return None;
     }
     let label = |key: &str| pod.labels().get(key).cloned();
-    Some(PodSeen {
+    Some(ObservedPod {
         name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
         component: Component::of(&pod.metadata)?,
         job_type: JobType::of(&pod.metadata),
@@ -60,7 +66,7 @@ pub(crate) fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         problem,
         missing_image: containers(pod).find_map(missing_image),
         said,
-        last_word,
+        termination_message,
         no_reboot,
         armed_in,
         works,
@@ -84,14 +90,14 @@ fn missing_image(container: &ContainerStatus) -> Option<String> {
 }
 
 /// What a container said when it failed.
-pub(crate) fn last_word(container: &ContainerStatus) -> Option<LastWord> {
+pub(crate) fn termination_message(container: &ContainerStatus) -> Option<TerminationMessage> {
     let ended = container.state.as_ref()?.terminated.as_ref()?;
     let text = ended
         .message
         .as_deref()
         .map(str::trim)
         .filter(|text| !text.is_empty())?;
-    (ended.exit_code != 0).then(|| LastWord {
+    (ended.exit_code != 0).then(|| TerminationMessage {
         at: ended.finished_at.as_ref().map_or(Timestamp::MIN, |time| time.0),
         text: plain(text, LONGEST_MESSAGE),
     })
@@ -116,7 +122,7 @@ fn bounded(entry: WaitingFor) -> WaitingFor {
     }
 }
 
-/// The program of a pod has ended well, and its last word is that the node need not be rebooted.
+/// The program of a pod has ended well, and its termination message is that the node need not be rebooted.
 fn says_no_reboot(pod: &Pod) -> bool {
     main_containers(pod).iter().any(ended_without_reboot)
 }
@@ -129,7 +135,7 @@ fn main_containers(pod: &Pod) -> &[ContainerStatus] {
         .unwrap_or_default()
 }
 
-/// A container whose last word is that its node need not be rebooted.
+/// A container whose termination message is that its node need not be rebooted.
 pub(crate) fn ended_without_reboot(container: &ContainerStatus) -> bool {
     good_word(container).is_some_and(|word| word.starts_with(reasons::NO_REBOOT))
 }
@@ -255,11 +261,11 @@ mod tests {
         let entry = json!({"what": "VMEvacuation", "object": "VirtualMachine default/web-1", "message": "it moves",
             "since": "2026-03-13T03:57:09Z", "deadline": "2026-03-13T04:27:09Z"});
         let annotations = json!({annotations::WAITING_FOR: json!([entry]).to_string(), "other/one": "x".repeat(100)});
-        let seen = pod_seen(&speaking("Running", &annotations)).unwrap();
-        assert_eq!(json!(seen.said), json!([entry]));
-        assert_eq!((seen.problem, seen.node.as_deref()), (None, Some("node-1")));
+        let observed = observe_pod(&speaking("Running", &annotations)).unwrap();
+        assert_eq!(json!(observed.said), json!([entry]));
+        assert_eq!((observed.problem, observed.node.as_deref()), (None, Some("node-1")));
         for ended in ["Succeeded", "Failed"] {
-            assert!(pod_seen(&speaking(ended, &annotations)).is_none(), "{ended}");
+            assert!(observe_pod(&speaking(ended, &annotations)).is_none(), "{ended}");
         }
         assert_eq!(
             speaking("Running", &annotations).annotations().len(),
@@ -272,9 +278,9 @@ mod tests {
     fn a_pod_that_says_nothing_or_nonsense_has_nothing_to_say() {
         for text in ["", "[]", "{}", "[{\"what\": 1}]", "waiting"] {
             let pod = speaking("Running", &json!({annotations::WAITING_FOR: text}));
-            assert!(pod_seen(&pod).is_none(), "{text:?}");
+            assert!(observe_pod(&pod).is_none(), "{text:?}");
         }
-        assert!(pod_seen(&speaking("Running", &json!({}))).is_none());
+        assert!(observe_pod(&speaking("Running", &json!({}))).is_none());
     }
 
     fn pod(status: &serde_json::Value) -> Pod {
@@ -303,7 +309,7 @@ mod tests {
             ]});
             pod.status = serde_json::from_value(status).unwrap();
             crate::watched::prune_pod(&mut pod);
-            pod_seen(&pod).and_then(|seen| seen.armed_in)
+            observe_pod(&pod).and_then(|observed| observed.armed_in)
         };
         let boot = "4f8a9c02-6f3e-4d0a-9d7f-0c8a8a3f1b11";
         let said = node_says(boot);

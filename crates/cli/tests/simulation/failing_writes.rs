@@ -68,12 +68,12 @@ fn r27_events_are_told_once_they_can_be() {
     });
     let degraded = ended.plan.as_ref().unwrap().condition("Degraded").unwrap();
     assert_eq!(degraded.status, "False", "{}", degraded.message);
-    let told = |digest: &serde_json::Value| {
+    let history = |digest: &serde_json::Value| {
         let events: Vec<String> = serde_json::from_value(digest["events"].clone()).unwrap();
         let without = |event: &String| !event.contains("Pipeline error");
         events.into_iter().filter(without).collect::<Vec<_>>()
     };
-    assert_eq!(told(&ended.digest), told(&expected.digest));
+    assert_eq!(history(&ended.digest), history(&expected.digest));
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub enum KubeletError {
 }
 
 /// The world outside the Kubernetes API.
-pub trait Outside: Send + Sync {
+pub trait ExternalProbes: Send + Sync {
     /// Reads a file from the repository. With something to trust, from nobody else.
     fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>>;
 
@@ -118,7 +118,7 @@ async fn in_time<T>(url: &str, answer: impl Future<Output = Result<T, FetchError
     }
 }
 
-impl Outside for Network {
+impl ExternalProbes for Network {
     fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let url = self.reachable(url);
         Box::pin(async move { in_time(&url, http::get(&url, trust)).await })

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
-use manager::outside::{FetchError, Kubelet, KubeletError, KubeletFile, Outside};
+use manager::external_probes::{ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile};
 use release::tls::{Identity, Trust};
 use world::{Facts, RepositoryError};
 
@@ -30,7 +30,7 @@ impl Simulated {
     }
 }
 
-impl Outside for Simulated {
+impl ExternalProbes for Simulated {
     fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>> {
         let certificate = trust.map(|trust| trust.certificate.as_str());
         self.answer(move |facts| match facts.repository(url, certificate) {

@@ -1,6 +1,6 @@
 //! Holding Rancher's agent of a node back, which only its host sees.
 
-use node::host::system_agent::HOLD_STEPS;
+use node::host::system_agent::SUSPEND_STEPS;
 use program::{Result, report::Reporter};
 
 use super::{
@@ -8,8 +8,8 @@ use super::{
     walk::{Line, UNSEEN, walk},
 };
 
-pub(super) const LINES: &[Line] = &[("hold-agent", UNSEEN)];
+pub(super) const LINES: &[Line] = &[("suspend-agent", UNSEEN)];
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
-    walk(call, HOLD_STEPS, &[LINES], report).await
+    walk(call, SUSPEND_STEPS, &[LINES], report).await
 }

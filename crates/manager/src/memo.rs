@@ -13,29 +13,29 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt};
 use plan::{
-    observed::{JobSeen, MachinePlanSeen, NodeSeen, PodSeen},
+    observed::{ObservedJob, ObservedMachinePlan, ObservedNode, ObservedPod},
     shared::Shared,
 };
 
 /// The parts of an observation that grow with the cluster.
 #[derive(Default)]
-pub struct Memory {
-    pub(crate) nodes: RememberedEach<Node, NodeSeen>,
-    pub(crate) jobs: RememberedEach<Job, JobSeen>,
-    pub(crate) machine_plans: Remembered<Vec<MachinePlanSeen>>,
-    pub(crate) pods: RememberedEach<Pod, PodSeen>,
-    pub(crate) unhealthy_volumes: Remembered<Vec<String>>,
-    pub(crate) vms_by_node: Remembered<BTreeMap<String, Vec<String>>>,
-    pub(crate) immovable_vms: Remembered<BTreeMap<String, Vec<String>>>,
+pub struct Memos {
+    pub(crate) nodes: MemoEach<Node, ObservedNode>,
+    pub(crate) jobs: MemoEach<Job, ObservedJob>,
+    pub(crate) machine_plans: Memo<Vec<ObservedMachinePlan>>,
+    pub(crate) pods: MemoEach<Pod, ObservedPod>,
+    pub(crate) unhealthy_volumes: Memo<Vec<String>>,
+    pub(crate) vms_by_node: Memo<BTreeMap<String, Vec<String>>>,
+    pub(crate) immovable_vms: Memo<BTreeMap<String, Vec<String>>>,
 }
 
 /// A value, and the plan and the state of the caches it was made for.
-pub(crate) struct Remembered<T> {
+pub(crate) struct Memo<T> {
     made_for: Option<(String, u64)>,
     value: Arc<T>,
 }
 
-impl<T: Default> Default for Remembered<T> {
+impl<T: Default> Default for Memo<T> {
     fn default() -> Self {
         Self {
             made_for: None,
@@ -44,29 +44,29 @@ impl<T: Default> Default for Remembered<T> {
     }
 }
 
-impl<T> Remembered<T> {
+impl<T> Memo<T> {
     /// The value as it was, or a new one if the plan is another or the caches have news.
-    pub(crate) fn get(&mut self, plan: &str, news: u64, make: impl FnOnce() -> T) -> Shared<T> {
+    pub(crate) fn get(&mut self, plan: &str, revision: u64, make: impl FnOnce() -> T) -> Shared<T> {
         let same = self
             .made_for
             .as_ref()
-            .is_some_and(|(made_for, at)| made_for == plan && *at == news);
+            .is_some_and(|(made_for, at)| made_for == plan && *at == revision);
         if !same {
             self.value = Arc::new(make());
-            self.made_for = Some((plan.to_owned(), news));
+            self.made_for = Some((plan.to_owned(), revision));
         }
         self.value.clone().into()
     }
 }
 
 /// What was seen of each object of a kind, by [`key`]: after news, only the objects that changed are looked at again.
-pub(crate) struct RememberedEach<K, V> {
+pub(crate) struct MemoEach<K, V> {
     made_for: Option<(String, u64)>,
     objects: Vec<Arc<K>>,
     value: Shared<BTreeMap<String, V>>,
 }
 
-impl<K, V> Default for RememberedEach<K, V> {
+impl<K, V> Default for MemoEach<K, V> {
     fn default() -> Self {
         Self {
             made_for: None,
@@ -76,7 +76,7 @@ impl<K, V> Default for RememberedEach<K, V> {
     }
 }
 
-impl<K: Resource, V: Clone> RememberedEach<K, V> {
+impl<K: Resource, V: Clone> MemoEach<K, V> {
     /// What `look` sees of each object of the cache; of an object of which it sees nothing, nothing.
     ///
     /// `made_for` stands for all else that `look` depends on: when it is another, all objects are looked at again.
@@ -87,10 +87,10 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
         // News first: what comes in between is looked at again, not missed. Each count only grows, and so does their sum.
-        let news = caches.iter().map(|cache| cache.news()).sum();
+        let revision = caches.iter().map(|cache| cache.revision()).sum();
         self.get_from(
             made_for,
-            news,
+            revision,
             || caches.iter().flat_map(|cache| cache.list()).collect(),
             look,
         )
@@ -99,12 +99,12 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
     fn get_from(
         &mut self,
         whom: &str,
-        news: u64,
+        revision: u64,
         list: impl FnOnce() -> Vec<Arc<K>>,
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
         match &self.made_for {
-            Some((made_for, at)) if made_for == whom && *at == news => return self.value.clone(),
+            Some((made_for, at)) if made_for == whom && *at == revision => return self.value.clone(),
             Some((made_for, _)) if made_for == whom => {}
             _ => *self = Self::default(),
         }
@@ -114,12 +114,12 @@ impl<K: Resource, V: Clone> RememberedEach<K, V> {
             self.value.remove(&key(gone.as_ref()));
         }
         for new in objects.iter().filter(|one| !before.contains(&Arc::as_ptr(one))) {
-            if let Some(seen) = look(new) {
-                self.value.insert(key(new.as_ref()), seen);
+            if let Some(observed) = look(new) {
+                self.value.insert(key(new.as_ref()), observed);
             }
         }
         self.objects = objects;
-        self.made_for = Some((whom.to_owned(), news));
+        self.made_for = Some((whom.to_owned(), revision));
         self.value.clone()
     }
 }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_value_is_made_again_only_for_another_plan_or_after_news() {
-        let mut remembered = Remembered::<u32>::default();
+        let mut remembered = Memo::<u32>::default();
         assert_eq!(*remembered.get("a", 1, || 1), 1);
         assert_eq!(*remembered.get("a", 1, || 2), 1);
         assert_eq!(*remembered.get("a", 2, || 3), 3);
@@ -155,33 +155,33 @@ mod tests {
 
     #[test]
     fn after_news_only_objects_that_changed_are_looked_at_again() {
-        let mut remembered = RememberedEach::<Node, u32>::default();
+        let mut remembered = MemoEach::<Node, u32>::default();
         let looks = std::cell::Cell::new(0);
         let look = |_: &Node| {
             looks.set(looks.get() + 1);
             Some(looks.get())
         };
         let (one, two) = (node("one"), node("two"));
-        let seen = remembered.get_from("a", 1, || vec![one.clone(), two.clone()], look);
-        assert_eq!(*seen, [("one".to_owned(), 1), ("two".to_owned(), 2)].into());
+        let observed = remembered.get_from("a", 1, || vec![one.clone(), two.clone()], look);
+        assert_eq!(*observed, [("one".to_owned(), 1), ("two".to_owned(), 2)].into());
         // No news: nothing is even listed.
         remembered.get_from("a", 1, || panic!("listed without news"), look);
         // Another version of one, two as it was.
         let newer = node("one");
-        let seen = remembered.get_from("a", 2, || vec![newer.clone(), two.clone()], look);
-        assert_eq!(*seen, [("one".to_owned(), 3), ("two".to_owned(), 2)].into());
+        let observed = remembered.get_from("a", 2, || vec![newer.clone(), two.clone()], look);
+        assert_eq!(*observed, [("one".to_owned(), 3), ("two".to_owned(), 2)].into());
         // One that is gone is forgotten, and another plan sees everything anew.
-        let seen = remembered.get_from("a", 3, || vec![two.clone()], look);
-        assert_eq!(*seen, [("two".to_owned(), 2)].into());
-        let seen = remembered.get_from("b", 3, || vec![two.clone()], look);
-        assert_eq!(*seen, [("two".to_owned(), 4)].into());
+        let observed = remembered.get_from("a", 3, || vec![two.clone()], look);
+        assert_eq!(*observed, [("two".to_owned(), 2)].into());
+        let observed = remembered.get_from("b", 3, || vec![two.clone()], look);
+        assert_eq!(*observed, [("two".to_owned(), 4)].into());
     }
 
     #[test]
     fn an_object_of_which_nothing_is_seen_any_more_is_forgotten() {
-        let mut remembered = RememberedEach::<Node, u32>::default();
+        let mut remembered = MemoEach::<Node, u32>::default();
         remembered.get_from("a", 1, || vec![node("one")], |_| Some(1));
-        let seen = remembered.get_from("a", 2, || vec![node("one")], |_| None);
-        assert!(seen.is_empty());
+        let observed = remembered.get_from("a", 2, || vec![node("one")], |_| None);
+        assert!(observed.is_empty());
     }
 }

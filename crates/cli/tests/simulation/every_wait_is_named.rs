@@ -8,21 +8,21 @@ use world::{Troubles, troubles::RepositoryTrouble};
 use crate::{
     failure::failing_job,
     run::Case,
+    status_history::{HOUR, StatusHistory, follow},
     timeline::holds,
-    told::{HOUR, Told, follow},
     user::User,
 };
 
 /// Progressing's message is the waits in one line, and there is always one: else the plan has just entered a phase.
-fn assert_every_moment_has_a_name(told: &Told) {
+fn assert_every_moment_has_a_name(history: &StatusHistory) {
     let (mut before, mut known) = (Value::Null, None);
-    for (at, version) in &told.statuses {
+    for (at, version) in &history.statuses {
         let status = &version["status"];
         let entered = std::mem::replace(&mut before, status["currentPhase"].clone()) != status["currentPhase"];
         if ["Succeeded", "Failed"].iter().any(|end| status["currentPhase"] == *end) {
             continue;
         }
-        let waits = Told::waits(version);
+        let waits = StatusHistory::waits(version);
         assert!(entered || !waits.is_empty(), "at {at} nobody knows why: {status:#}");
         // The first is the manager's own; programs go from step to step and begin anew with each.
         let same = |one: &WaitingFor, other: &WaitingFor| (&one.what, &one.object) == (&other.what, &other.object);
@@ -80,7 +80,7 @@ fn never_ready() -> Case {
 #[case::tried_again(tried_again())]
 #[case::never_ready(never_ready())]
 fn at_every_write_of_an_unfinished_upgrade_something_is_waited_for_or_a_phase_was_entered(#[case] case: Case) {
-    let told = follow(&case, 6 * HOUR);
-    assert!(told.statuses.len() > 5, "{} statuses", told.statuses.len());
-    assert_every_moment_has_a_name(&told);
+    let history = follow(&case, 6 * HOUR);
+    assert!(history.statuses.len() > 5, "{} statuses", history.statuses.len());
+    assert_every_moment_has_a_name(&history);
 }

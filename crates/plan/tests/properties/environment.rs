@@ -4,7 +4,9 @@ use api::{JobType, ReleaseDigests, ReleaseMetadata, RepositoryAccess, names, rel
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Need, Observed,
-    observed::{Fetched, ImageLists, JobOutcome, KeptPods, KubeletFacts, MachinePlanSeen, NewImages, PreflightFacts},
+    observed::{
+        Fetched, ImageLists, JobOutcome, KeptPods, KubeletFacts, NewImages, ObservedMachinePlan, PreflightFacts,
+    },
 };
 
 use crate::model::{Model, OS};
@@ -12,24 +14,29 @@ use crate::model::{Model, OS};
 impl Model {
     /// All things that the outside could do next, by name.
     pub(crate) fn possible(&self) -> Vec<Step> {
-        let seen = &self.seen;
+        let observed = &self.observed;
         let mut steps: Vec<Step> = self.needs.iter().map(|need| Step::Answer(*need)).collect();
-        if seen.iso_image.as_ref().is_some_and(|image| image.imported.is_none()) {
+        if observed
+            .iso_image
+            .as_ref()
+            .is_some_and(|image| image.imported.is_none())
+        {
             steps.push(Step::Import);
         }
-        if seen.repo.deployment_ready == Some(false) {
+        if observed.repo.deployment_ready == Some(false) {
             steps.push(Step::DeployRepo);
-        } else if seen.repo.deployment_ready == Some(true) && seen.repo.service_ready == Some(false) {
+        } else if observed.repo.deployment_ready == Some(true) && observed.repo.service_ready == Some(false) {
             steps.push(Step::ServeRepo);
         }
-        for (name, job) in &seen.jobs {
+        for (name, job) in &observed.jobs {
             if job.outcome == JobOutcome::Running && !job.suspended {
                 steps.push(Step::FinishJob(name.clone()));
             }
         }
         steps.extend(self.rancher_step().map(Step::Rancher));
         steps.extend(
-            seen.nodes
+            observed
+                .nodes
                 .iter()
                 .filter(|(name, _)| self.reboots(name))
                 .map(|(name, _)| Step::Reboot(name.clone())),
@@ -39,12 +46,12 @@ impl Model {
 
     /// The node that Rancher is at, or would start with.
     fn rancher_step(&self) -> Option<String> {
-        let cluster = self.seen.cluster.as_ref()?;
+        let cluster = self.observed.cluster.as_ref()?;
         if cluster.provision_generation == 0 {
             return None;
         }
-        let plans = &self.seen.machine_plans;
-        let waits = |plan: &MachinePlanSeen| plan.pre_drain != plan.pre_hook || plan.post_drain != plan.post_hook;
+        let plans = &self.observed.machine_plans;
+        let waits = |plan: &ObservedMachinePlan| plan.pre_drain != plan.pre_hook || plan.post_drain != plan.post_hook;
         let at = plans.iter().find(|plan| plan.pre_drain.is_some());
         match at {
             Some(plan) if waits(plan) => None,
@@ -58,33 +65,33 @@ impl Model {
 
     fn reboots(&self, node: &str) -> bool {
         let done = |step| {
-            let job = self.seen.jobs.get(&names::node_job("up", step, node));
+            let job = self.observed.jobs.get(&names::node_job("up", step, node));
             job.is_some_and(|job| job.outcome == JobOutcome::Complete)
         };
         let installed = done(JobType::PostDrain) || done(JobType::SingleNodeUpgrade);
-        installed && self.seen.nodes.get(node).is_some_and(|node| node.os_image != OS)
+        installed && self.observed.nodes.get(node).is_some_and(|node| node.os_image != OS)
     }
 
     /// The outside does something.
     pub(crate) fn happen(&mut self, step: &Step) {
         self.now += SignedDuration::from_secs(7);
-        let seen = &mut self.seen;
+        let observed = &mut self.observed;
         match step {
             Step::Answer(need) => {
-                answer(seen, *need, self.now);
+                answer(observed, *need, self.now);
                 self.needs.retain(|asked| asked != need);
             }
             Step::Import => {
-                if let Some(image) = &mut seen.iso_image {
+                if let Some(image) = &mut observed.iso_image {
                     image.imported = Some(true);
                 }
             }
-            Step::DeployRepo => seen.repo.deployment_ready = Some(true),
-            Step::ServeRepo => seen.repo.service_ready = Some(true),
-            Step::FinishJob(name) => finish_job(seen, name),
-            Step::Rancher(node) => rancher(seen, node),
+            Step::DeployRepo => observed.repo.deployment_ready = Some(true),
+            Step::ServeRepo => observed.repo.service_ready = Some(true),
+            Step::FinishJob(name) => finish_job(observed, name),
+            Step::Rancher(node) => rancher(observed, node),
             Step::Reboot(node) => {
-                if let Some(node) = seen.nodes.get_mut(node) {
+                if let Some(node) = observed.nodes.get_mut(node) {
                     node.os_image = OS.into();
                     node.boot_id.push_str("-again");
                 }
@@ -105,7 +112,7 @@ pub(crate) enum Step {
     Reboot(String),
 }
 
-fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
+fn answer(observed: &mut Observed, need: Need, now: Timestamp) {
     let end: Timestamp = "2027-03-13T00:00:00Z".parse().unwrap();
     let kubelet = KubeletFacts {
         capacity_bytes: 1 << 40,
@@ -114,15 +121,15 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
     };
     match need {
         Need::Preflight => {
-            seen.facts.preflight = Fetched::Got(PreflightFacts {
-                kubelets: seen.nodes.keys().map(|node| (node.clone(), kubelet)).collect(),
+            observed.facts.preflight = Fetched::Got(PreflightFacts {
+                kubelets: observed.nodes.keys().map(|node| (node.clone(), kubelet)).collect(),
                 api_servers: vec!["10.0.0.1:6443".into()],
                 certificates: [("10.0.0.1:6443".into(), end)].into(),
                 v1_upgrades: Vec::new(),
             });
         }
         Need::Release => {
-            seen.facts.release = Fetched::Got(ReleaseMetadata {
+            observed.facts.release = Fetched::Got(ReleaseMetadata {
                 harvester: Some("v1.8.0".into()),
                 os: Some(OS.into()),
                 kubernetes: Some("v1.35.2+rke2r1".into()),
@@ -131,7 +138,7 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
             });
         }
         Need::Manifest => {
-            seen.facts.digests = Fetched::Got(ReleaseDigests {
+            observed.facts.digests = Fetched::Got(ReleaseDigests {
                 manifest: "ab".repeat(32),
                 iso_sha512: "cd".repeat(64),
                 iso_size: 7 << 30,
@@ -142,42 +149,42 @@ fn answer(seen: &mut Observed, need: Need, now: Timestamp) {
         Need::RepoCertificate => {
             // Each is another one.
             let certificate = format!("certificate of {now}");
-            seen.facts.repo_certificate = Fetched::Got(RepositoryAccess {
+            observed.facts.repo_certificate = Fetched::Got(RepositoryAccess {
                 secret: names::repo_secret("up", &certificate),
                 certificate,
                 in_use: false,
             });
         }
-        Need::NewImages => seen.facts.new_images = Fetched::Got(NewImages::default()),
+        Need::NewImages => observed.facts.new_images = Fetched::Got(NewImages::default()),
         Need::KeptPods => {
-            seen.facts.kept_pods = Fetched::Got(KeptPods {
+            observed.facts.kept_pods = Fetched::Got(KeptPods {
                 at: now,
                 ..KeptPods::default()
             });
         }
         Need::ImageLists => {
             let (previous, current) = (Some(vec!["old:1".into()]), Some(vec!["new:1".into()]));
-            seen.facts.image_lists = Fetched::Got(ImageLists { previous, current });
+            observed.facts.image_lists = Fetched::Got(ImageLists { previous, current });
         }
     }
 }
 
-fn finish_job(seen: &mut Observed, name: &str) {
-    let Some(job) = seen.jobs.get_mut(name) else { return };
+fn finish_job(observed: &mut Observed, name: &str) {
+    let Some(job) = observed.jobs.get_mut(name) else { return };
     job.outcome = JobOutcome::Complete;
     let component = job.component;
-    if seen.suc_plans.contains_key(&component) {
-        let mut of_plan = seen.jobs.values().filter(|job| job.component == component);
+    if observed.suc_plans.contains_key(&component) {
+        let mut of_plan = observed.jobs.values().filter(|job| job.component == component);
         let complete = of_plan.all(|job| job.outcome == JobOutcome::Complete);
-        if let Some(plan) = seen.suc_plans.get_mut(&component) {
+        if let Some(plan) = observed.suc_plans.get_mut(&component) {
             plan.complete = complete;
         }
     }
 }
 
 /// Rancher's next move on a node: ask before, ask after, be done.
-fn rancher(seen: &mut Observed, node: &str) {
-    let Some(plan) = seen
+fn rancher(observed: &mut Observed, node: &str) {
+    let Some(plan) = observed
         .machine_plans
         .iter_mut()
         .find(|plan| plan.node.as_deref() == Some(node))

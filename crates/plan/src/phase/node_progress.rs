@@ -8,7 +8,7 @@ use super::hooks;
 use crate::{
     draft::Draft,
     node::{self, Stage},
-    observed::{JobOutcome, MachinePlanSeen},
+    observed::{JobOutcome, ObservedMachinePlan},
 };
 
 /// How many nodes may be in flight at once. Rancher keeps to its own limit, but lets machines past it whose last plan
@@ -17,14 +17,14 @@ const AT_ONCE: usize = 1;
 
 /// What a node is at: its state; or, where what failed is tried again, the state it would be in if it had not failed.
 /// The record itself never goes back.
-pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
+pub(super) fn node_progress(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
     let state = draft.progress(node).state()?;
     if !draft.is_tried_again(node) {
         return Some(state);
     }
     let ended = |step: JobType| {
         let name = names::node_job(draft.plan_name(), step, node);
-        let job = draft.seen.jobs.get(&name);
+        let job = draft.observed.jobs.get(&name);
         job.is_some_and(|job| job.outcome == JobOutcome::Complete)
     };
     let step = match state {
@@ -33,12 +33,12 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
         _ => None,
     };
     // What has not begun again is held as it was the first time; what has begun is never held.
-    let is_held = step.is_some_and(|step| {
-        let job = draft.seen.jobs.get(&names::node_job(draft.plan_name(), step, node));
-        hooks::is_held(draft, node) && job.is_none_or(|job| job.suspended)
+    let is_paused = step.is_some_and(|step| {
+        let job = draft.observed.jobs.get(&names::node_job(draft.plan_name(), step, node));
+        hooks::is_paused(draft, node) && job.is_none_or(|job| job.suspended)
     });
     Some(match state {
-        _ if is_held => NodeState::UpgradePaused,
+        _ if is_paused => NodeState::UpgradePaused,
         NodeState::PreDrainFailed => NodeState::PreDraining,
         NodeState::PostDrainFailed if ended(JobType::PostDrain) => NodeState::WaitingReboot,
         NodeState::PostDrainFailed => NodeState::PostDraining,
@@ -49,15 +49,15 @@ pub(super) fn standing(draft: &Draft<'_>, node: &str) -> Option<NodeState> {
 }
 
 /// The machine-plan Secret of a node.
-pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a MachinePlanSeen> {
-    let mut plans = draft.seen.machine_plans.iter();
+pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a ObservedMachinePlan> {
+    let mut plans = draft.observed.machine_plans.iter();
     plans.find(|plan| plan.node.as_deref() == Some(node))
 }
 
 /// How far a node is that is being emptied, upgraded or rebooted, or that Rancher has not been told to let go yet;
 /// nothing for all others.
 fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
-    let state = standing(draft, node).filter(|_| draft.seen.nodes.contains_key(node))?;
+    let state = node_progress(draft, node).filter(|_| draft.observed.nodes.contains_key(node))?;
     let stage = Stage::of(state);
     // Rancher keeps its questions until it has let the node go: one that is done is in flight again between the first answer
     // and the last.
@@ -82,12 +82,12 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
         .filter_map(|name| Some((Reverse(in_flight(draft, name)?), name)))
         .collect();
     flying.sort();
-    let asked = draft.seen.machine_plans.iter().filter_map(|plan| {
+    let asked = draft.observed.machine_plans.iter().filter_map(|plan| {
         let node = plan
             .node
             .as_ref()
             .filter(|_| hooks::asks_before_drain(plan).is_some())?;
-        let is_new = in_flight(draft, node).is_none() && !hooks::is_held(draft, node);
+        let is_new = in_flight(draft, node).is_none() && !hooks::is_paused(draft, node);
         is_new.then_some(node)
     });
     let flying = flying.into_iter().map(|(_, name)| name);

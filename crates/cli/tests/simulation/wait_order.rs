@@ -16,22 +16,22 @@ use world::troubles::RepositoryTrouble;
 
 use crate::{
     run::Case,
+    status_history::{HOUR, StatusHistory, follow},
     timeline::holds,
-    told::{HOUR, Told, follow},
     user::User,
     weaknesses::lists_endpoints_late,
 };
 
 /// A station: the word, what the message begins with, the object (`<plan>` stands for the plan's name), and for how many
 /// minutes it may take; 0 for what only a person ends.
-type Station<'a> = (&'a str, &'a str, &'a str, i64);
+type ExpectedWait<'a> = (&'a str, &'a str, &'a str, i64);
 
 /// The station is told as it should be.
-fn check(told: &Told, (what, message, object, minutes): Station<'_>) {
-    let (at, wait) = told.first(what, message);
+fn check(history: &StatusHistory, (what, message, object, minutes): ExpectedWait<'_>) {
+    let (at, wait) = history.first(what, message);
     assert_eq!(
         wait.object.unwrap_or_default(),
-        object.replace("<plan>", &told.plan),
+        object.replace("<plan>", &history.plan),
         "{what}"
     );
     let age = at.duration_since(wait.since.0);
@@ -48,7 +48,7 @@ fn check(told: &Told, (what, message, object, minutes): Station<'_>) {
 
 /// The stations of an upgrade that goes well. Stale images are removed from one node after another, ten minutes each.
 #[rustfmt::skip]
-const STATIONS: [Station<'_>; 16] = [
+const STATIONS: [ExpectedWait<'_>; 16] = [
     ("Preflight", "disks and certificates are being checked", "Node (all), EndpointSlice default/kubernetes", 10),
     ("ISOImport", "image hvst-upgrade-", "VirtualMachineImage harvester-system/<plan>-iso", 30),
     ("Repository", "upgrade-repo deployment not ready", "Deployment harvester-system/<plan>-repo", 10),
@@ -71,17 +71,17 @@ const STATIONS: [Station<'_>; 16] = [
 fn each_station_says_what_is_waited_for_which_object_since_when_and_until_when() {
     let mut case = Case::unhurried();
     case.scenario.shape.vms = 6;
-    let told = follow(&case, 12 * HOUR);
+    let history = follow(&case, 12 * HOUR);
     for station in STATIONS {
-        check(&told, station);
+        check(&history, station);
     }
 }
 
 #[test]
 fn rancher_is_waited_for_by_the_name_of_its_secret() {
-    let told = follow(&Case::three_nodes(), 12 * HOUR);
+    let history = follow(&Case::three_nodes(), 12 * HOUR);
     let begin = "waiting for Rancher to complete node upgrades: secret ";
-    let (_, wait) = told.first("RancherCompletion", begin);
+    let (_, wait) = history.first("RancherCompletion", begin);
     let message = wait.message.unwrap();
     let secret = message[begin.len()..].split(' ').next().unwrap();
     assert!(
@@ -89,7 +89,7 @@ fn rancher_is_waited_for_by_the_name_of_its_secret() {
         "{message}"
     );
     check(
-        &told,
+        &history,
         ("RancherCompletion", begin, &format!("Secret fleet-local/{secret}"), 20),
     );
 }
@@ -98,10 +98,10 @@ fn rancher_is_waited_for_by_the_name_of_its_secret() {
 fn a_repository_that_nobody_can_reach_is_told_with_the_address_and_the_error() {
     let mut case = Case::three_nodes();
     case.scenario.troubles.repository = Some(RepositoryTrouble::Unreachable);
-    let told = follow(&case, HOUR);
+    let history = follow(&case, HOUR);
     // Its manifest is what is read first.
-    let (_, wait) = told.first("ReleaseManifest", "failed to read https://");
-    let url = format!("https://{}-repo.harvester-system/harvester-iso.manifest", told.plan);
+    let (_, wait) = history.first("ReleaseManifest", "failed to read https://");
+    let url = format!("https://{}-repo.harvester-system/harvester-iso.manifest", history.plan);
     let message = wait.message.unwrap();
     assert!(
         message.starts_with(&format!("failed to read {url}: ")) && message.ends_with("connection refused"),
@@ -152,12 +152,12 @@ fn what_is_still_to_be_put_back_is_told_with_its_deadline() {
         arranged: Some(takes_its_setting_back_late),
         ..Case::three_nodes()
     };
-    let told = follow(&case, 12 * HOUR);
+    let history = follow(&case, 12 * HOUR);
     check(
-        &told,
+        &history,
         ("PutBack", "being put back or removed: Setting longhorn-system/", "", 5),
     );
-    let (_, last) = told.statuses.last().unwrap();
+    let (_, last) = history.statuses.last().unwrap();
     assert_eq!(last["status"]["currentPhase"], "Succeeded");
 }
 
@@ -168,10 +168,10 @@ fn a_held_node_is_told_without_a_deadline_and_with_those_behind_it() {
         user: vec![User::LetsGo],
         ..Case::three_nodes()
     };
-    let told = follow(&case, 12 * HOUR);
-    check(&told, ("Paused", "node upgrade paused: node-1", "Node node-1", 0));
+    let history = follow(&case, 12 * HOUR);
+    check(&history, ("Paused", "node upgrade paused: node-1", "Node node-1", 0));
     let behind = "2 more wait behind node-1: Rancher upgrades one node after the other";
-    check(&told, ("BehindPaused", behind, "Cluster fleet-local/local", 0));
+    check(&history, ("BehindPaused", behind, "Cluster fleet-local/local", 0));
 }
 
 /// How a pod looks that cannot start.
@@ -260,20 +260,20 @@ fn a_pod_that_does_not_come_up_is_told_with_the_reason_and_past_its_deadline_as_
     };
     // Every pod takes so long to start; those that are told as stuck are past their five minutes by then.
     case.scenario.durations.pod_start = Duration::from_secs(8 * 60);
-    let told = follow(&case, 3 * HOUR);
-    let (_, wait) = told.first("Pod", &format!("pod {namespace}/"));
+    let history = follow(&case, 3 * HOUR);
+    let (_, wait) = history.first("Pod", &format!("pod {namespace}/"));
     let object = wait.object.unwrap();
     let pod = object.strip_prefix("Pod ").unwrap();
     assert_eq!(wait.message.unwrap(), format!("pod {pod} cannot start: {reason}"));
     let deadline = wait.deadline.unwrap().0;
     assert_eq!(deadline.duration_since(wait.since.0).as_mins(), 5);
-    let mut degraded = told
+    let mut degraded = history
         .statuses
         .iter()
         .filter_map(|(at, version)| Some((*at, holds(version, "Degraded")?)));
     let stalled = degraded.find(|(_, message)| message.contains(reason));
     let (at, message) = stalled.expect("past its deadline it is stalled");
     assert_eq!(at, deadline, "{message}");
-    let over = told.statuses.last().unwrap();
+    let over = history.statuses.last().unwrap();
     assert_eq!(holds(&over.1, "Degraded"), None, "and it is over when the pod starts");
 }

@@ -23,7 +23,7 @@ pub const LARGE_PER_PEER: usize = 2;
 
 /// Where reviews come in. All clones are the same.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct ReviewBudget {
     large: Places,
     all: Arc<Semaphore>,
     /// By address: one review at a time, so that nobody waits for more than one of each other's.
@@ -45,7 +45,7 @@ pub struct Turn {
     _all: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for Desk {
+impl Default for ReviewBudget {
     fn default() -> Self {
         Self {
             large: Places::of(LARGE, LARGE_PER_PEER, 0),
@@ -55,7 +55,7 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl ReviewBudget {
     /// Reads a body. Of large ones that are not there yet, the oldest gives way to a newcomer.
     ///
     /// # Errors
