@@ -106,7 +106,7 @@ impl<K> Cache<K> {
     /// The newest resourceVersion that came in. Whoever wrote an object and got version `v` back sees that write here
     /// once this is `v` or more: versions are ordered within a kind.
     #[must_use]
-    pub fn seen(&self) -> u64 {
+    pub fn observed(&self) -> u64 {
         self.lock().seen
     }
 
@@ -282,7 +282,7 @@ mod tests {
         };
         assert!(cache.apply(Event::Apply(beat(1)), prune));
         assert!(!cache.apply(Event::Apply(beat(2)), prune));
-        assert_eq!(cache.seen(), 2);
+        assert_eq!(cache.observed(), 2);
         assert!(cache.apply(Event::Apply(beat(3)), |_| ()));
     }
 
@@ -297,13 +297,13 @@ mod tests {
         assert!(cache.apply(Event::InitDone, |_| ()));
         assert_eq!(names(&cache), ["new"]);
         assert!(cache.is_synced());
-        assert_eq!(cache.seen(), 7);
+        assert_eq!(cache.observed(), 7);
     }
 
     #[test]
     fn a_deletion_of_what_was_never_seen_changes_nothing() {
         let cache = Cache::default();
         assert!(!cache.apply(Event::Delete(config_map("x", 9)), |_| ()));
-        assert_eq!(cache.seen(), 9);
+        assert_eq!(cache.observed(), 9);
     }
 }

@@ -216,7 +216,7 @@ impl Manager {
         let state = &mut self.state;
         state
             .written
-            .retain(|kind, version| self.watched.seen(*kind) < *version);
+            .retain(|kind, version| self.watched.observed(*kind) < *version);
         if state.written.is_empty() {
             state.behind_since = None;
             return None;

@@ -293,7 +293,7 @@ mod tests {
             "upgrade_toolkit_waiting_seconds{object=\"Node node-1\",plan=\"up\",what=\"Reboot\"} 60",
             "upgrade_toolkit_plan_stalled{plan=\"up\"} 1",
         ] {
-            assert!(observed.lines().any(|one| one == line), "{line} is not in\n{seen}");
+            assert!(observed.lines().any(|one| one == line), "{line} is not in\n{observed}");
         }
         let later = text(&metrics, &[plan(&json!({"currentPhase": "Succeeded"}))]);
         assert!(!later.contains("NodeUpgrading") && !later.contains("WaitingReboot") && !later.contains("Reboot\""));

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use plan::observed::Settings;
 
-use super::{askers, kept, review::Review};
+use super::{access_reviews, kept, review::Review};
 use crate::{
     lists::{Keep, Reader},
     watched::Watched,

@@ -162,7 +162,7 @@ pub async fn run_on(
         if detector.recorded.get().is_none() {
             if detector.found.get().is_some() {
                 let event = PlanEvent::warning(reasons::RESTORE_VM_CONFIG_MAP_FAILED, error.to_string());
-                detector.record(event).await;
+                detector.record_event(event).await;
             }
             return Err(error);
         }
@@ -211,7 +211,7 @@ impl Detector {
             if added == restore_list::Added::Created {
                 let list = restore_list::shown(&names::restore_config_map(plan));
                 let text = format!("{list} created");
-                self.record(PlanEvent::normal(reasons::RESTORE_VM_CONFIG_MAP_CREATED, text))
+                self.record_event(PlanEvent::normal(reasons::RESTORE_VM_CONFIG_MAP_CREATED, text))
                     .await;
             }
         }
@@ -255,7 +255,8 @@ impl Detector {
     async fn note(&self, vm: &VmName, ended: Result<(), String>) {
         if let Err(why) = &ended {
             let text = format!("Failed to shut down VM {vm} on node {}: {why}", self.options.node);
-            self.record(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text)).await;
+            self.record_event(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text))
+                .await;
         }
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.insert(vm.clone(), ended);
@@ -267,7 +268,7 @@ impl Detector {
         }
     }
 
-    async fn record(&self, event: PlanEvent) {
+    async fn record_event(&self, event: PlanEvent) {
         if let Some(events) = &self.events {
             events.record(event).await;
         }
@@ -286,7 +287,7 @@ impl Detector {
         let text =
             format!("Shutdown completed for {total} VM(s) on node {node}, success: {succeeded}, failed: {failed} ");
         report.termination_message(text.trim_end());
-        self.record(PlanEvent::normal(reasons::VM_SHUTDOWN_COMPLETED, text))
+        self.record_event(PlanEvent::normal(reasons::VM_SHUTDOWN_COMPLETED, text))
             .await;
         detected
     }

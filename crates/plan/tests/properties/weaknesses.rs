@@ -302,7 +302,7 @@ fn w24_every_wait_has_a_deadline_but_the_one_for_a_person() {
             None => {}
         }
     }
-    assert!(waits > 10 && paused, "{waits} waits, held: {held}");
+    assert!(waits > 10 && paused, "{waits} waits, paused: {paused}");
     assert_eq!(model.phase(), Some(Phase::Succeeded));
 }
 

@@ -161,7 +161,7 @@ async fn board_and_event(client: &Client) {
     );
 
     let recorder = Recorder::new(client.clone(), Clock::system(), "on-its-way", "restore-vm", NODE);
-    recorder.tell(PlanEvent::warning("RestoreVMFailed", "because")).await;
+    recorder.record(PlanEvent::warning("RestoreVMFailed", "because")).await;
     let events: Api<Event> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
     let told = events
         .list(&ListParams::default().fields("reason=RestoreVMFailed"))

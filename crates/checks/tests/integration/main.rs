@@ -1,0 +1,19 @@
+//! Tests of `checks` through its public surface, in one binary: linking is most of what a test costs to build.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking, and says what it leaves out"
+)]
+
+mod crd;
+mod create_cluster;
+mod create_plan;
+mod create_real;
+mod create_upstream;
+mod support;
+mod update_delete;

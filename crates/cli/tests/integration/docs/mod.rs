@@ -1,0 +1,12 @@
+//! The documentation is true: its commands run, its links lead somewhere, and nothing that can be set is left out.
+
+mod console;
+mod crates;
+mod fragilities;
+mod links;
+mod listed;
+mod page;
+mod row_index;
+mod rows;
+mod run;
+mod world;
