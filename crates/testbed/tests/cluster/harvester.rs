@@ -92,6 +92,7 @@ impl Harvester {
             .beside(Real {
                 controllers: true,
                 kubelets: true,
+                machines: false,
                 system_upgrade,
             })
             .with_programs_as(move |namespace, name| {
