@@ -14,8 +14,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The script ended with an error.
-    #[error("hack/control-plane {arguments} failed: {message}")]
+    #[error("{script} {arguments} failed: {message}")]
     Refused {
+        /// The script.
+        script: &'static str,
         /// What it was asked.
         arguments: String,
         /// What it said.

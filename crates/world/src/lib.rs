@@ -22,7 +22,7 @@ mod watched;
 mod world;
 
 pub use actor::saboteur::FORGED;
-pub use cluster::{Definitions, Shape, install, install_by};
+pub use cluster::{Definitions, Shape, define_foreign, install, install_by};
 pub use durations::Durations;
 pub use error::{Error, Rke2NotRestarted};
 pub use facts::{Facts, RepositoryError};
