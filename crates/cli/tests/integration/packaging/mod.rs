@@ -9,6 +9,8 @@ mod installer;
 mod manifests;
 mod network;
 mod network_rules;
+mod oci_archive;
+mod oci_image;
 mod pins;
 mod pods;
 mod rights;
