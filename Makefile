@@ -81,6 +81,25 @@ test-cluster: prepare ## Run the tests on a real control plane; fail where there
 	@hack/tool build helm
 	CLUSTER_TESTS=required $(CARGO) test -p testbed
 
+.PHONY: test-nodes
+test-nodes: prepare ## Test real nodes on this machine (hack/nodes), as root
+	@hack/nodes build
+	hack/nodes check
+
+# A cluster for development. With IMG_TAR, an archive of the toolkit's image, the manager is installed as well.
+DEV_CLUSTER ?= /tmp/upgrade-toolkit-dev
+NODES ?= 3
+IMG_TAR ?=
+
+.PHONY: dev-cluster
+dev-cluster: prepare ## Start NODES real nodes on this machine, as root, and print their KUBECONFIG; with the manager of IMG_TAR
+	@hack/nodes build
+	@hack/dev-cluster start $(DEV_CLUSTER) --count $(NODES) $(if $(IMG_TAR),--image $(IMG_TAR))
+
+.PHONY: dev-cluster-stop
+dev-cluster-stop: ## Stop what make dev-cluster started
+	@hack/nodes stop $(DEV_CLUSTER)
+
 # What these tests need is built once. Where that is impossible they are skipped and say why.
 .PHONY: control-plane
 control-plane:
