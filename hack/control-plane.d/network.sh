@@ -4,7 +4,8 @@
 
 # The bridge.
 readonly bridge='nodes'
-# The first address of the range of Services: that of `kubernetes`.
+# The addresses of Services, and the first of them: that of `kubernetes`.
+readonly service_range='10.53.0.0/16'
 readonly first_service_address='10.53.0.1'
 
 # Whether a control plane has a network of its own.
@@ -46,7 +47,9 @@ make_network() {
         ip link set lo up
         ip link add "$1" type bridge
         ip address add "$2" dev "$1"
-        ip link set "$1" up' bash "$bridge" "$cidr"
+        ip link set "$1" up
+        # Rules lead from the address of a Service to a pod, but only what has a route gets as far as to rules.
+        ip route add "$3" dev "$1"' bash "$bridge" "$cidr" "$service_range"
 }
 
 # Clients on the machine reach the API server by its port on loopback: a socket in the file system leads into the namespace.

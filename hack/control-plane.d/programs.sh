@@ -80,7 +80,7 @@ start_kube_apiserver() {
     fi
     run_inside "$dir" kube-apiserver "$(find_program kube-apiserver)" \
         "${reach[@]}" --secure-port="$(cat "$dir/port")" --etcd-servers="http://127.0.0.1:$(cat "$dir/etcd-port")" \
-        --service-cluster-ip-range=10.53.0.0/16 --allow-privileged=true \
+        --service-cluster-ip-range="$service_range" --allow-privileged=true \
         --authorization-mode=Node,RBAC \
         --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,MutatingAdmissionWebhook,ValidatingAdmissionWebhook \
         --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \

@@ -80,8 +80,8 @@ try_kernel() {
         mount -t overlay -o lowerdir=/usr,upperdir=/mnt/up,workdir=/mnt/work overlay /mnt/root
         mkfs.ext4 -q "$1/disk"
         mount -o loop "$1/disk" /mnt/disk
-        ip link add a type bridge
-        ip link add b type veth peer name c
+        ip link add name bridge0 type bridge
+        ip link add name cable0 type veth peer name cable1
         nft add table ip t' bash "$1"
 }
 
