@@ -161,18 +161,16 @@ helm-deploy: ## Install or upgrade the chart of this tree with the image IMG
 	hack/tool run helm upgrade --install harvester-upgrade-manager charts/harvester-upgrade-manager \
 		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG) --set-string manager.image.digest=$(IMAGE_DIGEST))
 
-# Everything that package/image reads reaches it: given here, or in the environment.
+# What package/image reads beside this is given here or in the environment: BINARY, PROFILE, RELEASE, ELEMENTAL, ADDONS, CDI, …
 OUTPUT ?= dist/image.tar
-IMAGE_SETTINGS = $(foreach name,BINARY PROFILE WITH_NGINX RELEASE REFRESH HARVESTER_VERSION BASE_OS_IMAGE ELEMENTAL ELEMENTAL_SHA256 \
-	ADDONS ADDONS_BRANCH ADDONS_COMMIT ADDONS_COMMITS_BEFORE CDI CDI_VERSION CDI_SHA256,$(if $($(name)),$(name)='$($(name))'))
 
 .PHONY: image
 image: ## Build the image on Debian packages into OUTPUT, without a registry or a daemon
-	$(IMAGE_SETTINGS) IMG=$(OUR_IMAGE) package/image $(OUTPUT)
+	IMG=$(OUR_IMAGE) package/image $(OUTPUT)
 
 .PHONY: image-check
 image-check: ## Build it twice and compare
-	$(IMAGE_SETTINGS) IMG=$(OUR_IMAGE) hack/image-check
+	IMG=$(OUR_IMAGE) hack/image-check
 
 .PHONY: docker-build
 docker-build: ## Build the image for this machine and HARVESTER_VERSION, tagged IMG

@@ -3,6 +3,7 @@
 
 mod chart;
 mod documents;
+mod elsewhere;
 mod hardening;
 mod image;
 mod installer;

@@ -44,7 +44,7 @@ fn file(archive: &Path, name: &str) -> Vec<u8> {
             let mut content = Vec::new();
             entry.read_to_end(&mut content).unwrap();
             if let Some(digest) = name.strip_prefix("blobs/sha256/") {
-                assert_eq!(sha256(&content).to_string(), digest);
+                assert_eq!(sha256(&content).as_str(), digest);
             }
             return content;
         }
@@ -64,7 +64,8 @@ fn layer(content: &[u8]) -> BTreeMap<PathBuf, Entry> {
     for entry in tar::Archive::new(content).entries().unwrap() {
         let mut entry = entry.unwrap();
         let header = entry.header().clone();
-        let path = entry.path().unwrap().into_owned();
+        // Without the slash that folders end with.
+        let path: PathBuf = entry.path().unwrap().components().collect();
         let link = entry.link_name().unwrap().map(std::borrow::Cow::into_owned);
         let mut text = String::new();
         if header.size().unwrap() < 10_000 {
@@ -78,7 +79,11 @@ fn layer(content: &[u8]) -> BTreeMap<PathBuf, Entry> {
             link,
             text,
         };
-        assert!(found.insert(path.clone(), one).is_none(), "{} is twice there", path.display());
+        assert!(
+            found.insert(path.clone(), one).is_none(),
+            "{} is twice there",
+            path.display()
+        );
     }
     found
 }
@@ -92,7 +97,10 @@ pub(crate) fn images(archive: &Path) -> Vec<Image> {
         let digest = top["digest"].as_str().unwrap().to_owned();
         let manifest: Value = serde_json::from_slice(&blob(archive, top)).unwrap();
         let config: Value = serde_json::from_slice(&blob(archive, &manifest["config"])).unwrap();
-        let name = top["annotations"]["io.containerd.image.name"].as_str().unwrap().to_owned();
+        let name = top["annotations"]["io.containerd.image.name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let layers = manifest["layers"].as_array().unwrap();
         // Layers are not compressed: what is sent is what is unpacked.
         let sent: Vec<&Value> = layers.iter().map(|layer| &layer["digest"]).collect();
@@ -111,7 +119,11 @@ pub(crate) fn images(archive: &Path) -> Vec<Image> {
     }
     // Engines that know no OCI layout find the same.
     let old = json("manifest.json");
-    let tags = old.as_array().unwrap().iter().flat_map(|one| one["RepoTags"].as_array().unwrap());
+    let tags = old
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|one| one["RepoTags"].as_array().unwrap());
     let tags: BTreeSet<&str> = tags.filter_map(Value::as_str).collect();
     let names: BTreeSet<&str> = found.values().flat_map(|one| &one.names).map(String::as_str).collect();
     assert_eq!(tags, names);
@@ -169,22 +181,44 @@ fn the_same_files_give_the_same_image_whenever_they_were_written() {
     let packed = |from: &str, to: &str| pack(&[&[path(from).to_str().unwrap()], &settings[..]].concat(), &path(to));
     let digest = packed("one", "one.tar");
     assert_eq!(packed("two", "two.tar"), digest);
-    assert_eq!(std::fs::read(path("one.tar")).unwrap(), std::fs::read(path("two.tar")).unwrap());
+    assert_eq!(
+        std::fs::read(path("one.tar")).unwrap(),
+        std::fs::read(path("two.tar")).unwrap()
+    );
     std::fs::write(path("two/etc/b"), "changed").unwrap();
     assert_ne!(packed("two", "two.tar"), digest);
 
     let found = images(&path("one.tar")).remove(0);
     assert_eq!(found.digest, digest);
-    assert_eq!(found.names, BTreeSet::from(["docker.io/library/pause:latest".to_owned()]));
+    assert_eq!(
+        found.names,
+        BTreeSet::from(["docker.io/library/pause:latest".to_owned()])
+    );
     assert_eq!(found.config, serde_json::json!({"Entrypoint": ["/bin/pause"]}));
     let layer = &found.layers[0];
     let names: Vec<&str> = layer.keys().filter_map(|path| path.to_str()).collect();
     assert_eq!(
         names,
-        ["bin", "bin/pause", "bin/sleep", "etc", "etc/a", "etc/b", "etc/linked", "etc-c"]
+        [
+            "bin",
+            "bin/pause",
+            "bin/sleep",
+            "etc",
+            "etc/a",
+            "etc/b",
+            "etc/linked",
+            "etc-c"
+        ]
     );
-    assert!(layer.values().all(|one| one.owner == (0, 0) && one.time == 1_700_000_000));
-    assert_eq!((layer[Path::new("bin")].mode, layer[Path::new("etc/a")].mode), (0o750, 0o640));
+    assert!(
+        layer
+            .values()
+            .all(|one| one.owner == (0, 0) && one.time == 1_700_000_000)
+    );
+    assert_eq!(
+        (layer[Path::new("bin")].mode, layer[Path::new("etc/a")].mode),
+        (0o750, 0o640)
+    );
     assert_eq!(layer[Path::new("bin/sleep")].link.as_deref(), Some(Path::new("pause")));
     assert_eq!(layer[Path::new("etc/linked")].kind, tar::EntryType::Link);
 }
@@ -198,8 +232,14 @@ fn several_images_fit_into_one_archive_as_releases_have_them() {
     let first = pack(&[&path("root"), "--name", "rancher/one:v1"], path("one.tar").as_ref());
     std::fs::write(path("root/etc/b"), "changed").unwrap();
     let names = ["--name", "registry.example:5000/two", "--name", "rancher/two:v2"];
-    let second = pack(&[&[path("root").as_str()], &names[..]].concat(), path("two.tar").as_ref());
-    pack(&["--join", &path("one.tar"), &path("two.tar")], path("all.tar").as_ref());
+    let second = pack(
+        &[&[path("root").as_str()], &names[..]].concat(),
+        path("two.tar").as_ref(),
+    );
+    pack(
+        &["--join", &path("one.tar"), &path("two.tar")],
+        path("all.tar").as_ref(),
+    );
     let found = images(path("all.tar").as_ref());
     let names: BTreeMap<&str, Vec<&str>> = found
         .iter()

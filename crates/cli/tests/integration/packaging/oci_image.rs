@@ -1,5 +1,5 @@
-//! The image that `make image` builds without a registry: it is the Dockerfile's, it runs as its pods say, two builds are one,
-//! and a release gets what belongs to it or is not built.
+//! The image that `make image` builds without a registry: it is the Dockerfile's, it runs as its pods say, and two builds
+//! are one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,6 @@ use std::{
     sync::OnceLock,
 };
 
-use release::manifest::sha256;
 use serde_json::Value;
 
 use crate::packaging::{
@@ -32,8 +31,17 @@ const FACTS: [(&str, &str); 6] = [
 fn command(program: PathBuf) -> Command {
     let mut command = Command::new(program);
     let names = [
-        "ELEMENTAL", "ADDONS", "CDI", "PROFILE", "WITH_NGINX", "REFRESH", "HARVESTER_VERSION", "CDI_VERSION",
-        "CDI_SHA256", "ADDONS_BRANCH", "BASE_OS_IMAGE",
+        "ELEMENTAL",
+        "ADDONS",
+        "CDI",
+        "PROFILE",
+        "WITH_NGINX",
+        "REFRESH",
+        "HARVESTER_VERSION",
+        "CDI_VERSION",
+        "CDI_SHA256",
+        "ADDONS_BRANCH",
+        "BASE_OS_IMAGE",
     ];
     for name in names {
         command.env_remove(name);
@@ -56,18 +64,16 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The archive, built once for all tests, or why there is none.
+/// The archive, built once for all tests, or why there is none. It stays until the next run: nothing ends what is static.
 fn archive() -> Result<&'static Path, &'static str> {
-    static BUILT: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        run(command(root().join("package/image")).arg(folder.path().join("image.tar"))).map(|_| folder)
+        // Several checkouts may share the folder.
+        let checkout = env!("CARGO_MANIFEST_DIR").replace('/', "-");
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("image{checkout}.tar"));
+        run(command(root().join("package/image")).arg(&place)).map(|_| place)
     });
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    match built {
-        Ok(folder) => Ok(PLACE.get_or_init(|| folder.path().join("image.tar"))),
-        Err(why) => Err(why),
-    }
+    built.as_deref().map_err(String::as_str)
 }
 
 /// Instructions of the last stage of the Dockerfile: name and the rest, lines joined.
@@ -111,7 +117,9 @@ fn the_image_starts_as_the_dockerfile_says() {
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     assert_eq!(image.config["Env"], serde_json::json!([path]));
     let labels = told(&stage, "LABEL")[0].clone();
-    let labels = labels.replace("${VERSION}", FACTS[0].1).replace("${GIT_COMMIT}", COMMIT);
+    let labels = labels
+        .replace("${VERSION}", FACTS[0].1)
+        .replace("${GIT_COMMIT}", COMMIT);
     let labels: BTreeMap<&str, &str> = labels
         .split(' ')
         .filter_map(|pair| pair.split_once('='))
@@ -160,7 +168,12 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
         "/usr/local/share/harvester-version",
     ];
     assert_eq!(to, BTreeSet::from(known));
-    for name in ["addons/stand-in.yaml", "extra_manifests/cdi/stand-in.yaml", "harvester-version", "stand-ins"] {
+    for name in [
+        "addons/stand-in.yaml",
+        "extra_manifests/cdi/stand-in.yaml",
+        "harvester-version",
+        "stand-ins",
+    ] {
         expected.insert(Path::new("usr/local/share").join(name));
     }
     let stand_ins = &ours[Path::new("usr/local/share/stand-ins")].text;
@@ -174,13 +187,21 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
         let account = installing.split(&format!("' >>/etc/{file}")).next().unwrap();
         let account = account.rsplit('\'').next().unwrap();
         let text = &ours[&Path::new("etc").join(file)].text;
-        assert!(text.starts_with("root:") && text.ends_with(&format!("\n{account}\n")), "{text}");
+        assert!(
+            text.starts_with("root:") && text.ends_with(&format!("\n{account}\n")),
+            "{text}"
+        );
         expected.insert(Path::new("etc").join(file));
     }
     let files = ours.iter().filter(|(_, one)| one.kind != tar::EntryType::Directory);
     assert_eq!(files.map(|(path, _)| path.clone()).collect::<BTreeSet<_>>(), expected);
     for (path, one) in image.layers.iter().flatten() {
-        assert_eq!((one.owner, one.mode & 0o6000 == 0 || !one.kind.is_file()), ((0, 0), true), "{}", path.display());
+        assert_eq!(
+            (one.owner, one.mode & 0o6000 == 0 || !one.kind.is_file()),
+            ((0, 0), true),
+            "{}",
+            path.display()
+        );
     }
     assert!(ours.values().all(|one| one.time == 1_700_000_000));
 }
@@ -188,7 +209,16 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
 #[test]
 fn r19_the_image_has_the_programs_and_packages_that_the_dockerfile_installs() {
     let recipe = told(&last_stage(), "RUN").remove(0);
-    let listed = |after: &str| recipe.split(after).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let listed = |after: &str| {
+        recipe
+            .split(after)
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     let packages = listed("packages=\"") + &listed("packages=\"${packages}");
     let table = std::fs::read_to_string(root().join("package/debian")).unwrap();
     let table: BTreeMap<&str, Vec<&str>> = table
@@ -198,12 +228,20 @@ fn r19_the_image_has_the_programs_and_packages_that_the_dockerfile_installs() {
         .map(|(name, packages)| (name, packages.split_whitespace().collect()))
         .collect();
     let names: BTreeSet<&str> = packages.split_whitespace().collect();
-    let known: BTreeSet<&str> = table.keys().copied().filter(|name| !["base", "without"].contains(name)).collect();
+    let known: BTreeSet<&str> = table
+        .keys()
+        .copied()
+        .filter(|name| !["base", "without"].contains(name))
+        .collect();
     assert_eq!(names, known);
 
     let Some(image) = built() else { return };
     let base = &image.layers[0];
-    for package in table.iter().filter(|(name, _)| **name != "without").flat_map(|(_, names)| names) {
+    for package in table
+        .iter()
+        .filter(|(name, _)| **name != "without")
+        .flat_map(|(_, names)| names)
+    {
         let record = base.get(&Path::new("var/lib/dpkg/status.d").join(package));
         let record = record.unwrap_or_else(|| panic!("there is no {package}"));
         assert!(record.text.contains("\nVersion: "), "{}", record.text);
@@ -213,7 +251,9 @@ fn r19_the_image_has_the_programs_and_packages_that_the_dockerfile_installs() {
         if program.is_empty() || program.starts_with('#') {
             continue;
         }
-        let is_there = ["usr/bin", "usr/sbin"].iter().any(|folder| base.contains_key(&Path::new(folder).join(program)));
+        let is_there = ["usr/bin", "usr/sbin"]
+            .iter()
+            .any(|folder| base.contains_key(&Path::new(folder).join(program)));
         assert!(is_there, "there is no {program}");
     }
 }
@@ -225,9 +265,18 @@ fn an_image_is_not_built_from_a_dockerfile_that_says_more_than_is_understood() {
     let path = folder.path().join("Dockerfile");
     for (text, word) in [
         (format!("{recipe}EXPOSE 9443\n"), "EXPOSE 9443"),
-        (recipe.replace("COPY --from=cdi /cdi/", "COPY --from=cdi /all/"), "copies: --from=cdi /all/"),
-        (recipe.replace("COPY --from=builder /rootfs/ /\n", ""), "no longer has: --from=builder"),
-        (recipe.replace(" e2fsprogs rsync\"", " e2fsprogs rsync tea\""), "no line for tea"),
+        (
+            recipe.replace("COPY --from=cdi /cdi/", "COPY --from=cdi /all/"),
+            "copies: --from=cdi /all/",
+        ),
+        (
+            recipe.replace("COPY --from=builder /rootfs/ /\n", ""),
+            "no longer has: --from=builder",
+        ),
+        (
+            recipe.replace(" e2fsprogs rsync\"", " e2fsprogs rsync tea\""),
+            "no line for tea",
+        ),
     ] {
         std::fs::write(&path, &text).unwrap();
         let output = command(root().join("package/image"))
@@ -260,102 +309,4 @@ fn the_toolkit_runs_in_its_image_as_nobody_in_particular() {
         Ok(said) => assert!(said.contains("ok: upgrade-toolkit rehearse"), "{said}"),
         Err(why) => skipped("the test of containers of the image is", &why),
     }
-}
-
-/// What a release gets from elsewhere: files in a folder, and what is said about them.
-struct Elsewhere {
-    folder: tempfile::TempDir,
-    said: BTreeMap<&'static str, String>,
-}
-
-impl Elsewhere {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        std::fs::create_dir_all(path("addons/v1.7")).unwrap();
-        let sources = format!("v1.8.2 {COMMIT}\nv1.7 {COMMIT}\nv1.8 {COMMIT}\n");
-        std::fs::write(path("addons/sources"), sources).unwrap();
-        std::fs::write(path("addons/harvester-seeder.yaml"), "kind: Addon\n").unwrap();
-        std::fs::write(path("addons/v1.7/harvester-seeder.yaml"), "kind: Addon\n").unwrap();
-        let cdi = "---\nkind: CustomResourceDefinition\nmetadata:\n  name: cdis\n---\nkind: Deployment\nspec:\n        env:\n        \
-            - name: OPERATOR_VERSION\n          value: v1.64.0\n";
-        std::fs::write(path("cdi-operator.yaml"), cdi).unwrap();
-        std::fs::write(path("elemental"), "elemental").unwrap();
-        let said = [
-            ("RELEASE", "true".to_owned()),
-            ("HARVESTER_VERSION", "v1.8.2".to_owned()),
-            ("VERSION", "v0.2.0".to_owned()),
-            ("GIT_COMMIT", COMMIT.to_owned()),
-            ("GIT_TREE_STATE", "clean".to_owned()),
-            ("ELEMENTAL", path("elemental")),
-            ("ELEMENTAL_SHA256", sha256(b"elemental").to_string()),
-            ("BASE_OS_IMAGE", format!("registry.example/os/v1.8/main/baseos@sha256:{}", sha256(b""))),
-            ("ADDONS", path("addons")),
-            ("ADDONS_COMMIT", COMMIT.to_owned()),
-            ("ADDONS_COMMITS_BEFORE", format!("v1.7={COMMIT},v1.8={COMMIT}")),
-            ("CDI", path("cdi-operator.yaml")),
-            ("CDI_SHA256", sha256(cdi.as_bytes()).to_string()),
-        ];
-        let said = BTreeMap::from(said);
-        Self { folder, said }
-    }
-
-    fn lay_out(&self, changes: &[(&'static str, &str)]) -> (i32, String) {
-        let mut said = self.said.clone();
-        said.extend(changes.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let variables: Vec<(&str, &str)> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let to = self.folder.path().join("root");
-        drop(std::fs::remove_dir_all(&to));
-        script("elsewhere", &[to.to_str().unwrap()], &variables)
-    }
-
-    fn share(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.folder.path().join("root/usr/local/share").join(name)).ok()
-    }
-}
-
-#[test]
-fn r34_a_release_gets_from_elsewhere_what_belongs_to_it_or_is_not_built() {
-    let all = Elsewhere::new();
-    assert_eq!(all.lay_out(&[]), (0, String::new()));
-    assert_eq!(all.share("harvester-version").unwrap(), "v1.8.2\n");
-    let definitions = all.share("extra_manifests/cdi/cdi.yaml").unwrap();
-    assert_eq!(definitions, "---\nkind: CustomResourceDefinition\nmetadata:\n  name: cdis\n");
-    assert!(all.share("addons/v1.7/harvester-seeder.yaml").is_some() && all.share("stand-ins").is_none());
-    let elemental = all.folder.path().join("root/usr/local/bin/elemental");
-    assert_eq!(std::fs::read(elemental).unwrap(), b"elemental");
-
-    // Each that is missing is named; all of them at once.
-    let needed = ["HARVESTER_VERSION", "ELEMENTAL", "ELEMENTAL_SHA256", "ADDONS", "CDI"];
-    let (code, said) = all.lay_out(&needed.map(|name| (name, "")));
-    assert!(code == 1 && said.contains(&format!("must be given: {} (", needed.join(" "))), "{said}");
-    let other = "f".repeat(64);
-    let other_commit = "f".repeat(40);
-    for (change, told) in [
-        (("HARVESTER_VERSION", "v1.9.0-rc6"), "has the base system v1.9"),
-        (("HARVESTER_VERSION", "v1.7.0"), "no line for Harvester v1.7.0"),
-        (("CDI_VERSION", "v1.62.0"), "has CDI v1.64.0, not v1.62.0"),
-        (("ADDONS_BRANCH", "v1.8.1"), "has the addons v1.8.2, not v1.8.1"),
-        (("BASE_OS_IMAGE", "registry.example/os/v1.8/main/baseos:v1.8"), "BASE_OS_IMAGE(NAME@sha256:DIGEST)"),
-        (("ELEMENTAL_SHA256", &other), "(ELEMENTAL_SHA256)"),
-        (("CDI_SHA256", &other), "(CDI_SHA256)"),
-        (("CDI_SHA256", ""), "CDI_SHA256(SHA-256)"),
-        (("ADDONS_COMMIT", &other_commit), "(ADDONS_COMMIT)"),
-        (("ADDONS_COMMITS_BEFORE", &format!("v1.7={COMMIT},v1.8={other_commit}")), "(ADDONS_COMMITS_BEFORE)"),
-        (("GIT_TREE_STATE", "dirty"), "GIT_TREE_STATE(clean)"),
-    ] {
-        let (code, said) = all.lay_out(&[change]);
-        assert!(code == 1 && said.contains(told), "{change:?}: {said}");
-    }
-    // Files say themselves what they are of, in a build for development too.
-    let of_v1_8_0 = [("RELEASE", "false"), ("HARVESTER_VERSION", "v1.8.0"), ("ADDONS_COMMIT", "")];
-    let (code, said) = all.lay_out(&[&of_v1_8_0[..], &[("ADDONS", ""), ("CDI_SHA256", "")]].concat());
-    assert!(code == 1 && said.contains("has CDI v1.62.0, and") && said.contains("is of v1.64.0 (CDI)"), "{said}");
-    let (code, said) = all.lay_out(&[&of_v1_8_0[..], &[("CDI", "")]].concat());
-    assert!(code == 1 && said.contains("are those of v1.8.2 (ADDONS)"), "{said}");
-    std::fs::remove_file(all.folder.path().join("addons/sources")).unwrap();
-    let (code, said) = all.lay_out(&[]);
-    assert!(code == 1 && said.contains("package/addons writes the file sources"), "{said}");
-    let (code, _) = all.lay_out(&[("RELEASE", "false")]);
-    assert_eq!((code, all.share("stand-ins").unwrap().as_str()), (0, "addons: of a release that nothing tells\n"));
 }
