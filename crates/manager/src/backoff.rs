@@ -53,7 +53,7 @@ impl Backoff {
     pub(crate) fn note(&mut self, plan: &UpgradePlan, error: &ActError) -> Duration {
         let name = plan.name_any();
         if error.is_conflict() {
-            tracing::debug!(plan = %name, %error, "somebody was faster; looking again");
+            tracing::debug!(plan = %name, %error, "another client wrote it first; reconciling again");
             return MIN_PAUSE;
         }
         let streak = self.0.entry(plan.uid().unwrap_or_default()).or_default();

@@ -170,7 +170,7 @@ impl Recorder {
         let state = self.state();
         let row = state.errors.get(&plan.uid().unwrap_or_default())?;
         row.trouble()
-            .map(|why| format!("{why}; the upgrade goes on without them"))
+            .map(|why| format!("{why}; the upgrade continues without them"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 pub enum OwnImageError {
     /// Nobody answered.
     #[error(
-        "failed to read Pod {namespace}/{name}, whose image the upgrade's workloads are to run; --toolkit-image says it too"
+        "failed to read Pod {namespace}/{name}, whose image the upgrade's workloads run; set --toolkit-image instead"
     )]
     Unread {
         /// Its namespace.

@@ -54,7 +54,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Another manager took over. This one ends so that it starts again with nothing in memory.
-    #[error("the lease {} is lost; ending so that another manager can go on", names::LEASE)]
+    #[error("the lease {} is lost; ending so that another manager can continue", names::LEASE)]
     LeaseLost,
 }
 

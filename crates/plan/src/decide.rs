@@ -189,7 +189,7 @@ fn another_active_plan(observed: &Observed) -> Option<&str> {
 /// Another try waits for whoever runs meanwhile.
 fn postponed(mut draft: Draft<'_>, other: &str) -> Decision {
     draft.set_finalizer(false);
-    let message = format!("another try of this plan begins when the upgrade {other:?} has ended");
+    let message = format!("the retry of this plan begins when the upgrade {other:?} has ended");
     draft.wait(Wait::OtherUpgrade, Some(format!("UpgradePlan {other}")), message);
     draft.still_ended()
 }

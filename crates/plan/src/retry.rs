@@ -91,7 +91,7 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
     let running = draft.observed.server_version.as_deref().unwrap_or_default();
     if has_moved(draft) && version::is_beyond(running, target) {
         return Some(format!(
-            "the cluster runs {running} by now (Setting server-version), and another try would take it back to {target}: \
+            "the cluster runs {running} by now (Setting server-version), and a retry would downgrade it to {target}: \
              create an UpgradePlan for a release that {running} can be upgraded to, or delete this one"
         ));
     }
@@ -101,8 +101,8 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
         let begun = other.begun.as_ref().filter(|begun| begun.at > failed_at)?;
         version::is_beyond(&begun.harvester, target).then(|| {
             format!(
-                "UpgradePlan {} has begun to upgrade the cluster to {} since this plan failed, and another try would take \
-                 components back to {target}: try that plan again (annotation {}), or create another one for {}",
+                "UpgradePlan {} has begun to upgrade the cluster to {} since this plan failed, and a retry would \
+                 downgrade components to {target}: retry that plan (annotation {}), or create another one for {}",
                 other.name,
                 begun.harvester,
                 annotations::RETRY,
@@ -153,7 +153,7 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &ObservedJob)]) -> Decision
         .map(|(key, job)| format!("{}/{}", job.namespace, name_of(key)))
         .collect();
     let message = format!(
-        "another try of this plan begins when Jobs of the one before are gone with their pods: {}; a pod whose node is down \
+        "the retry of this plan begins when the Jobs of the previous attempt are gone with their pods: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );

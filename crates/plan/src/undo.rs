@@ -67,7 +67,7 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     children(draft, ending, gone, &mut left);
     last.iter().for_each(|undo| undo(draft, ending, &mut left));
     if !left.is_empty() {
-        let message = format!("being put back or removed: {}", left.join(", "));
+        let message = format!("being restored or removed: {}", left.join(", "));
         draft.wait(Wait::PutBack, None, message);
     }
     if let Some(waits) = draft.waiting_for() {

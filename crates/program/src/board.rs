@@ -99,7 +99,7 @@ impl Board for PodBoard {
                 .patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
             if let Err(error) = shown {
-                tracing::debug!(%error, pod = self.name, "failed to show what is waited for");
+                tracing::debug!(%error, pod = self.name, "failed to report waits");
             }
         })
     }

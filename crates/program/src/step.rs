@@ -130,8 +130,7 @@ async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<
 /// A step whose time is up before it could say what it waits for has not been answered.
 fn named(waiting: String) -> String {
     if waiting.is_empty() {
-        "nothing answered: look at the log of this program, and whether the API server and the host do answer"
-            .to_owned()
+        "no response: check the log of this program, the API server and the host".to_owned()
     } else {
         waiting
     }

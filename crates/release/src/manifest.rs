@@ -112,7 +112,7 @@ impl std::str::FromStr for Sha512Sum {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A manifest, perhaps, but another one: of another release, or changed.
-    #[error("its SHA-256 is {found}, and {} is on record: it is the manifest of another release, or was changed", wanted.as_str())]
+    #[error("its SHA-256 is {found}, and {} is recorded: it is the manifest of another release, or was changed", wanted.as_str())]
     Another {
         /// What came.
         found: String,

@@ -149,7 +149,7 @@ pub fn decide(observed: &Evacuation<'_>) -> Decision {
             what: "DrainTaint",
             object: format!("Node {}", observed.node),
             message: format!(
-                "the taint kubevirt.io/drain was taken away from node {}, without which KubeVirt moves nothing; it is set again",
+                "the taint kubevirt.io/drain was removed from node {}, and KubeVirt migrates no VM without it; it is set again",
                 observed.node
             ),
         });
@@ -272,7 +272,7 @@ fn look(observed: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations
 
 fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found {
     Found {
-        message: format!("{failure}; it is being stopped, as spec.onMigrationFailure asks"),
+        message: format!("{failure}; it is being stopped, as spec.onMigrationFailure requires"),
         act: Some(Act::Stop {
             namespace: instance.metadata.namespace.clone().unwrap_or_default(),
             name: instance.metadata.name.clone().unwrap_or_default(),
@@ -293,7 +293,7 @@ fn retry(
     let done = retries(&instance.metadata, observed.plan);
     if done >= RETRIES {
         return Found::waits(format!(
-            "{failure}, also after {done} more tries. It stays until it is migrated or stopped, or until \
+            "{failure}, also after {done} retries. It stays until it is migrated or stopped, or until \
              spec.onMigrationFailure of the plan is Stop"
         ));
     }

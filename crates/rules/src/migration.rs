@@ -31,7 +31,7 @@ impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SingleHost => f.write_str("there is no other node for VMs"),
-            Self::HoldsDevice => f.write_str("it holds a device of its node"),
+            Self::HoldsDevice => f.write_str("it uses a device of its node"),
             Self::NotLiveMigratable { why } if why.is_empty() => {
                 f.write_str("KubeVirt says that it cannot be live-migrated")
             }

@@ -23,7 +23,7 @@ pub struct TooSlow;
 
 impl std::fmt::Display for TooSlow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the body of the request did not come in time")
+        f.write_str("the body of the request was not received in time")
     }
 }
 

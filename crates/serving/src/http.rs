@@ -161,7 +161,7 @@ where
         match timeout(limits.answer_time, service.oneshot(request)).await {
             Ok(Ok(response)) => response.map(Either::Left),
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => refusal("there was no answer in time; try again later\n"),
+            Err(_) => refusal("there was no response in time; try again later\n"),
         }
     };
     let mut response = response.map(|body| AnswerBody {

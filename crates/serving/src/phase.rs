@@ -66,7 +66,7 @@ impl Connection {
     pub(crate) async fn over(&self, limits: &Limits) -> &'static str {
         tokio::select! {
             biased;
-            () = self.place.lost() => "somebody else has its place",
+            () = self.place.lost() => "another connection has replaced it",
             why = self.late(limits) => why,
         }
     }
@@ -79,7 +79,7 @@ impl Connection {
                 match phase {
                     Phase::Head => {
                         sleep(limits.header_time).await;
-                        "a request did not come in time"
+                        "a request was not received in time"
                     }
                     Phase::Idle => {
                         sleep(limits.idle).await;

@@ -15,7 +15,7 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<FieldError> 
         let now = new.annotation(key);
         now.is_some() && now != old.and_then(|old| old.annotation(key))
     });
-    let why = "only the manager takes notes, and keeps them in status.notes; leave the annotation out";
+    let why = "only the manager writes these records, and keeps them in status.notes; remove the annotation";
     written
         .map(|key| FieldError::forbidden(&format!("metadata.annotations[{key}]"), why))
         .collect()
@@ -41,8 +41,7 @@ const LONGEST_RETRY: usize = 253;
 pub fn too_long(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Option<FieldError> {
     let value = new.annotation(RETRY)?;
     let is_new = Some(value) != old.and_then(|old| old.annotation(RETRY));
-    let why =
-        format!("must be no more than {LONGEST_RETRY} characters: any value that differs from the last one will do");
+    let why = format!("must be no more than {LONGEST_RETRY} characters: use any value that differs from the last one");
     let given = || value.chars().take(LONGEST_RETRY).collect::<String>();
     (is_new && value.chars().count() > LONGEST_RETRY)
         .then(|| FieldError::invalid(&format!("metadata.annotations[{RETRY}]"), &given(), &why))

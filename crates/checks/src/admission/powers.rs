@@ -188,7 +188,7 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan, asker: &Asker) -> V
             )),
             Err(why) => errors.push(FieldError::forbidden(
                 field,
-                format!("it needs {needed}, and the API server could not be asked whether you have it ({why}); try again"),
+                format!("it needs {needed}, and the manager could not check with the API server whether you have it ({why}); try again"),
             )),
         }
     }
@@ -336,7 +336,7 @@ mod tests {
         };
         let text = refused(None, &plan(&[(annotations::SKIP_WEBHOOK, "true")]), &asker)[0].to_string();
         assert!(
-            text.contains("could not be asked") && text.contains("try again"),
+            text.contains("could not check with the API server") && text.contains("try again"),
             "{text}"
         );
         assert!(refused(None, &plan(&[]), &asker).is_empty());

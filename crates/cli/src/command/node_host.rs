@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// The program elemental of this container; without it the host's own is used
     #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/elemental")]
     elemental: PathBuf,
-    /// How long a step may take before the program gives up, as NAME=DURATION (vms=24h); may be repeated
+    /// How long a step may take before the program fails, as NAME=DURATION (vms=24h); may be repeated
     #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, value_delimiter = ',')]
     deadlines: Vec<(String, Duration)>,
     #[command(flatten)]

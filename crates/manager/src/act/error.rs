@@ -15,7 +15,7 @@ pub enum ActError {
         source: Box<kube::Error>,
     },
     /// An object of that name exists and is not ours.
-    #[error("{object} exists and does not belong to this UpgradePlan; delete it to go on")]
+    #[error("{object} exists and does not belong to this UpgradePlan; delete it to continue")]
     NotOurs {
         /// The object.
         object: String,
@@ -44,7 +44,7 @@ pub enum ActError {
         flag: &'static str,
     },
     /// The plan that was decided on is not the newest.
-    #[error("the UpgradePlan has changed meanwhile")]
+    #[error("the UpgradePlan has changed in the meantime")]
     Outdated,
     /// An object could not be built.
     #[error("failed to build an object")]

@@ -99,7 +99,7 @@ impl Repository {
         let found = manifest::sha256(&body);
         match recorded {
             Some(sum) if sum.sha256 != found => Err(FetchError::Other(format!(
-                "{url} is refused: its SHA-256 is {}, and {} is on record (status.releaseDigests): it was replaced or damaged",
+                "{url} is refused: its SHA-256 is {}, and {} is recorded (status.releaseDigests): it was replaced or damaged",
                 found.as_str(),
                 sum.sha256.as_str()
             ))),

@@ -116,7 +116,7 @@ impl Metrics {
             waiting: registered(
                 r,
                 GaugeVec::new(
-                    opts("waiting_seconds", "For how long a plan has waited for something."),
+                    opts("waiting_seconds", "How long a plan has been waiting."),
                     &["plan", "what", "object"],
                 ),
             )?,
@@ -127,7 +127,7 @@ impl Metrics {
             )?,
             leading: registered(
                 r,
-                IntGauge::with_opts(opts("leader", "Whether this manager is the one that works.")),
+                IntGauge::with_opts(opts("leader", "Whether this manager is the leader.")),
             )?,
             certificate_ends: registered(
                 r,

@@ -265,6 +265,6 @@ impl Gate {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unsure(error: kube::Error) -> Refused {
     tracing::warn!(%error, "failed to ask whether metrics may be read");
-    let why = "the API server could not be asked whether you may read this".to_owned();
+    let why = "the API server could not authorize this request".to_owned();
     (StatusCode::INTERNAL_SERVER_ERROR, why)
 }

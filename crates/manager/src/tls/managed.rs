@@ -125,7 +125,7 @@ impl Keeper {
                     left.clamp(RETRY, LOOK_AGAIN)
                 }
                 Err(error) if error.is_conflict() => {
-                    tracing::debug!(%error, "somebody was faster; looking again");
+                    tracing::debug!(%error, "another client wrote it first; reconciling again");
                     RETRY
                 }
                 Err(error) => {

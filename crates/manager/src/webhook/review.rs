@@ -79,7 +79,7 @@ impl Review {
         };
         let bad = |why: &str| bad_request(&request.uid, why);
         if request.kind.group != api::GROUP || request.kind.kind != "UpgradePlan" {
-            return Err(bad("only UpgradePlans are looked at here"));
+            return Err(bad("only UpgradePlans are reviewed here"));
         }
         let plan = |wire: Option<WirePlan>| wire.map(|plan| Box::new(plan.into()));
         let part = request.sub_resource.as_deref().filter(|part| !part.is_empty());
@@ -88,7 +88,7 @@ impl Review {
             (None, Operation::Update, Some(new), Some(old)) => Question::Update { old, new },
             (None, Operation::Delete, _, Some(plan)) => Question::Delete(plan),
             (Some("status"), Operation::Update, Some(new), Some(old)) => Question::Status { old, new },
-            _ => return Err(bad("the operation came without its object, or is not looked at")),
+            _ => return Err(bad("the operation has no object, or is not reviewed")),
         };
         Ok(Self {
             question,

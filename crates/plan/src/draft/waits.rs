@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
                 more += 1;
             } else if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
                 let message = format!(
-                    "node {node} does not have the image {image} and cannot pull it: import it there, or let the node \
+                    "node {node} does not have the image {image} and cannot pull it: import it there, or make sure that the node can \
                      reach its registry (pod {}: {problem})",
                     pod.name
                 );
@@ -199,7 +199,7 @@ impl<'a> Draft<'a> {
         more += said.len().saturating_sub(MOST_SAID);
         if more > 0 {
             let object = Some(format!("{component} pods"));
-            self.wait(Wait::More, object, format!("{more} more things are waited for"));
+            self.wait(Wait::More, object, format!("waiting for {more} more objects"));
         }
     }
 

@@ -65,7 +65,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     let waiting = (
         Wait::NewImages,
         url,
-        "the size of the new images and the disks are being looked at",
+        "the size of the new images and the disks are being checked",
     );
     let found = match draft.ask(Need::NewImages, &observed.facts.new_images, waiting) {
         Ok(found) => found,
@@ -136,7 +136,7 @@ fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
         images: Vec::new(),
         states: None,
         what: Wait::ToolkitImage,
-        message: "nodes are being asked whether they can run the toolkit's image",
+        message: "nodes are being checked for the toolkit's image",
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {

@@ -98,7 +98,7 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
 pub(super) fn wait_for_turn(draft: &mut Draft<'_>, node: &str, turns: &[String]) {
     let names = turns.join(", ");
     let message = format!(
-        "node {node} waits for its turn: {names} is not through yet, and no more than {AT_ONCE} may be at once"
+        "node {node} waits for its turn: {names} is in progress, and at most {AT_ONCE} node is upgraded at a time"
     );
     draft.wait(Wait::Turn, Some(format!("Node {node}")), message);
 }

@@ -60,7 +60,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
     if !observed.repo.serves_manifest && is_ours {
         let name = names::repo(draft.plan_name());
         return Outcome::Fail(format!(
-            "Deployment {}/{name} was made to serve the digests of the release and says no more that it does: somebody changed \
+            "Deployment {}/{name} was created to serve the digests of the release, but its annotation is missing: a client changed \
              it; nothing has been changed on the nodes: find out who, delete this UpgradePlan and create another one",
             names::HARVESTER_NAMESPACE
         ));
@@ -90,7 +90,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         Some((sum, _)) if sum == found.iso_sha512 => true,
         Some((sum, from)) => {
             return Outcome::Fail(format!(
-                "the ISO is not the one that was asked for: its SHA-512 is {}, and {from} says {sum}; nothing has been \
+                "the ISO is not the requested one: its SHA-512 is {}, and {from} says {sum}; nothing has been \
                  changed: correct the checksum or the ISO, delete this UpgradePlan and create another one",
                 found.iso_sha512
             ));
@@ -99,7 +99,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
             draft.event(PlanEvent::warning(
                 reasons::RELEASE_NOT_VERIFIED,
                 format!(
-                    "No checksum of the ISO was given, so that nobody knows whether it is the released one: its SHA-512 is \
+                    "No checksum of the ISO was given, so it is not verified that it is the released one: its SHA-512 is \
                      {} ({} bytes), compare it with the published one",
                     found.iso_sha512, found.iso_size
                 ),
@@ -118,7 +118,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         // repository between two tries would choose what nodes install.
         Some(recorded) => {
             return Outcome::Fail(format!(
-                "{url} is not the one on record (status.releaseDigests): its SHA-256 is {}, and that on record is {}; the \
+                "{url} is not the recorded one (status.releaseDigests): its SHA-256 is {}, and the recorded one is {}; the \
                  repository or the ISO was replaced: nothing has been changed, delete this UpgradePlan and create another one",
                 digests.manifest, recorded.manifest
             ));

@@ -108,7 +108,7 @@ pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<Stri
         (None, _) => None,
     };
     if let Some(lacks) = lacks {
-        let message = format!("{object} is put back as it was, and is not applied: {lacks}");
+        let message = format!("{object} is restored, and Fleet has not applied it: {lacks}");
         // A release that broke off may keep Fleet from it for good.
         if !draft.wait_at_most(Wait::ManagedChart, Some(object), message) {
             return;

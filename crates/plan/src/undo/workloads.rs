@@ -61,7 +61,7 @@ pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
         names.push(format!("{} more", running.len() - NAMED));
     }
     let message = format!(
-        "programs of the upgrade still run, and nothing is put back before they have ended: {}; a pod whose node is down \
+        "programs of the upgrade still run, and no setting is restored before they have ended: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );

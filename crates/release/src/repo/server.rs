@@ -109,7 +109,7 @@ pub async fn serve(
             tokio::select! {
                 biased;
                 () = connection::run(stream, acceptor, shared, &place) => {}
-                () = place.lost() => tracing::debug!(%peer, "a connection was closed: somebody else has its place"),
+                () = place.lost() => tracing::debug!(%peer, "a connection was closed: another one has replaced it"),
             }
         });
     }

@@ -32,7 +32,7 @@ pub enum TlsError {
     #[error("failed to make a certificate: {0}")]
     Mint(#[from] rcgen::Error),
     /// A certificate is on record, and a URL goes without it.
-    #[error("a certificate of the repository is on record, and {0} is not reached over TLS")]
+    #[error("a certificate of the repository is recorded, and {0} does not use TLS")]
     Plain(String),
     /// The name that the certificate is verified for is no name.
     #[error("{0:?} is no DNS name")]

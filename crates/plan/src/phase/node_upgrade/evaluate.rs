@@ -68,7 +68,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     }
     let waits = waits.unwrap_or_else(|| {
         let mut message = format!(
-            "Rancher is to go on with the next node ({done} of {} done)",
+            "waiting for Rancher to continue with the next node ({done} of {} done)",
             nodes.len()
         );
         // Rancher's words about a node that is done are old words.

@@ -244,7 +244,7 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
         if gone && !is_said {
             let message = "the node left the cluster during the upgrade";
             draft.remark(name, Some(reasons::NODE_REMOVED), Some(message));
-            let text = format!("Node {name} left the cluster; the upgrade goes on without it");
+            let text = format!("Node {name} left the cluster; the upgrade continues without it");
             draft.event(PlanEvent::warning(reasons::NODE_REMOVED, text));
         } else if !gone && is_said {
             // What it had not got through before it left is tried again.
