@@ -1,5 +1,5 @@
 //! Which release it is: the ISO must have the SHA-512 that was given, and its digests are recorded before any node reads
-//! from it. What nodes get later must be what is on record, whoever serves it then.
+//! from it. What nodes get later must match the record, whichever server serves it then.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use rules::PlanEvent;
 
-/// The SHA-512 that the ISO should have, in lower case, and who says so.
+/// The SHA-512 that the ISO should have, in lower case, and its source.
 #[must_use]
 pub fn given(draft: &Draft<'_>) -> Option<(String, String)> {
     let observed = draft.observed;
@@ -44,7 +44,7 @@ pub fn is_sha512(text: &str) -> bool {
     text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Records the digests of the release that the repository serves, if it is the one that was asked for.
+/// Records the digests of the release that the repository serves, if it is the requested one.
 pub fn record(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
     let url = names::repo_manifest_url(draft.plan_name(), RepoScheme::by(draft.status().repository.as_ref()));
@@ -55,7 +55,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         let limit = observed.settings.deadlines.metadata;
         return draft.wait_within(Wait::Repository, object, message, limit).into();
     }
-    // Decided by the record: whoever may change the Deployment could take its annotation away.
+    // Decided by the record: a user who may change the Deployment could remove its annotation.
     let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");
     if !observed.repo.serves_manifest && is_ours {
         let name = names::repo(draft.plan_name());
@@ -66,7 +66,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         ));
     }
     if !observed.repo.serves_manifest {
-        // An older manager made it. Its upgrade goes on as it began.
+        // An older manager made it. Its upgrade continues as it began.
         warn_of_old_repository(draft);
         return Outcome::Done;
     }
@@ -114,7 +114,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         .and_then(|status| status.release_digests.as_ref());
     match recorded {
         Some(recorded) if is_same(recorded, &digests) => return Outcome::Done,
-        // What was read of the release is of the one on record. Also another try stays with it: whoever could replace the
+        // What was read of the release is of the recorded one. A retry keeps it too: an attacker who could replace the
         // repository between two tries would choose what nodes install.
         Some(recorded) => {
             return Outcome::Fail(format!(
@@ -125,7 +125,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         }
         None => {}
     }
-    // On record first: whatever is read from now on must fit.
+    // Recorded first: everything that is read from now on must match.
     *draft.record().release_digests = Some(digests);
     let message = "the digests of the release are being recorded";
     draft.wait(Wait::ReleaseManifest, Some(url), message).into()
@@ -137,7 +137,7 @@ pub fn missing_file(digests: &ReleaseDigests) -> Option<&'static str> {
     NEEDED_FILES.into_iter().find(|path| !digests.files.contains_key(*path))
 }
 
-/// The root digest stands for all files; which of them are shown is another matter.
+/// The root digest covers all files; which of them are shown is another matter.
 fn is_same(recorded: &ReleaseDigests, found: &ReleaseDigests) -> bool {
     let without_files = |digests: &ReleaseDigests| ReleaseDigests {
         files: BTreeMap::new(),
