@@ -29,7 +29,7 @@ pub struct Config {
     pub lease_namespace: Option<String>,
     /// How long the lease is held, and how often it is renewed.
     pub lease_timing: LeaseTiming,
-    /// Who this manager is, among those that compete.
+    /// The identity of this manager in the leader election.
     pub identity: String,
     /// Metrics; without it none are kept.
     pub metrics: Option<MetricsConfig>,

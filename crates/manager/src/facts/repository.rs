@@ -1,4 +1,4 @@
-//! What the repository of a plan says. Once its digests are on record, whatever else it says must fit them.
+//! Reads the repository of a plan. Once its digests are recorded, all files must match them.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const MOST_SHOWN: usize = 100;
 pub(super) struct Repository {
     probes: Arc<dyn ExternalProbes>,
     base: String,
-    /// Whom it must be, by the certificate on record. Nobody in an upgrade that began under an older manager.
+    /// The recorded certificate of the server. None in an upgrade that began under an older manager.
     trust: Option<Trust>,
     /// What is on record.
     digests: Option<ReleaseDigests>,

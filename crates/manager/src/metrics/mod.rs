@@ -1,4 +1,4 @@
-//! What the manager tells Prometheus.
+//! The metrics of the manager.
 //!
 //! Gauges are read off the plans at every scrape, so they are never behind; counters and histograms count what this
 //! process saw happen. Names, meanings and labels are in [`Metrics::new`] and nowhere else.
@@ -57,7 +57,7 @@ struct Inner {
 struct Seen {
     /// By uid of a plan: how much of its history, and which of its nodes.
     plans: Option<BTreeMap<String, Counted>>,
-    /// Where VMs were, and the news of that time.
+    /// Where VMs were, and the change count of that time.
     vms: Option<(u64, BTreeMap<String, String>)>,
 }
 

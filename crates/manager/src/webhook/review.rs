@@ -1,4 +1,4 @@
-//! AdmissionReview in, AdmissionReview out. Pure: what the cluster is like comes in from outside.
+//! AdmissionReview in, AdmissionReview out. Pure: the state of the cluster is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub enum Question {
     },
     /// May it be deleted?
     Delete(Box<UpgradePlan>),
-    /// May its status be written, by anybody but the manager? That one is not asked about.
+    /// May its status be written, by another user than the manager? The manager's writes are not reviewed.
     Status {
         /// As it is.
         old: Box<UpgradePlan>,
@@ -116,7 +116,7 @@ impl Review {
         }
     }
 
-    /// What who asks must be allowed beside what was asked.
+    /// The permissions that the user needs in addition to the request itself.
     #[must_use]
     pub fn powers(&self) -> BTreeSet<Power> {
         let used = self.change().map(|(old, new)| powers::uses(old, new));
@@ -159,7 +159,7 @@ impl Review {
         }
     }
 
-    /// The answer of the mutating webhook: who uses what needs a permission of its own goes on record, and whoever wrote
+    /// The answer of the mutating webhook: uses of options that need a separate permission are recorded, and whoever wrote
     /// something else there did not.
     #[must_use]
     pub fn mutate(self, now: Timestamp) -> Answer {
