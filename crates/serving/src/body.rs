@@ -1,4 +1,4 @@
-//! Bodies: of a request, within its limits; of an answer, which tells when it is sent.
+//! Bodies: of a request, within its limits; of a response, which reports when it is sent.
 
 use std::{
     pin::Pin,
@@ -17,7 +17,7 @@ use crate::{
 /// An error of any kind.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body did not come in time.
+/// The body was not received in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooSlow;
 

@@ -62,7 +62,7 @@ impl Connection {
         self.place.set_answered(true);
     }
 
-    /// Returns once the connection has to end: it took too long, or somebody else has its place.
+    /// Returns once the connection has to end: it took too long, or another one has replaced it.
     pub(crate) async fn over(&self, limits: &Limits) -> &'static str {
         tokio::select! {
             biased;

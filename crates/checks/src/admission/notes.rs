@@ -1,4 +1,4 @@
-//! The manager's notes: its status, and annotations that managers before this one believed. Nobody else writes them. And what of
+//! The manager's notes: its status, and annotations that older managers trusted. No other client writes them. And what of
 //! a plan is copied into them.
 
 use api::{
@@ -8,7 +8,7 @@ use api::{
 
 use crate::FieldError;
 
-/// Notes that somebody writes on a plan. Removing one is allowed: that is how the manager moves its own.
+/// Records that a user writes on a plan. Removing one is allowed: that is how the manager moves its own.
 #[must_use]
 pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<FieldError> {
     let written = NOTES.into_iter().filter(|key| {
@@ -21,7 +21,7 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<FieldError> 
         .collect()
 }
 
-/// What somebody who is not the manager changes of a plan's status: the manager believes what it finds there.
+/// Status changes of other users than the manager: the manager trusts the status.
 #[must_use]
 pub fn status_refused(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldError> {
     let why = "only the manager writes the status of an UpgradePlan; to start over, set the annotation \

@@ -52,7 +52,7 @@ pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<
     Ok(refused.into_iter().collect())
 }
 
-/// Nobody can tell whether an ISO without a checksum is the released one. That is no reason to refuse it.
+/// Nothing verifies that an ISO without a checksum is the released one. That is no reason to refuse it.
 pub(super) fn unverified(plan: &UpgradePlan, cluster: &Cluster) -> Option<String> {
     let is_given = |sum: &Option<String>| sum.as_deref().is_some_and(|sum| !sum.trim().is_empty());
     let from = if let Some(image) = &plan.spec.image {

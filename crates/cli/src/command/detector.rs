@@ -47,7 +47,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let detected = detector::run(&client, options, &job_command::reporter(&client)).await?;
         let mut out = io::stdout().lock();
         for found in &detected.found {
-            // Whoever reads this may have left; the work is done.
+            // The reader may have closed the pipe; the work is done.
             let _ = writeln!(out, "{}: {}", found.vm, found.why);
         }
         Ok(())

@@ -133,7 +133,7 @@ pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Resu
         tokio::select! {
             biased;
             ended = program => ended.map(|()| ExitCode::SUCCESS),
-            // The first process of a container is not ended by a signal that it does not ask for.
+            // The first process of a container is not ended by a signal without a handler.
             () = terminated() => bail!("ended by a signal; it can be run again"),
         }
     });
@@ -179,7 +179,7 @@ fn termination_log() -> PathBuf {
 /// Writes a termination message unless a step has: an error before the first step, or a signal, would otherwise be only in the log.
 fn termination_message(error: &anyhow::Error) {
     let log = termination_log();
-    // The kubelet makes the file, empty. Without it nobody asks.
+    // The kubelet makes the file, empty. Without it nothing reads it.
     let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);
     if own_pod().is_some()
         && is_unsaid

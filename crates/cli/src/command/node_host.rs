@@ -85,7 +85,7 @@ impl Args {
     async fn begin(&self) -> anyhow::Result<(NodeRun, Limits, Reporter)> {
         let client = self.program.client().await?;
         let report = job_command::reporter(&client);
-        // Its hostname does not tell: it shares that of its node.
+        // Its hostname is not its name: it shares that of its node.
         let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;
         let repository = self

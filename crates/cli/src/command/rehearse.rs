@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args, &shape);
     let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
     let runtime = match speed {
-        // Nothing but this process takes part, so time can leap from one thing that happens to the next.
+        // Nothing but this process takes part, so time can jump from one timer to the next.
         None => tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -144,7 +144,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         tokio::select! {
             biased;
-            // Not only Ctrl-C: what was written for kubectl is to be taken away whoever ends this.
+            // Not only Ctrl-C: files for kubectl are removed however this ends.
             () = terminated() => {
                 view.lock().unwrap_or_else(PoisonError::into_inner).end();
                 // Serving has no other end; an upgrade that was cut off has not succeeded.
@@ -198,7 +198,7 @@ async fn rehearse(
         clock.clone(),
     )
     .await?;
-    // Nobody asks this run what was written when; the plan of a large cluster alone would fill memory.
+    // This run does not need the history of writes; the plan of a large cluster alone would fill memory.
     rehearsal.server.store().set_history_limit(0);
     // Removed when this function ends, or is cut off by Ctrl-C.
     let _kubeconfig = match args.serve {
@@ -264,7 +264,7 @@ async fn rehearse(
     })
 }
 
-/// Far longer than any upgrade that goes on: two VMs leave a node at a time, and many leave more than one.
+/// Far longer than any upgrade that makes progress: two VMs leave a node at a time, and many leave more than one.
 fn longest(nodes: usize, vms: usize) -> Duration {
     let times = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
     Duration::from_hours(24) + Duration::from_hours(2) * times(nodes) + Duration::from_secs(90) * times(vms)
@@ -301,7 +301,7 @@ async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
     }
 }
 
-/// The rehearsed administrator: lets held nodes go after a while. With `--serve`, a person does that.
+/// The rehearsed administrator: resumes paused nodes after a while. With `--serve`, the user does that.
 async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mutex<View>) -> anyhow::Error {
     if served {
         return std::future::pending().await;
@@ -364,7 +364,7 @@ async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mut
     Ok(())
 }
 
-/// Prints the result that the user asked for.
+/// Prints the result that the user requested.
 fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::Result<()> {
     let mut plan = plan.clone();
     plan.metadata.managed_fields = None;

@@ -146,7 +146,7 @@ fn text(found: &Inspection) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A size for people.
+/// A size for users.
 fn size(bytes: Option<u64>) -> String {
     let Some(bytes) = bytes else {
         return "missing".to_owned();

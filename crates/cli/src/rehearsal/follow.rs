@@ -127,7 +127,7 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
     lines
 }
 
-/// What is waited for, each thing once.
+/// The waits, each once.
 pub(super) fn waits(status: &api::UpgradePlanStatus) -> BTreeSet<String> {
     let messages = status
         .waiting_for

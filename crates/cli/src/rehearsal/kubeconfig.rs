@@ -22,7 +22,7 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes a kubeconfig, with the token that the server asks for.
+    /// Writes a kubeconfig, with the token that the server requires.
     ///
     /// # Errors
     /// The folder or the file could not be written.
