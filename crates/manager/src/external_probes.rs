@@ -155,7 +155,7 @@ impl ExternalProbes for Network {
 impl Network {
     async fn ask_kubelet(&self, kubelet: &Kubelet, file: KubeletFile) -> Result<Vec<u8>, KubeletError> {
         let Some(kubelets) = &self.kubelets else {
-            return Err(KubeletError::Other("kubelets are not asked from here".to_owned()));
+            return Err(KubeletError::Other("this manager does not query kubelets".to_owned()));
         };
         match tokio::time::timeout(TIMEOUT, kubelets.ask(kubelet, file)).await {
             Ok(result) => result,

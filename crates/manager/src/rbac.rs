@@ -1,7 +1,7 @@
 //! What the manager may do in a cluster: the one source of the roles that ship and of those the tests enforce.
 //!
 //! A rule is of a namespace unless its objects are in all of them or in none, and of a name where the name is known. A
-//! list or watch of one name is asked for with a field selector, which Kubernetes judges like the name itself.
+//! list or watch of one name is requested with a field selector, which Kubernetes judges like the name itself.
 
 mod accounts;
 mod people;
@@ -22,10 +22,10 @@ use crate::{
     webhook::configurations::{MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION},
 };
 
-/// What a cache needs: nobody reads single objects of a kind that is watched.
+/// What a cache needs: single objects of a watched kind are not read.
 const READ: &[&str] = &["list", "watch"];
 const READ_PATCH: &[&str] = &["list", "watch", "patch"];
-/// What we create is looked at when it is there already: it may be ours or somebody else's.
+/// What we create is read when it already exists: it may be ours or not.
 const OWN: &[&str] = &["get", "list", "watch", "create", "delete"];
 /// All objects of a kind.
 const ALL: &[&str] = &[];
@@ -42,14 +42,14 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("kubevirt.io", &["virtualmachineinstances"], READ, ALL),
     ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH, ALL),
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"], ALL),
-    // An owner that blocks deletion may only be named by who may touch its finalizers.
+    // An owner that blocks deletion may only be set by a client that may change its finalizers.
     (
         "management.harvesterhci.io",
         &["upgradeplans/finalizers"],
         &["update"],
         ALL,
     ),
-    // Admission lists these when a plan is created: what must be at rest before an upgrade may begin.
+    // Admission lists these when a plan is created: what must be idle before an upgrade may begin.
     (
         "harvesterhci.io",
         &["addons", "virtualmachinebackups", "schedulevmbackups"],
@@ -77,7 +77,7 @@ pub const HARVESTER_RULES: &[Rule] = &[
         ALL,
     ),
     ("discovery.k8s.io", &["endpointslices"], READ, ALL),
-    // Admission lists upgrades of Harvester's own controller: none may run beside ours.
+    // Admission lists upgrades of Harvester's own controller: none may run together with ours.
     ("harvesterhci.io", &["upgrades"], &["list"], ALL),
     ("harvesterhci.io", &["versions"], READ, ALL),
     ("harvesterhci.io", &["virtualmachineimages"], OWN, ALL),
@@ -110,7 +110,7 @@ pub const FLEET_RULES: &[Rule] = &[
     ),
 ];
 
-/// Rules for `fleet-local`: the Secrets in which Rancher asks and is answered. Nowhere else are Secrets read but for
+/// Rules for `fleet-local`: the Secrets with Rancher's hooks and their answers. Nowhere else are Secrets read but for
 /// the webhook's own.
 pub const MACHINE_PLAN_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH, ALL)];
 
@@ -178,10 +178,10 @@ pub const WEBHOOK_RULES: &[Rule] = &[
     ),
 ];
 
-/// Rules for the whole cluster: asking who wants to read metrics.
+/// Rules for the whole cluster: reviews of clients that read metrics.
 pub const METRICS_RULES: &[Rule] = &[("authentication.k8s.io", &["tokenreviews"], &["create"], ALL)];
 
-/// The role that lets somebody read metrics. Who that is, is for the cluster's administrator to say.
+/// The role for reading metrics. The cluster's administrator binds it.
 #[must_use]
 pub fn metrics_reader(prefix: &str) -> Value {
     json!({

@@ -10,7 +10,7 @@ pub enum Stage {
     Preloading,
     /// Its images are loaded, or could not be.
     Preloaded,
-    /// It is held.
+    /// It is paused.
     Paused,
     /// Its first Job empties it; on a cluster of one node, it does everything.
     Emptying,
@@ -95,7 +95,7 @@ pub const fn is_upgraded(state: NodeState) -> bool {
     Stage::of(state).index() >= Stage::Ended.index() && !is_upgrade_failure(state)
 }
 
-/// The upgrade of a node has failed, and nobody tries it again.
+/// The upgrade of a node has failed, and is not being retried.
 #[must_use]
 pub fn has_failed(entry: &NodeUpgradeStatus) -> bool {
     let state = Progress::recorded(entry.state.as_deref()).state();
@@ -108,7 +108,7 @@ pub fn is_tried_again(entry: &NodeUpgradeStatus) -> bool {
     entry.reason.as_deref() == Some(reasons::RETRYING)
 }
 
-/// Joins a state that is seen into what is recorded of a node, and tells whether it is the node's state now. The only
+/// Merges an observed state into the recorded state of a node, and returns whether it is the node's state now. The only
 /// place where a state is written.
 pub fn advance(entry: &mut NodeUpgradeStatus, observed: NodeState) -> bool {
     let joined = Progress::recorded(entry.state.as_deref()).join(observed);
@@ -139,7 +139,7 @@ impl Progress {
         self.0.map(Stage::of).unwrap_or_default()
     }
 
-    /// What was known joined with what is seen: a stale sight never moves a node back. Within a group the newer sight
+    /// What was known merged with what is observed: a stale observation never moves a node back. Within a group the newer one
     /// wins, so that a Job that is tried again can turn a failure into a success.
     #[must_use]
     pub fn join(self, observed: NodeState) -> Self {

@@ -65,7 +65,7 @@ fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) 
     match facts.v1_upgrades.first() {
         None => Ok(()),
         Some(name) => Err(format!(
-            "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then ask for another try \
+            "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then retry this plan \
              (annotation {})",
             annotations::RETRY
         )),

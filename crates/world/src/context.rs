@@ -146,7 +146,7 @@ impl Context {
     }
 
     /// Tells who listens of a step that begins.
-    pub(crate) fn tell_step(&self, told: impl FnOnce() -> ProgramStep) {
+    pub(crate) fn report_step(&self, told: impl FnOnce() -> ProgramStep) {
         if let Some(listener) = self.listener.get() {
             listener(told());
         }

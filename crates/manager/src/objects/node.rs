@@ -10,7 +10,7 @@ fn taints(node: &Node) -> &[Taint] {
     spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Takes that taint away, and leaves those of others. Who changed taints meanwhile is not overwritten: the write is
+/// Removes that taint, and keeps those of others. Concurrent changes of taints are not overwritten: the write is
 /// refused, and the next pass looks again.
 #[must_use]
 pub fn without_drain_taint(node: &Node) -> Value {
