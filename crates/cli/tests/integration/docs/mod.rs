@@ -9,4 +9,5 @@ mod page;
 mod row_index;
 mod rows;
 mod run;
+mod typed_errors;
 mod world;
