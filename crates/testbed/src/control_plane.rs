@@ -78,16 +78,13 @@ impl ControlPlane {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn available() -> Result<(), String> {
-        let output = run(&["missing"]).map_err(|error| error.to_string())?;
+    pub fn available() -> Result<(), Error> {
+        let output = run(&["missing"])?;
         let missing = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
             return Ok(());
         }
-        Err(format!(
-            "there is no {}; `hack/control-plane build` builds them (needs Go), or KUBEBUILDER_ASSETS names their directory",
-            missing.trim()
-        ))
+        Err(Error::Missing(missing.trim().to_owned()))
     }
 
     /// Whether there is a program for a part that can be done without.

@@ -13,6 +13,11 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// There are no programs to start.
+    #[error(
+        "there is no {0}; `hack/control-plane build` builds them (needs Go), or KUBEBUILDER_ASSETS names their directory"
+    )]
+    Missing(String),
     /// The script ended with an error.
     #[error("{script} {arguments} failed: {message}")]
     Refused {

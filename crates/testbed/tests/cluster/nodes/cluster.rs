@@ -52,7 +52,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 pub(crate) struct Cluster {
     pub(crate) nodes: Nodes,
     pub(crate) client: Client,
-    pub(crate) facts: Facts,
+    #[allow(dead_code, reason = "the world lives as long as it")]
+    facts: Facts,
     /// Its tasks end with it, and before the nodes.
     _tasks: JoinSet<()>,
     _files: tempfile::TempDir,
