@@ -124,12 +124,13 @@ impl Nodes {
         demand(&["power-on", &self.path(), node], Stdio::null()).map(drop)
     }
 
-    /// From now on the node boots its passive system, as a boot loader does that falls back.
+    /// From which of its systems the node boots from now on, `active` or `passive`: a boot loader that falls back takes the
+    /// passive one.
     ///
     /// # Errors
-    /// There is no such node.
-    pub fn boot_passive(&self, node: &str) -> Result<(), Error> {
-        demand(&["next-boot", &self.path(), node, "passive"], Stdio::null()).map(drop)
+    /// There is no such node or system.
+    pub fn boot_from(&self, node: &str, system: &str) -> Result<(), Error> {
+        demand(&["next-boot", &self.path(), node, system], Stdio::null()).map(drop)
     }
 
     /// What the node and its programs have logged.

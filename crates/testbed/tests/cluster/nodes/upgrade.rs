@@ -52,21 +52,29 @@ fn upgrades_all(count: usize) {
         cluster
             .plan_when("up", LIMIT, "Succeeded", |plan| plan.phase() == Some(Phase::Succeeded))
             .await;
-        let after = systems(cluster).await;
-        for (name, system) in &after {
-            assert_eq!(system.os, "Harvester v1.8.0", "{name}");
-            assert_eq!(system.kubelet, "v1.35.2+rke2r1", "{name}");
-            assert_ne!(system.boot, before[name].boot, "{name} has rebooted");
+        for (name, system) in systems(cluster).await {
+            assert_ne!(system.boot, before[&name].boot, "{name} has rebooted");
         }
-        for node in node_names(count) {
-            let images = cluster.images_of(&node);
-            let has = |name: &str| images.iter().any(|image| image == name);
-            let stale: Vec<_> = release::STALE.iter().filter(|name| has(name)).collect();
-            assert!(stale.is_empty(), "{node} still has {stale:?}");
-            let missing: Vec<_> = release::expected_images().filter(|name| !has(name)).collect();
-            assert!(missing.is_empty(), "{node} lacks {missing:?}");
-        }
+        assert_upgraded(cluster, count).await;
     });
+}
+
+/// All nodes run the new system and the new kubelet, have the images of the new release, and no stale ones.
+pub(super) async fn assert_upgraded(cluster: &Cluster, count: usize) {
+    let after = systems(cluster).await;
+    assert_eq!(after.len(), count);
+    for (name, system) in after {
+        assert_eq!(system.os, "Harvester v1.8.0", "{name}");
+        assert_eq!(system.kubelet, "v1.35.2+rke2r1", "{name}");
+    }
+    for node in node_names(count) {
+        let images = cluster.images_of(&node);
+        let has = |name: &str| images.iter().any(|image| image == name);
+        let stale: Vec<_> = release::STALE.iter().filter(|name| has(name)).collect();
+        assert!(stale.is_empty(), "{node} still has {stale:?}");
+        let missing: Vec<_> = release::expected_images().filter(|name| !has(name)).collect();
+        assert!(missing.is_empty(), "{node} lacks {missing:?}");
+    }
 }
 
 #[test]
