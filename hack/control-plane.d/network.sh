@@ -8,6 +8,9 @@ readonly bridge='nodes'
 readonly service_range='10.53.0.0/16'
 readonly first_service_address='10.53.0.1'
 
+# Where RKE2's API servers listen.
+readonly rke2_port=6443
+
 # Whether a control plane has a network of its own.
 is_networked() { [ -f "$1/address" ]; }
 
@@ -59,6 +62,8 @@ start_forwarder() {
     port="$(cat "$dir/port")"
     rm -f "$dir/api.sock"
     run_inside "$dir" forwarder-inside socat "UNIX-LISTEN:$dir/api.sock,fork" "TCP:127.0.0.1:$port"
+    # In the cluster it is where RKE2's API servers are as well: some clients know no other port.
+    run_inside "$dir" forwarder-rke2 socat "TCP-LISTEN:$rke2_port,bind=$(cat "$dir/address"),fork,reuseaddr" "TCP:127.0.0.1:$port"
     run "$dir" forwarder socat "TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr" "UNIX-CONNECT:$dir/api.sock"
     for ((tick = 0; tick < 200; tick++)); do
         [ ! -S "$dir/api.sock" ] || return 0
@@ -69,4 +74,5 @@ start_forwarder() {
 end_forwarder() {
     end_program "$1" forwarder KILL
     end_program "$1" forwarder-inside KILL
+    end_program "$1" forwarder-rke2 KILL
 }

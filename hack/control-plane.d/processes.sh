@@ -45,7 +45,7 @@ end_program() {
 stop_all() {
     local dir="$1" name guard=''
     for name in system-upgrade-controller kwok kube-scheduler kube-controller-manager kube-apiserver etcd \
-        forwarder forwarder-inside network; do
+        forwarder forwarder-inside forwarder-rke2 network; do
         # Nothing of it is to be kept, so nobody has to tidy up before it ends.
         end_program "$dir" "$name" KILL
     done

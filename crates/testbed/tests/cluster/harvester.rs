@@ -84,6 +84,8 @@ impl Harvester {
         let (definitions, mode) = definitions();
         let (strict, _) = for_product(client.clone(), mode);
         world::install_by(&strict, definitions, &objects).await.unwrap();
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
+        ensure(&accounts, json!({"metadata": {"name": SERVICE_ACCOUNT}})).await;
         install_roles(&client, PREFIX, SERVICE_ACCOUNT).await.unwrap();
         let troubles = Troubles::default();
         let actors = control_plane.client_without_retries(WORLD).await.unwrap();
@@ -324,7 +326,6 @@ pub(crate) async fn prepare(client: &Client, objects: &[Value], iso_folder: &str
     }
     for (namespace, name) in [
         (names::HARVESTER_NAMESPACE, "harvester"),
-        (names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT),
         (names::CATTLE_NAMESPACE, "system-upgrade-controller"),
     ] {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);

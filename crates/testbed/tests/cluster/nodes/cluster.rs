@@ -94,7 +94,7 @@ impl Cluster {
             vms: 2 * count,
             ..Shape::default()
         };
-        let objects = shape.objects();
+        let objects = with_checksum(shape.objects(), &iso);
         let setup = async {
             harvester::prepare(&client, &objects, ISO_FOLDER).await;
             let (definitions, mode) = definitions();
@@ -269,6 +269,17 @@ fn simulated(objects: Vec<Value>) -> Vec<Value> {
         }
     };
     objects.into_iter().filter(|object| !is_real(object)).collect()
+}
+
+/// The Version says which ISO is meant.
+fn with_checksum(mut objects: Vec<Value>, iso: &Path) -> Vec<Value> {
+    use sha2::Digest;
+    let digest = sha2::Sha512::digest(fs::read(iso).unwrap());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    for object in objects.iter_mut().filter(|object| object["kind"] == "Version") {
+        object["spec"]["isoChecksum"] = json!(digest);
+    }
+    objects
 }
 
 /// Gives the real nodes the labels and annotations that those of a Harvester have.
