@@ -1,6 +1,6 @@
 //! Small edits of a YAML text that leave its comments and layout alone. Pure.
 //!
-//! These edits are guesses about text: whoever uses one reads the result and compares it with the value that was meant.
+//! These edits are guesses about text: the caller parses the result and compares it with the intended value.
 
 use serde_json::{Map, Value};
 

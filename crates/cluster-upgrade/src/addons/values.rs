@@ -59,7 +59,7 @@ impl Yaml {
 pub(super) struct Merged {
     /// Their text; nothing when they stay as they are.
     pub(super) text: Option<String>,
-    /// Where users have one value and the release has named ones, or the other way round: theirs would mean nothing to the
+    /// If one side has a scalar and the other a map: theirs would mean nothing to the
     /// new software, and the release's are taken.
     pub(super) reshaped: Vec<String>,
 }

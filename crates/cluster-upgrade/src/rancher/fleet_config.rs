@@ -17,7 +17,7 @@ fn config_of(map: Option<&ConfigMap>) -> Result<Value> {
     serde_saphyr::from_str(text).map_err(odd)
 }
 
-/// The address that Fleet's agents call and the certificate they trust; empty where nobody has set them.
+/// The address that Fleet's agents call and the certificate they trust; empty if they are not set.
 ///
 /// # Errors
 /// When the configuration is not what Fleet reads.

@@ -4,13 +4,13 @@ use std::{fs, path::Path};
 
 use program::error::{Error, Result};
 
-/// Where the kernel tells what is mounted in this mount namespace.
+/// Where the kernel lists what is mounted in this mount namespace.
 pub const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// Reads what is mounted.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the list cannot be read.
 pub fn read() -> Result<String> {
     fs::read_to_string(MOUNTINFO).map_err(|error| Error::file("read", MOUNTINFO, error))
 }

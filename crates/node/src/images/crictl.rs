@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::images::ctr::{PROGRAMS, SOCKET};
 
-    /// A host whose `crictl` answers as the real one does, and notes what it is asked.
+    /// A host whose `crictl` answers as the real one does, and records its calls.
     fn host() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let programs = root.path().join(PROGRAMS);
