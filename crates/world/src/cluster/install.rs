@@ -104,7 +104,7 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
 pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Value]) -> Result<(), Error> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let ours = crd::upgrade_plan();
-    // Definitions are large, and who adds objects to a cluster has them already.
+    // Definitions are large, and a cluster to which objects are added already has them.
     if !exists(client, path, &ours).await? {
         let foreign = match definitions {
             Definitions::Ours => &crd::foreign(),

@@ -34,7 +34,7 @@ pub(super) fn mark(plan: &str) -> String {
     format!("{}{plan}", labels::SUC_NODE_PLAN_PREFIX)
 }
 
-/// The name under which a node stands in `status.applying`.
+/// The name of a node in `status.applying`.
 pub(super) fn hostname(node: &Node) -> &str {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     label(&node.metadata, HOSTNAME).unwrap_or(name)
