@@ -1,7 +1,7 @@
 //! Rancher's drain controller: it looks at one machine-plan Secret whenever that changes. A machine that is to be drained
-//! is cordoned, then its pre-drain hook is set, and once that is answered its pods are evicted. When the drain of a machine ends,
-//! its post-drain hook is set, and once that is answered it is uncordoned and everything about the drain is
-//! removed, answers too. Until then question and answer stay.
+//! is cordoned, then its pre-drain hook is set, and once that is answered its pods are evicted. When the drain of a
+//! machine ends, its post-drain hook is set, and once that is answered it is uncordoned and everything about the drain is
+//! removed, answers too. Until then hook and answer stay.
 
 use std::sync::Arc;
 
