@@ -248,7 +248,7 @@ mod tests {
     #[case(true, Some("1"), false)]
     #[case(true, Some("gone"), true)]
     #[case(false, Some("gone"), true)]
-    fn r14_a_chart_that_is_held_says_for_whom_and_one_that_somebody_holds_is_left(
+    fn r14_a_paused_chart_says_for_whom_and_one_that_a_user_paused_is_left(
         #[case] paused: bool,
         #[case] by: Option<&str>,
         #[case] expected: bool,

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn r08_a_node_that_has_rebooted_is_told_again_and_so_are_all_in_another_try() {
+    fn r08_a_node_that_has_rebooted_is_suspended_again_and_so_are_all_in_a_retry() {
         let mut upgrade_plan = UpgradePlan::new("up", Default::default());
         upgrade_plan.metadata.uid = Some("u".into());
         let nodes = [booted("node-1", "a"), booted("node-2", "b")];

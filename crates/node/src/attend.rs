@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn r33_a_moment_in_which_nobody_can_tell_who_is_left_does_not_end_the_progress() {
+    async fn r33_a_time_in_which_the_remaining_vms_are_unknown_does_not_end_the_progress() {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
         let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
         let limit = Duration::from_mins(10);

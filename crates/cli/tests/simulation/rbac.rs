@@ -305,7 +305,7 @@ mod sweep {
 }
 
 #[test]
-fn every_verb_that_the_roles_allow_is_asked_for() {
+fn every_verb_that_the_roles_allow_is_requested() {
     let asked = Asked::default();
     for (_, case) in SCENARIOS {
         run(&Case {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn r35_one_value_that_becomes_named_ones_is_the_releases_and_is_told() {
+    fn r35_one_value_that_becomes_named_ones_is_the_releases_and_is_reported() {
         let defaults = "resources:\n  limits:\n    cpu: 1\nport: 80\nnodeSelector: null\nlabels: {}\n";
         let present = "resources: small\nport:\n  http: 8080\nnodeSelector:\n  a: b\nlabels: null\n";
         let mut merged = merged(None, present, defaults).unwrap();

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_generation_is_new_to_everybody() {
+    fn the_next_generation_is_new_to_all() {
         let mut cluster = Cluster::named("local");
         assert_eq!(next_generation(&cluster), 1);
         cluster.status.agent_deployed_generation = Some(3);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_was_only_asked_for_is_not_deployed() {
+    fn an_agent_that_was_only_requested_is_not_deployed() {
         let mut cluster = Cluster::named("local");
         cluster.spec.redeploy_agent_generation = Some(3);
         assert!(!has_deployed(&cluster, 3));

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rancher_changed_is_put_back_and_the_rest_stays() {
+    fn only_what_rancher_changed_is_restored_and_the_rest_stays() {
         let before = map(&json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E="}).to_string());
         assert_eq!(
             server_of(Some(&before)).unwrap(),

@@ -67,7 +67,7 @@ async fn of_a_chain_the_certificate_that_ends_first_counts_wherever_it_stands() 
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_trusts_or_that_has_ended_is_told_all_the_same() {
+async fn a_certificate_that_no_client_trusts_or_that_has_ended_is_reported_all_the_same() {
     let long_ago: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
     let address = presenting("127.0.0.1:0", long_ago, &[1]).await.unwrap();
     let ended: Timestamp = "2020-01-02T00:00:00Z".parse().unwrap();

@@ -271,7 +271,7 @@ impl ExternalProbes for Files {
 }
 
 #[tokio::test]
-async fn s07_the_manager_itself_believes_only_what_is_on_record() {
+async fn s07_the_manager_itself_trusts_only_what_is_recorded() {
     let client = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning))).client();
     let release = b"harvester: v1.8.0\nos: x\nkubernetes: y\n".to_vec();
     let manifest = |release: &[u8]| {

@@ -90,7 +90,7 @@ async fn refusal(plan: &UpgradePlan, host: String) -> String {
 }
 
 #[tokio::test]
-async fn s07_the_first_manifest_comes_from_whoever_has_the_key_and_from_nobody_else() {
+async fn s07_the_first_manifest_comes_from_the_server_with_the_key_only() {
     let own = identity(&names::repo_server_name("up"));
     let found = digests(&plan(Some(&own)), somebody(Some(&own)).await).await;
     assert!(matches!(found.digests, Fetched::Got(_)), "{:?}", found.digests);
@@ -114,7 +114,7 @@ async fn s07_the_first_manifest_comes_from_whoever_has_the_key_and_from_nobody_e
 }
 
 #[tokio::test]
-async fn s07_a_manager_that_is_told_to_ask_without_tls_does_not_where_a_certificate_is_on_record() {
+async fn s07_a_manager_that_is_configured_without_tls_uses_it_where_a_certificate_is_recorded() {
     let own = identity(&names::repo_server_name("up"));
     let host = format!("http://{}", somebody(None).await);
     assert!(matches!(

@@ -57,7 +57,7 @@ mod tests {
 ";
 
     #[test]
-    fn what_is_mounted_is_told_from_what_is_not() {
+    fn what_is_mounted_is_distinguished_from_what_is_not() {
         assert!(is_mounted(INFO, Path::new("/host/run/cos/state")));
         assert!(is_mounted(INFO, Path::new("/host/tmp/a b\\c")));
         // A path of the container, a root of a mount, a part of a path, an option: none of them is a mount point.

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_cut_off_or_none_is_told_from_a_whole_one() {
+    fn an_image_that_is_cut_off_or_none_is_distinguished_from_a_whole_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         let flaw = |content: &[u8], promise: &Promise| {

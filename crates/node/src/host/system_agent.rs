@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_is_held_back_by_a_drop_in_and_its_environment_and_let_go_without_a_trace() {
+    async fn an_agent_is_suspended_by_a_drop_in_and_its_environment_and_resumed_without_a_trace() {
         let (_keep, root) = host();
         suspend(&root, &Systemd::failing(0)).await.unwrap();
         assert_eq!(root.names_in(DROP_IN).unwrap(), [ENVIRONMENT_FILE, "override.conf"]);

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_is_run_without_a_shell_and_its_end_is_told() {
+    async fn a_program_is_run_without_a_shell_and_its_end_is_reported() {
         let tools = Chroot::new("/");
         let ended = tools
             .run(&Call::container("printf", &["%s", "a b; $(c)"]))

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tar_without_its_end_is_told_from_a_whole_one_though_its_compression_is_whole() {
+    fn a_tar_without_its_end_is_distinguished_from_a_whole_one_though_its_compression_is_whole() {
         let (_, tar) = archive();
         let content_end = tar.iter().rposition(|byte| *byte != 0).unwrap();
         let cut = zstd::encode_all(&tar[..content_end], 3).unwrap();

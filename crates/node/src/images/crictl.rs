@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_crictl_is_told() {
+    fn a_host_without_crictl_is_reported() {
         let root = tempfile::tempdir().unwrap();
         assert!(
             Crictl::of_host(root.path())

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_added_beside_the_others_and_nothing_is_written_twice() {
+    fn a_node_is_added_with_the_others_and_nothing_is_written_twice() {
         let first = with_vms(None, &plan("u1"), "node-1", &vms(&["default/a"])).unwrap();
         let second = with_vms(Some(&first), &plan("u1"), "node-2", &[]).unwrap();
         assert_eq!(of_node(&second, "node-1"), Some("default/a"));

@@ -75,7 +75,7 @@ async fn f02_a_list_that_says_nothing_ends_the_preload_with_its_name(#[case] con
 }
 
 #[tokio::test]
-async fn f02_a_list_that_fails_for_a_while_is_asked_for_again() {
+async fn f02_a_list_that_fails_for_a_while_is_requested_again() {
     let bench = Bench::new().await;
     bench
         .repository

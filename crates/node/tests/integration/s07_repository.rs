@@ -78,7 +78,7 @@ fn forged() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_brought() {
+async fn what_is_recorded_is_brought() {
     let (bench, root) = recorded().await;
     prepare(&bench, Some(&root)).await.unwrap();
     bench.assert_complete();

@@ -88,7 +88,7 @@ async fn assert_refused(bench: &Bench, done: program::Result<()>, words: &str) {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_brought_over_tls() {
+async fn what_is_recorded_is_brought_over_tls() {
     let (bench, root) = recorded().await;
     let own = identity(NAME);
     let url = front(&bench, &own).await;
@@ -97,7 +97,7 @@ async fn what_is_on_record_is_brought_over_tls() {
 }
 
 #[tokio::test]
-async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_is_asked_for() {
+async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_is_requested() {
     let own = identity(NAME);
     for (who, name) in [
         ("somebody who makes a certificate for the name", NAME),
@@ -116,7 +116,7 @@ async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_i
 }
 
 #[tokio::test]
-async fn s07_a_certificate_on_record_counts_for_its_own_name_only() {
+async fn s07_a_recorded_certificate_counts_for_its_own_name_only() {
     let (bench, root) = recorded().await;
     let other = identity("other-repo.harvester-system.svc");
     let url = front(&bench, &other).await;
@@ -125,7 +125,7 @@ async fn s07_a_certificate_on_record_counts_for_its_own_name_only() {
 }
 
 #[tokio::test]
-async fn s07_nobody_is_believed_without_tls_where_a_certificate_is_on_record() {
+async fn s07_no_server_is_trusted_without_tls_where_a_certificate_is_recorded() {
     let (bench, root) = recorded().await;
     let plain = bench.repository.url.clone();
     let own = identity(NAME);

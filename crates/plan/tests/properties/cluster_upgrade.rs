@@ -46,7 +46,7 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
 }
 
 #[test]
-fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
+fn a_pod_that_suspends_an_agent_and_cannot_start_is_named() {
     let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
     let pod = ObservedPod {
         name: "cattle-system/apply-up-x".to_owned(),

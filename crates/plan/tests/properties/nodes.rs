@@ -93,7 +93,7 @@ fn r05_a_node_that_is_done_is_not_drained_once_more_while_another_is_in_flight()
 }
 
 #[test]
-fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
+fn r05_two_nodes_that_are_in_flight_already_continue_one_after_the_other() {
     let mut model = Model::new(3);
     until(&mut model, is_at("node-1", NodeState::PreDrained));
     for node in ["node-1", "node-2"] {
@@ -146,7 +146,7 @@ fn taking_over() -> Model {
 }
 
 #[test]
-fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_goes_on() {
+fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_continues() {
     let mut model = taking_over();
     until(&mut model, |model| {
         model.observed.jobs.contains_key(&job(JobType::PostDrain, "node-2"))

@@ -41,7 +41,7 @@ fn ask(model: &mut Model, value: &str) {
 }
 
 #[test]
-fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
+fn a_try_that_is_requested_is_not_lost_when_its_first_write_is_the_last() {
     let mut model = failed_at_pre_drain();
     ask(&mut model, "1");
     // Between the two writes of every decision the manager dies once.
@@ -59,7 +59,7 @@ fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
 }
 
 #[test]
-fn one_wish_is_one_try() {
+fn one_request_is_one_attempt() {
     let mut model = failed_at_pre_drain();
     ask(&mut model, "1");
     let job = names::node_job("up", JobType::PreDrain, "node-1");
@@ -99,7 +99,7 @@ fn told(model: &Model) -> Vec<(String, String)> {
 }
 
 #[test]
-fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() {
+fn r26_every_failure_is_reported_with_its_own_reason_and_so_is_the_same_one_again() {
     let mut model = failed_at_pre_drain();
     let why = "Upgrade failed: ";
     let first = told(&model).pop().unwrap();
@@ -128,7 +128,7 @@ fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() 
 }
 
 #[test]
-fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
+fn a_retry_waits_for_a_younger_plan_that_runs_in_the_meantime() {
     let mut model = failed_at_pre_drain();
     model.observed.other_plans = vec![OtherPlan {
         name: "younger".into(),
@@ -179,7 +179,7 @@ fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
 }
 
 #[test]
-fn vms_that_could_not_be_started_again_are_told_of() {
+fn vms_that_could_not_be_started_again_are_reported() {
     let mut model = Model::new(3);
     model
         .observed
@@ -204,7 +204,7 @@ fn vms_that_could_not_be_started_again_are_told_of() {
 }
 
 #[test]
-fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
+fn a_paused_node_that_is_tried_again_is_shown_as_paused_until_it_is_resumed() {
     let mut model = failed_at_pre_drain();
     let hold = |model: &mut Model, nodes: &[&str]| {
         let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();

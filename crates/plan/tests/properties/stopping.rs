@@ -47,7 +47,7 @@ fn puts_back(decision: &Decision) -> bool {
 }
 
 #[test]
-fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
+fn nothing_is_restored_while_the_pod_of_a_job_that_is_gone_still_runs() {
     let mut model = upgrading();
     delete(&mut model);
     let decision = model.decide();
@@ -142,7 +142,7 @@ fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_i
 }
 
 #[test]
-fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
+fn a_retry_begins_when_jobs_that_are_being_deleted_are_gone() {
     let mut model = upgrading();
     model.observed.pods.clear();
     fail(&mut model, &names::cluster_job("up"));

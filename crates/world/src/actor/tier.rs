@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn r57_any_annotation_of_a_drain_makes_a_machine_unavailable_and_lets_it_go_on() {
+    fn r57_any_annotation_of_a_drain_makes_a_machine_unavailable_and_lets_it_continue() {
         let calm = MachinePlan {
             plan: "1/v2".into(),
             reached: "1/v2".into(),

@@ -25,7 +25,7 @@ fn with(names: &[(&str, u64)]) -> State<ConfigMap> {
 }
 
 #[test]
-fn an_answer_is_known_before_the_watch_tells_of_it() {
+fn an_answer_is_known_before_the_watch_reports_it() {
     let mut state = with(&[("a", 1)]);
     let changed = state.learn(&Arc::new(object("b", 2)));
     assert_eq!(changed.unwrap().1, "b");

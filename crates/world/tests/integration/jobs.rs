@@ -63,7 +63,7 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_is_for_nobody() {
+async fn r01_the_environment_of_a_plans_jobs_is_envs_and_an_env_is_ignored() {
     let lab = calm().await;
     lab.serve_release("up").await;
     let named = lab.create(PLAN, suc_plan("up", Component::ImagePreload, 3)).await;
@@ -354,7 +354,7 @@ async fn what_does_not_block_its_owner_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_deletes_is_replaced() {
+async fn a_pod_that_a_user_deletes_is_replaced() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.create(JOB, cluster_job("up")).await;

@@ -111,7 +111,7 @@ async fn at_rest_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn facts_tell_of_troubles() {
+async fn facts_report_failures() {
     let troubles = Troubles {
         full_disks: ["node-2".to_owned()].into(),
         certificate_days: Some(3),

@@ -159,7 +159,7 @@ async fn outcome(program: &str, cluster: &Cluster) -> (bool, Vec<String>, Vec<St
 }
 
 #[tokio::test(start_paused = true)]
-async fn s06_every_verb_that_the_roles_of_nodes_allow_is_asked_for() {
+async fn s06_every_verb_that_the_roles_of_nodes_allow_is_requested() {
     let asked = Asked::default();
     for program in PROGRAMS {
         let cluster = begin(program).await;

@@ -58,7 +58,7 @@ async fn a_second_run_touches_nothing_and_installs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f03_an_image_that_is_none_is_not_installed_and_is_fetched_anew() {
+async fn f03_an_image_that_is_none_is_not_installed_and_is_fetched_again() {
     let cluster = drained().await;
     *cluster.node.repository.image.lock().unwrap() = Some(vec![0; 4096]);
     let error = cluster.run(steps).await.unwrap_err().to_string();
@@ -217,7 +217,7 @@ async fn elemental_that_fails_says_why_and_leaves_no_reboot_and_no_mess() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_c_library_and_a_disk_of_many_paths_are_worked_around_and_put_back() {
+async fn an_old_c_library_and_a_disk_of_many_paths_are_worked_around_and_restored() {
     let cluster = drained().await;
     let complaint = Ended {
         code: 1,

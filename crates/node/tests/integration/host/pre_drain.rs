@@ -207,7 +207,7 @@ async fn a_volume_that_an_administrator_skips_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
+async fn block_waits_and_names_the_vm_and_the_error_until_a_user_acts() {
     let cluster = with_web().await;
     let (ended, ()) = cluster
         .run_while(steps, async {
@@ -229,7 +229,7 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r56_a_drain_taint_that_somebody_takes_away_is_set_again() {
+async fn r56_a_drain_taint_that_a_controller_removes_is_set_again() {
     let cluster = with_web().await;
     let nodes: Api<Node> = Api::all(cluster.harness.server.client());
     let (ended, ()) = cluster
@@ -300,7 +300,7 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_starts_again_goes_on_counting_tries() {
+async fn a_program_that_starts_again_continues_counting_tries() {
     let cluster = with_web().await;
     cluster
         .patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}}))

@@ -224,7 +224,7 @@ fn s06_a_board_is_written_to_by_the_status_of_a_pod_which_changes_no_image() {
 }
 
 #[test]
-fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_upgrade_goes_on_once_it_is_there() {
+fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_upgrade_continues_once_it_is_there() {
     on_cluster(small(), Durations::instant(), async |harvester| {
         let namespace = names::CATTLE_NAMESPACE;
         let name = format!("{PREFIX}{}", accounts::NODE_PLANS);

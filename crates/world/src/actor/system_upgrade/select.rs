@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_nodes_is_by_chance_and_the_same_each_time() {
+    fn the_order_of_nodes_is_random_and_the_same_each_time() {
         let nodes = ["a", "b", "c", "d", "e", "f"].map(|name| node(name, &json!({})));
         let first = |uid: &str| {
             let mut plan = plan(1, &[]);
