@@ -1,4 +1,4 @@
-//! What simulations rely on: faults, observers, history, held watches, determinism. All in paused time.
+//! What simulations rely on: faults, observers, history, delayed watches, determinism. All in paused time.
 
 // Everything here is a test, also what is not marked as one.
 

@@ -9,7 +9,7 @@ use std::{
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// The plan that three nodes end with, and what was said meanwhile. Rehearsed once for all tests that look at it.
+/// The plan that three nodes end with, and the output. Rehearsed once for all tests that look at it.
 static THREE_NODES: LazyLock<(Value, String)> = LazyLock::new(|| plan_of(&["-o", "json"]));
 
 fn rehearse(arguments: &[&str]) -> Output {

@@ -59,7 +59,7 @@ fn methods(rehearsal: &Rehearsal) -> Value {
     kubevirt["spec"]["workloadUpdateStrategy"]["workloadUpdateMethods"].clone()
 }
 
-/// Somebody changes KubeVirt's methods on the object itself.
+/// A user changes KubeVirt's methods on the object itself.
 async fn set_methods(rehearsal: &Rehearsal, manager: &str, methods: &[&str]) {
     let kubevirts: Api<KubeVirt> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
     let params = PatchParams {

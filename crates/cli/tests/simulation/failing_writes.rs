@@ -14,7 +14,7 @@ use crate::{
     watched::Watched,
 };
 
-/// Nobody lets the manager create events: a quota, a policy, a role.
+/// The manager may not create events: a quota, a policy, a role.
 fn refuses_events(rehearsal: &Rehearsal) {
     rehearsal.server.set_faults(FaultPlan::writes(|write| {
         if write.who.user == manager_user() && write.resource.plural == "events" {

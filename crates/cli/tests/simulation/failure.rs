@@ -1,4 +1,4 @@
-//! Upgrades that fail: with the documented message, with everything put back, and with Rancher's gate kept closed.
+//! Upgrades that fail: with the documented message, with everything restored, and with Rancher's hooks kept.
 
 use api::{Component, JobType, NodeState, Phase, UpgradePlan, annotations, reasons};
 use rstest::rstest;

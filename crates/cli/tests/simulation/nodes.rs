@@ -124,7 +124,7 @@ fn r06_a_node_that_a_user_has_brought_to_the_new_system_is_done_without_a_reboot
     );
 }
 
-/// Breaks an upgrade, deletes its plan, and lets another one go on; tells what the other one came to.
+/// Breaks an upgrade, deletes its plan, and lets another one continue; returns the result of the other one.
 fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<UpgradePlan>, Vec<String>) {
     in_paused_time(async move {
         let mut scenario = Case::three_nodes().scenario;

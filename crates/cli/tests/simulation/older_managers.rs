@@ -1,4 +1,4 @@
-//! Upgrades that an older manager began and this one goes on with: notes in annotations of the plan, no certificate and no
+//! Upgrades that an older manager began and this one continues: notes in annotations of the plan, no certificate and no
 //! digests on record, a repository that is read over plain HTTP, the journal of Rancher's upgrade in its old place.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -241,7 +241,7 @@ fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
     })
 }
 
-/// What a program of a node's Job waits for is told by its pod.
+/// What a program of a node's Job waits for is reported on its pod.
 fn programs_are_heard(without: Option<&(String, usize)>) -> bool {
     let mut scenario = Case::unhurried().scenario;
     scenario.shape.vms = 6;

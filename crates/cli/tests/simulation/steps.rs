@@ -135,7 +135,7 @@ fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> StatusHistor
         }
         let ended = |plan: &api::UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
         let plan = rehearsal.follow(&plan.name_any(), Some(24 * HOUR), ended).await;
-        // VMs are started again while nobody waits for them any more.
+        // VMs are started again when the plan no longer waits for them.
         rehearsal.clock.sleep(4 * HOUR).await;
         let events = rehearsal.objects("", "events");
         let events = events

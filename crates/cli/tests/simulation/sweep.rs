@@ -275,7 +275,7 @@ fn whatever_happens_a_deletion_between_nodes_keeps_ranchers_gate_closed(#[case] 
     sweep_drawn(&case, Same::WhatWasPutBack, 2);
 }
 
-/// Somebody makes look-alikes of all that the plan makes, before it does.
+/// An attacker creates look-alikes of all objects of the plan, before it does.
 #[rstest]
 #[case::several_nodes(Case::three_nodes())]
 #[case::one_node(Case::single_node())]

@@ -26,7 +26,7 @@ use crate::{
 /// minutes it may take; 0 for what only a person ends.
 type ExpectedWait<'a> = (&'a str, &'a str, &'a str, i64);
 
-/// The station is told as it should be.
+/// The wait is reported as expected.
 fn check(history: &StatusHistory, (what, message, object, minutes): ExpectedWait<'_>) {
     let (at, wait) = history.first(what, message);
     assert_eq!(

@@ -54,7 +54,7 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     assert!(webhooks(&harness).is_empty());
 }
 
-/// A journal that somebody wrote.
+/// A forged journal.
 pub(super) fn journal(namespace: &str, data: &Value) -> Value {
     let mut whole = json!({"target": "v2.14.0", "apiServerURL": "https://evil.test", "apiServerCA": "ZXZpbA==", "settled": "false"});
     for (key, value) in data.as_object().unwrap() {

@@ -92,7 +92,7 @@ async fn a_server_that_is_not_there_or_speaks_no_tls_is_named_with_the_cause() {
     let error = Network::default().certificate_end(&address).await.unwrap_err();
     assert!(error.starts_with(&format!("{address}: ")), "{error}");
     closing.await.unwrap();
-    // Now nobody listens there.
+    // Now no server listens there.
     let error = Network::default().certificate_end(&address).await.unwrap_err();
     assert!(
         error.starts_with(&format!("{address}: ")) && error.contains("refused"),
@@ -100,7 +100,7 @@ async fn a_server_that_is_not_there_or_speaks_no_tls_is_named_with_the_cause() {
     );
 }
 
-/// Time passes only while everybody waits, so nobody waits really.
+/// Time passes only while all tasks wait, so no real time passes.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_takes_the_call_and_says_nothing_is_given_up_after_ten_seconds() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use release::tls::{Identity, Trust};
 use serde_json::{Value, json};
 
-/// An outside that says the same to everybody, and remembers who was asked.
+/// External probes with fixed results, which record their calls.
 #[derive(Default)]
 struct Stub {
     body: Vec<u8>,
@@ -202,7 +202,7 @@ fn refused_or_read(body: &[u8]) -> Result<(), TestCaseError> {
         ..Stub::default()
     });
     let facts = runtime.block_on(async {
-        // Nobody asks the API for a file of the repository.
+        // No client asks the API for a file of the repository.
         let server = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning)));
         ask(server.client(), probes.clone(), Need::Release, Vec::new()).await
     });

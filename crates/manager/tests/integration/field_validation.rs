@@ -1,4 +1,4 @@
-//! Fields that the API server does not know, seen by whoever writes them.
+//! Fields that the API server does not know, as reported to their writer.
 
 use std::sync::Arc;
 

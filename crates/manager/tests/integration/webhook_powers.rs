@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Somebody with one of the roles for people.
+/// A user with one of the roles for users.
 async fn somebody(server: &ApiServer, name: &str, role: &str) -> Api<UpgradePlan> {
     let role = format!("t-upgradeplan-{role}-role");
     for object in manager::rbac::people(support::PREFIX) {

@@ -98,7 +98,7 @@ async fn after_a_power_failure_only_what_was_synced_is_trusted() {
         (180_000..190_000).contains(&(hostile.sent() - before)),
         "what was certain is not fetched again"
     );
-    // A note that is no note: everything anew.
+    // An invalid record: everything is downloaded again.
     fs::write(&note, "{").unwrap();
     save(&hostile, &to).await.unwrap();
     assert_eq!(fs::read(&to).unwrap(), content(1));

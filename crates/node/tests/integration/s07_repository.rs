@@ -1,4 +1,4 @@
-//! S-07: somebody else answers as the repository. What he serves is not what is on record, and is refused by name; nothing
+//! S-07: another server answers as the repository. What it serves does not match the record, and is refused by name; nothing
 //! is imported and nothing is left behind.
 
 use crate::support;

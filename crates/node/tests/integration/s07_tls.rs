@@ -1,5 +1,5 @@
-//! S-07: whoever answers for the repository's name without the key of the plan's certificate is refused by name before
-//! anything is read, and what comes from whoever has it is still held to what is on record.
+//! S-07: a server that answers for the repository's name without the key of the plan's certificate is refused by name before
+//! anything is read, and what the server with the key sends must still match the record.
 
 use crate::support;
 use crate::support::{
@@ -129,7 +129,7 @@ async fn s07_no_server_is_trusted_without_tls_where_a_certificate_is_recorded() 
     let (bench, root) = recorded().await;
     let plain = bench.repository.url.clone();
     let own = identity(NAME);
-    // Without a certificate on record, whoever answers is asked: the attack succeeds.
+    // Without a recorded certificate every server is trusted: the attack succeeds.
     prepare(&bench, &plain, None, &root).await.unwrap();
     let (bench, root) = recorded().await;
     // He answers on the port for TLS as he would without.
@@ -144,7 +144,7 @@ async fn s07_no_server_is_trusted_without_tls_where_a_certificate_is_recorded() 
     });
     let done = prepare(&bench, &url, Some(&trust(&own)), &root).await;
     assert_refused(&bench, done, "not the repository of this upgrade").await;
-    // And the program itself asks nobody without TLS, whatever URL it is told.
+    // And the program itself does not connect without TLS, whatever its URL.
     let plain = bench.repository.url.clone();
     let error = Repository::new(&plain, Some(&trust(&own)), Clock::system(), PATIENCE).unwrap_err();
     assert!(error.to_string().contains(&plain), "{error}");

@@ -93,7 +93,7 @@ fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
     harvester(&mut model).paused = true;
     until(&mut model, at(Phase::ClusterUpgrading));
     assert!(!harvester(&mut model).paused);
-    // One that somebody pauses after the change was made would never be applied either.
+    // One that a user pauses after the change was made would never be applied either.
     let mut model = Model::new(3);
     until(&mut model, |model| {
         let chart = model.observed.charts.get(names::HARVESTER_CHART);
@@ -125,7 +125,7 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_restored() {
     assert_eq!(note(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
 }
 
-/// A plan whose Job has paused two charts; a third was paused by somebody else, and one by a plan that is gone.
+/// A plan whose Job has paused two charts; a third was paused by an administrator, and one by a plan that is gone.
 fn paused() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {

@@ -8,7 +8,7 @@ use crate::{
     walk::{at, until},
 };
 
-/// A cluster whose components are being upgraded, after its agents have been held back on a node.
+/// A cluster whose components are being upgraded, after its agents have been suspended on a node.
 fn agents_held(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");

@@ -257,7 +257,7 @@ fn r09_a_node_that_joins_before_a_single_node_stops_its_vms_fails_the_plan() {
     );
     let why = model.observed.plan.condition(api::reasons::PROGRESSING).unwrap();
     assert!(why.message.contains("Node node-9 joined"), "{}", why.message);
-    // What has begun goes on.
+    // What has begun continues.
     let mut model = Model::new(1);
     let name = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.observed.jobs.contains_key(&name));
@@ -319,7 +319,7 @@ fn r23_a_node_with_the_kubelet_of_a_candidate_is_recognised() {
 fn r60_the_answer_is_to_the_question_that_is_asked_now() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.observed.machine_plans[0].pre_hook.is_some());
-    // Somebody changes how nodes are drained: Rancher starts over and asks with other words.
+    // A user changes the drain options: Rancher starts over and sets the hook with another token.
     ask(&mut model, "node-1", "other options");
     decide_and_apply(&mut model);
     assert_eq!(

@@ -8,7 +8,7 @@ use crate::{
     walk::{ended, until},
 };
 
-/// What somebody who may annotate plans would have the manager put back.
+/// What a user who may annotate plans would have the manager restore.
 const FORGED: [(&str, &str); 4] = [
     (annotations::SAVED_REPLENISHMENT_INTERVAL, "999999"),
     (
@@ -93,7 +93,7 @@ fn s03_a_recorded_image_that_no_allowed_repository_has_is_not_run() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreating));
     for forged in ["evil.test/pwn:v1", "evil.test/pwn@sha256:00"] {
-        // By an annotation before an update of the manager, and by whoever may write the status.
+        // By an annotation before an update of the manager, and by a user who may write the status.
         let mut moved = model.clone();
         moved.observed.plan.status.as_mut().unwrap().notes = None;
         let annotations = moved.observed.plan.metadata.annotations.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
+//! A retry of a plan after another plan has upgraded the cluster further: it never downgrades, and it ends.
 
 use api::{Component, JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
@@ -35,7 +35,7 @@ fn failed_at(step: JobType) -> Model {
     model
 }
 
-/// A node that somebody has brought to the release, and that Rancher has let go.
+/// A node that was upgraded to the release, and that Rancher has uncordoned.
 fn through(model: &mut Model, name: &str) {
     let node = model.observed.nodes.get_mut(name).unwrap();
     (node.os_image, node.kubelet_version) = (OS.into(), KUBERNETES.into());
@@ -73,7 +73,7 @@ fn last_words(model: &Model) -> String {
         .clone()
 }
 
-/// The try ends at once: nothing is done, the plan says why, and the wish is granted.
+/// The retry ends at once: nothing is done, the plan has the reason, and the request is recorded.
 fn is_refused(mut model: Model, words: &[&str]) {
     retry(&mut model, "1");
     let decision = decide_and_apply(&mut model);
@@ -259,7 +259,7 @@ fn what_a_user_changes_between_two_tries_is_restored_by_the_second(#[case] mut m
     assert_eq!(cluster.upgrade_strategy, Some(changed));
 }
 
-/// Another plan has upgraded the other nodes, and put back what was there before both.
+/// Another plan has upgraded the other nodes, and restored what was there before both.
 fn another_has_ended_the_round(mut model: Model) -> Model {
     let generation = model.observed.cluster.as_ref().unwrap().provision_generation;
     another_has_succeeded(&mut model);
@@ -275,7 +275,7 @@ fn failed_first_of_two() -> Model {
     model
 }
 
-/// All nodes run the release, Rancher has let them go, and nothing of a gate is left: another plan has succeeded.
+/// All nodes run the release, Rancher has uncordoned them, and no hooks are left: another plan has succeeded.
 fn another_has_succeeded(model: &mut Model) {
     for node in ["node-1", "node-2", "node-3"] {
         through(model, node);

@@ -148,7 +148,7 @@ fn s07_a_client_that_changes_the_deployment_of_the_repository_does_not_turn_veri
 fn s07_another_release_than_the_recorded_one_is_refused_by_every_try() {
     let mut model = with_checksum("");
     until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulated));
-    // The manager has forgotten what it knew of the try before, and somebody else serves, who claims the same ISO.
+    // The manager has forgotten what it knew of the previous attempt, and another server claims to serve the same ISO.
     model.observed.facts.digests = Fetched::Unknown;
     until(&mut model, |model| {
         matches!(model.observed.facts.digests, Fetched::Got(_))

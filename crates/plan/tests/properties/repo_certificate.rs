@@ -1,4 +1,4 @@
-//! S-07: the repository is told from others by a certificate that is on record before its key is stored.
+//! S-07: the repository is identified by a certificate that is recorded before its key is stored.
 
 use api::{Phase, RepositoryAccess, annotations};
 use plan::{

@@ -24,7 +24,7 @@ fn failed() -> JobOutcome {
     }
 }
 
-/// An upgrade whose first pre-drain Job has failed, with everything put back.
+/// An upgrade whose first pre-drain Job has failed, with everything restored.
 fn failed_at_pre_drain() -> Model {
     let mut model = Model::new(3);
     let job = names::node_job("up", JobType::PreDrain, "node-1");
@@ -80,7 +80,7 @@ fn one_request_is_one_attempt() {
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
 
-/// The names and the words of what is told of the newest changes of the phase.
+/// The names and messages of the events of the newest phase changes.
 fn told(model: &Model) -> Vec<(String, String)> {
     let reporter = EventReporter {
         component: reasons::SOURCE_MANAGER,
@@ -106,7 +106,7 @@ fn r26_every_failure_is_reported_with_its_own_reason_and_so_is_the_same_one_agai
     assert!(first.1.starts_with(why) && first.1.contains("node-1"), "{first:?}");
     ask(&mut model, "1");
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
-    // What is said meanwhile in the condition is not what the failure was about.
+    // The condition in the meantime does not have the failure.
     let events = told(&model);
     assert_eq!(events[0], first, "the failure keeps its words and its name");
     assert_eq!(events[1].1, "Trying again from phase NodeUpgrade");
@@ -154,7 +154,7 @@ fn a_retry_waits_for_a_younger_plan_that_runs_in_the_meantime() {
     let mut patient = model.clone();
     patient.observed.other_plans[0].active = false;
     until(&mut patient, |model| model.phase() == Some(Phase::Succeeded));
-    // Who takes the wish back is not shown as waiting for ever.
+    // A withdrawn request does not leave a wait.
     let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.remove(annotations::RETRY);
     assert!(!is_settled(&model.observed.plan));
@@ -199,7 +199,7 @@ fn vms_that_could_not_be_started_again_are_reported() {
         "{}",
         told.message
     );
-    // The upgrade itself goes on.
+    // The upgrade itself continues.
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
 

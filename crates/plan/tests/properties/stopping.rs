@@ -1,4 +1,4 @@
-//! Programs of the upgrade are stopped, and seen to be gone, before anything is put back.
+//! Programs of the upgrade are stopped, and observed to be gone, before anything is restored.
 
 use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -157,7 +157,7 @@ fn a_retry_begins_when_jobs_that_are_being_deleted_are_gone() {
     let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
     assert!(message.contains("harvester-system/up-cluster-upgrade"), "{message}");
     model.apply(&decision);
-    // Beyond its deadline people are told, once, and it is waited for.
+    // Past its deadline it is reported, once, and the plan keeps waiting.
     let is_degraded = |decision: &Decision| {
         let mut conditions = decision.status.conditions.iter();
         conditions.any(|one| one.type_ == reasons::DEGRADED && one.status == "True" && one.reason == reasons::STALLED)

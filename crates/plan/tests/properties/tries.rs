@@ -1,4 +1,4 @@
-//! Another try, and a node that is let go: states never go back.
+//! Retries, and a node that is resumed: states never go back.
 
 use api::{JobType, NodeState, Phase, reasons};
 use plan::{node::Stage, observed::JobOutcome};

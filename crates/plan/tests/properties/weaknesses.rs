@@ -130,7 +130,7 @@ fn w10_nodes_whose_preload_jobs_came_and_went_unseen_count_as_preloaded() {
     until(&mut model, at(Phase::ImagePreloading));
     let decision = model.decide();
     model.apply(&decision);
-    // Nobody looked while the Jobs ran and were removed.
+    // No manager ran while the Jobs ran and were removed.
     model.observed.jobs.clear();
     model
         .observed

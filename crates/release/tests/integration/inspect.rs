@@ -1,4 +1,4 @@
-//! What `release inspect` tells about an ISO.
+//! What `release inspect` prints about an ISO.
 
 use release::{
     inspect::{InspectError, Inspection, inspect},

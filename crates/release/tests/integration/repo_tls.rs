@@ -1,4 +1,4 @@
-//! The repository over TLS: the same answers as without, for those who trust its certificate, and for nobody else.
+//! The repository over TLS: the same answers as without, for those who trust its certificate, and for no other client.
 
 use crate::support;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -162,7 +162,7 @@ async fn half_handshakes_end_and_block_no_client() {
         assert_eq!(server.ask("GET", RELEASE, "").await.status, 200);
         assert_eq!(ask(server.plain, "GET", RELEASE, "").await.status, 200);
     }
-    // Each ends: within the time for a handshake, or because somebody else has its place.
+    // Each ends: within the time for a handshake, or because another connection has replaced it.
     for mut stream in held {
         let end = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
         assert!(end.is_ok(), "a half handshake goes on");

@@ -1,4 +1,4 @@
-//! What the watch and the answers to writes tell, in either order.
+//! What the watch and the responses to writes deliver, in either order.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;

@@ -44,7 +44,7 @@ async fn running(lab: &Lab) -> BTreeMap<String, usize> {
     running
 }
 
-/// Empties nodes, and tells how many seconds that took and the most migrations that were seen at a time off a node and in
+/// Evacuates nodes, and returns how many seconds that took and the most migrations that were seen at a time off a node and in
 /// all.
 async fn empty(lab: &Lab, nodes: &[&str]) -> (u64, usize, usize) {
     empty_looking_every(lab, nodes, 10).await

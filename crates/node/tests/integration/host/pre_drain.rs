@@ -220,7 +220,7 @@ async fn block_waits_and_names_the_vm_and_the_error_until_a_user_acts() {
                 .await;
             cluster.harness.clock.sleep(Duration::from_hours(2)).await;
             assert_eq!((cluster.harness.asked().len(), cluster.migrations().await), (0, 1), "nothing is done unasked");
-            // Somebody stops the VM.
+            // A user stops the VM.
             let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.harness.server.client(), "default");
             instances.delete("web", &DeleteParams::default()).await.unwrap();
         })

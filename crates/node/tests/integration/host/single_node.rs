@@ -25,7 +25,7 @@ async fn alone() -> Cluster {
     cluster
 }
 
-/// Rancher upgrades RKE2 once it is told to.
+/// Rancher upgrades RKE2 on request.
 async fn rancher(cluster: &Cluster) {
     let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
     cluster.eventually("the new version of the Rancher cluster", told).await;

@@ -234,7 +234,7 @@ async fn where_the_list_cannot_be_written_no_vm_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_stands_still_already_is_no_failure_and_one_that_refuses_is_a_warning() {
     let harness = two_nodes().await;
-    // Somebody stopped it a moment ago: it is halted, but its instance is still there.
+    // A user has just stopped it: it is halted, but its instance is still there.
     harness.answer(
         "stop default/gpu",
         409,

@@ -15,7 +15,7 @@ use world::Durations;
 use super::{ApiRequest, answer_to, job, pod, small, thefts};
 use crate::harvester::on_cluster;
 
-/// What a thief of a token of a Job would do beside all that one of the manager's would.
+/// What a thief of a token of a Job would do in addition to a thief of the manager's token.
 fn thefts_of_jobs() -> Vec<ApiRequest> {
     let post = |path: &str, body: Value| ("POST", path.to_owned(), body);
     let patch = |path: &str, body: Value| ("PATCH", path.to_owned(), body);
