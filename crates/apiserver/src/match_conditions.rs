@@ -2,7 +2,7 @@
 
 use kube::core::cel::{
     KubeCelExt,
-    cel::{Context, Program, Value as CelValue},
+    cel::{Context, ExecutionError, ParseErrors, Program, SerializationError, Value as CelValue},
 };
 use serde_json::Value;
 
@@ -34,23 +34,38 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn holds(condition: &Value, request: &Value) -> Result<bool, String> {
+/// Why a condition cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+enum CelError {
+    /// It is no expression.
+    #[error("{0}")]
+    Syntax(#[from] ParseErrors),
+    /// It cannot be told what it is about.
+    #[error("{0}")]
+    Variable(#[from] SerializationError),
+    /// It asks for what is not there.
+    #[error("{0}")]
+    Execution(#[from] ExecutionError),
+    /// It has another value than a condition has.
+    #[error("it is neither true nor false")]
+    NoBoolean,
+}
+
+fn holds(condition: &Value, request: &Value) -> Result<bool, CelError> {
     let expression = text(&condition["expression"]);
-    let program = Program::compile(expression).map_err(|error| error.to_string())?;
+    let program = Program::compile(expression)?;
     let mut context = Context::default();
     context.register_all();
     let mut about = request.clone();
     for name in ["object", "oldObject"] {
         let value = about.get_mut(name).map(Value::take).unwrap_or_default();
-        context.add_variable(name, value).map_err(|error| error.to_string())?;
+        context.add_variable(name, value)?;
     }
-    context
-        .add_variable("request", about)
-        .map_err(|error| error.to_string())?;
+    context.add_variable("request", about)?;
     match program.execute(&context) {
         Ok(CelValue::Bool(holds)) => Ok(holds),
-        Ok(_) => Err("it is neither true nor false".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Err(CelError::NoBoolean),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -9,12 +9,24 @@ use api::{
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Why the API server gave no answer, in its words where it had some. They are shown, and nothing follows from them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct NoAnswer(String);
+
+impl<T: Into<String>> From<T> for NoAnswer {
+    fn from(why: T) -> Self {
+        Self(why.into())
+    }
+}
+
 /// All objects of a kind, or why they could not be listed.
-pub type Listed<K> = Result<Vec<K>, String>;
+pub type Listed<K> = Result<Vec<K>, NoAnswer>;
 
 /// All objects of a kind of which a cluster may have very many, or why they could not be listed: everybody who asks reads the
 /// same ones.
-pub type ListedOnce<K> = Result<Shared<K>, String>;
+pub type ListedOnce<K> = Result<Shared<K>, NoAnswer>;
 
 /// Objects that several read at once.
 #[derive(Debug, PartialEq)]
@@ -92,20 +104,20 @@ impl Cluster {
     #[must_use]
     pub fn unknown(why: &str) -> Self {
         Self {
-            plans: Err(why.to_owned()),
-            nodes: Err(why.to_owned()),
-            versions: Err(why.to_owned()),
-            rancher_clusters: Err(why.to_owned()),
-            machines: Err(why.to_owned()),
-            volumes: Err(why.to_owned()),
-            vm_backups: Err(why.to_owned()),
-            backup_schedules: Err(why.to_owned()),
-            vms: Err(why.to_owned()),
-            vmis: Err(why.to_owned()),
-            managed_charts: Err(why.to_owned()),
-            addons: Err(why.to_owned()),
-            images: Err(why.to_owned()),
-            v1_upgrades: Err(why.to_owned()),
+            plans: Err(why.into()),
+            nodes: Err(why.into()),
+            versions: Err(why.into()),
+            rancher_clusters: Err(why.into()),
+            machines: Err(why.into()),
+            volumes: Err(why.into()),
+            vm_backups: Err(why.into()),
+            backup_schedules: Err(why.into()),
+            vms: Err(why.into()),
+            vmis: Err(why.into()),
+            managed_charts: Err(why.into()),
+            addons: Err(why.into()),
+            images: Err(why.into()),
+            v1_upgrades: Err(why.into()),
         }
     }
 

@@ -8,5 +8,5 @@ pub mod cluster;
 pub mod field_error;
 pub mod refusal;
 
-pub use cluster::{Cluster, Listed, ListedOnce, Shared};
+pub use cluster::{Cluster, Listed, ListedOnce, NoAnswer, Shared};
 pub use field_error::FieldError;

@@ -123,8 +123,37 @@ fn is_bookmark(line: Option<&Value>) -> bool {
     line.is_some_and(|line| line["type"] == "BOOKMARK")
 }
 
-async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -> Result<(), String> {
-    let (method, path) = step.ask.split_once(' ').ok_or("`ask` is `METHOD /path`")?;
+/// What a step was answered otherwise.
+#[derive(Debug, thiserror::Error)]
+enum StepError {
+    /// The table is wrong.
+    #[error("`ask` is `METHOD /path`")]
+    Ask,
+    /// Another status.
+    #[error("status: expected {expected}, found {found}: {text}")]
+    Status { expected: u16, found: u16, text: String },
+    /// A watch that is no lines of JSON.
+    #[error("bad line {line}: {source}")]
+    Line { line: String, source: serde_json::Error },
+    /// Nothing where later steps find something.
+    #[error("nothing to save at {pointer} in {body}")]
+    Nothing { pointer: String, body: Value },
+    /// Other fields.
+    #[error("{}", .0.join("\n    "))]
+    Different(Vec<String>),
+}
+
+/// A step of a case that was answered otherwise.
+#[derive(Debug, thiserror::Error)]
+#[error("step {number} ({ask}):\n    {source}")]
+pub struct CaseError {
+    number: usize,
+    ask: String,
+    source: StepError,
+}
+
+async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -> Result<(), StepError> {
+    let (method, path) = step.ask.split_once(' ').ok_or(StepError::Ask)?;
     let body = match (&step.raw, &step.body) {
         (Some(raw), _) => variables.fill_text(raw),
         (None, Some(body)) => variables.fill(body).to_string(),
@@ -135,14 +164,23 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
         .await;
     let Answer { status, headers, text } = answer;
     if status != step.status {
-        return Err(format!("status: expected {}, found {status}: {text}", step.status));
+        return Err(StepError::Status {
+            expected: step.status,
+            found: status,
+            text,
+        });
     }
     let mut wrong = Vec::new();
     if let Some(events) = &step.events {
         let lines: Vec<Value> = text
             .lines()
-            .map(|line| serde_json::from_str(line).map_err(|error| format!("bad line {line}: {error}")))
-            .collect::<Result<_, String>>()?;
+            .map(|line| {
+                serde_json::from_str(line).map_err(|source| StepError::Line {
+                    line: line.to_owned(),
+                    source,
+                })
+            })
+            .collect::<Result<_, StepError>>()?;
         let mut seen: Vec<Value> = lines
             .into_iter()
             .filter(|line| step.bookmarks || line["type"] != "BOOKMARK")
@@ -162,9 +200,10 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
             differences(&variables.fill(expected), &body, "", &mut wrong);
         }
         for (name, pointer) in &step.save {
-            let found = body
-                .pointer(pointer)
-                .ok_or_else(|| format!("nothing to save at {pointer} in {body}"))?;
+            let found = body.pointer(pointer).ok_or_else(|| StepError::Nothing {
+                pointer: pointer.clone(),
+                body: body.clone(),
+            })?;
             let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
             variables.0.insert(name.clone(), found);
         }
@@ -181,7 +220,7 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
     if wrong.is_empty() {
         Ok(())
     } else {
-        Err(wrong.join("\n    "))
+        Err(StepError::Different(wrong))
     }
 }
 
@@ -189,7 +228,7 @@ async fn run_step(target: &dyn Target, step: &Step, variables: &mut Variables) -
 ///
 /// # Errors
 /// What was answered otherwise.
-pub async fn run_case(target: &dyn Target, case: &Case) -> Result<(), String> {
+pub async fn run_case(target: &dyn Target, case: &Case) -> Result<(), CaseError> {
     let mut variables = Variables::default();
     variables.0.insert("ns".into(), target.namespace().await);
     if case.widgets {
@@ -198,7 +237,11 @@ pub async fn run_case(target: &dyn Target, case: &Case) -> Result<(), String> {
     for (index, step) in case.steps.iter().enumerate() {
         run_step(target, step, &mut variables)
             .await
-            .map_err(|wrong| format!("step {} ({}):\n    {wrong}", index + 1, step.ask))?;
+            .map_err(|source| CaseError {
+                number: index + 1,
+                ask: step.ask.clone(),
+                source,
+            })?;
     }
     Ok(())
 }

@@ -24,7 +24,6 @@ use api::{
     foreign::{harvester, longhorn},
     names,
 };
-use cache::Cache;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -48,7 +47,7 @@ use crate::{
     metrics::Metrics,
     objects,
     status_throttle::StatusWrite,
-    watched::{Watched, Written},
+    watched::{Watched, Writable, Written},
 };
 
 /// The newest version that we wrote, per kind: until the caches have seen it, they are behind.
@@ -197,15 +196,8 @@ impl Actor {
             Action::Create(child) => self.create(plan, child, written).await,
             Action::ResumeJob { name } => {
                 let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                self.patch(
-                    &jobs,
-                    &watched.jobs,
-                    name,
-                    json!({"spec": {"suspend": false}}),
-                    Written::Job,
-                    written,
-                )
-                .await
+                self.patch(&jobs, watched, name, json!({"spec": {"suspend": false}}), written)
+                    .await
             }
             Action::DeleteJob { namespace, name, uid } => {
                 let jobs = self.in_namespace::<Job>(namespace);
@@ -218,28 +210,14 @@ impl Actor {
             } => self.delete(plan, *kind, *component, *job_type).await,
             Action::AnnotateNode { node, annotations } => {
                 let patch = json!({"metadata": {"annotations": annotations}});
-                self.patch(
-                    &Api::<Node>::all(self.client.clone()),
-                    &watched.nodes,
-                    node,
-                    patch,
-                    Written::Node,
-                    written,
-                )
-                .await
+                self.patch(&Api::<Node>::all(self.client.clone()), watched, node, patch, written)
+                    .await
             }
             Action::UnlabelNode { node, labels } => {
                 let labels: BTreeMap<&String, Value> = labels.iter().map(|label| (label, Value::Null)).collect();
                 let patch = json!({"metadata": {"labels": labels}});
-                self.patch(
-                    &Api::<Node>::all(self.client.clone()),
-                    &watched.nodes,
-                    node,
-                    patch,
-                    Written::Node,
-                    written,
-                )
-                .await
+                self.patch(&Api::<Node>::all(self.client.clone()), watched, node, patch, written)
+                    .await
             }
             Action::UntaintNode { node } => {
                 let Some(observed) = watched.nodes.get("", node) else {
@@ -247,14 +225,12 @@ impl Actor {
                 };
                 let patch = objects::node::without_drain_taint(&observed);
                 let nodes = Api::<Node>::all(self.client.clone());
-                self.patch(&nodes, &watched.nodes, node, patch, Written::Node, written)
-                    .await
+                self.patch(&nodes, watched, node, patch, written).await
             }
             Action::AnswerHook { secret, hook, token } => {
                 let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
                 let patch = json!({"metadata": {"annotations": {hook: token}}});
-                self.patch(&secrets, &watched.secrets, secret, patch, Written::Secret, written)
-                    .await
+                self.patch(&secrets, watched, secret, patch, written).await
             }
             Action::ProvisionCluster {
                 kubernetes_version,
@@ -272,28 +248,14 @@ impl Actor {
             Action::SetReplenishmentInterval { value } => {
                 let settings = self.in_namespace::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
                 let patch = json!({"value": value});
-                self.patch(
-                    &settings,
-                    &watched.longhorn_settings,
-                    names::REPLENISHMENT_SETTING,
-                    patch,
-                    Written::LonghornSetting,
-                    written,
-                )
-                .await
+                self.patch(&settings, watched, names::REPLENISHMENT_SETTING, patch, written)
+                    .await
             }
             Action::EnableDescheduler { enabled } => {
                 let addons = self.in_namespace::<harvester::Addon>(names::KUBE_SYSTEM_NAMESPACE);
                 let patch = json!({"spec": {"enabled": enabled}});
-                self.patch(
-                    &addons,
-                    &watched.addons,
-                    names::DESCHEDULER_ADDON,
-                    patch,
-                    Written::Addon,
-                    written,
-                )
-                .await
+                self.patch(&addons, watched, names::DESCHEDULER_ADDON, patch, written)
+                    .await
             }
             Action::SetChartMethods {
                 methods,
@@ -314,24 +276,23 @@ impl Actor {
     async fn patch<K>(
         &self,
         api: &Api<K>,
-        observed: &Cache<K>,
+        watched: &Watched,
         name: &str,
         mut patch: Value,
-        kind: Written,
         written: &mut Versions,
     ) -> Result<(), ActError>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Writable + Clone + Debug + DeserializeOwned,
     {
         // A missing object needs no patch; the next pass decides what that means.
-        let Some(observed) = observed.get(api.namespace().unwrap_or_default(), name) else {
+        let Some(observed) = K::cache(watched).get(api.namespace().unwrap_or_default(), name) else {
             return Ok(());
         };
         patch["metadata"]["resourceVersion"] = json!(observed.resource_version());
         // After the version: it is one that was there while this manager led.
         self.fence()?;
         match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(patched) => note(written, kind, &patched),
+            Ok(patched) => note(written, &patched),
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(source) => return Err(failed(format!("patch {} {name}", K::kind(&())), source)),
         }
@@ -346,12 +307,13 @@ impl Actor {
     }
 }
 
-fn note<K: Resource>(written: &mut Versions, kind: Written, object: &K) {
+/// Notes the version of what was written: which kind that is, its type says.
+fn note<K: Writable>(written: &mut Versions, object: &K) {
     let version: u64 = object
         .resource_version()
         .and_then(|version| version.parse().ok())
         .unwrap_or_default();
-    let known = written.entry(kind).or_default();
+    let known = written.entry(K::WRITTEN).or_default();
     *known = version.max(*known);
 }
 

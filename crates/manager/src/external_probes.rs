@@ -1,11 +1,11 @@
 //! What the manager asks outside the Kubernetes API: the upgrade repository, the API servers' certificates and kubelets.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use clock::Clock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use release::tls::{Identity, Trust};
+use release::tls::{Identity, TlsError, Trust};
 
 pub mod absolute;
 mod http;
@@ -20,21 +20,47 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a file could not be read from the repository.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The repository has no such file.
+    #[error("not found")]
     NotFound,
     /// Anything else, for people.
+    #[error("{0}")]
     Other(String),
 }
 
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound => f.write_str("not found"),
-            Self::Other(text) => f.write_str(text),
-        }
-    }
+/// Why nobody knows when the certificates of an API server end.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}: {source}")]
+pub struct CertificateError {
+    /// Where it was looked for, as `host:port`.
+    pub address: String,
+    /// What went wrong there.
+    pub source: CertificateTrouble,
+}
+
+/// What goes wrong with an API server that is to show its certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateTrouble {
+    /// It cannot be connected to, or breaks off.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// It does not speak TLS as we do.
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    /// It cannot be asked for a name.
+    #[error("{0}")]
+    Name(#[from] rustls::pki_types::InvalidDnsNameError),
+    /// It has shown nothing that we can read.
+    #[error("no certificate that can be read")]
+    Unreadable,
+    /// It says nothing.
+    #[error("no TLS handshake within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// Nobody listens there.
+    #[error("connection refused")]
+    Refused,
 }
 
 /// A kubelet.
@@ -86,10 +112,10 @@ pub trait ExternalProbes: Send + Sync {
     fn size<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>>;
 
     /// Makes a certificate for the Service of a repository, with a key that nobody has had before.
-    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>>;
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>>;
 
     /// When the certificate chain of an API server ends; its address is `host:port`, IPv6 in brackets.
-    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>>;
+    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>>;
 
     /// Reads a file from a kubelet.
     fn kubelet<'a>(&'a self, kubelet: &'a Kubelet, file: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>>;
@@ -129,21 +155,20 @@ impl ExternalProbes for Network {
         Box::pin(async move { in_time(&url, http::size(&url, trust)).await })
     }
 
-    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>> {
         let made = release::tls::mint(&absolute::names_of(server_name), Clock::system().now());
-        Box::pin(std::future::ready(made.map_err(|error| error.to_string())))
+        Box::pin(std::future::ready(made))
     }
 
-    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
+    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>> {
         let address = self.api_server.as_deref().unwrap_or(address);
         Box::pin(async move {
-            match tokio::time::timeout(DIAL_TIMEOUT, tls::chain_end(address)).await {
-                Ok(result) => result,
-                Err(_) => Err(format!(
-                    "{address}: no TLS handshake within {} s",
-                    DIAL_TIMEOUT.as_secs()
-                )),
-            }
+            let silent = |_| Err(CertificateTrouble::Silent(DIAL_TIMEOUT));
+            let shown = tokio::time::timeout(DIAL_TIMEOUT, tls::chain_end(address)).await;
+            shown.unwrap_or_else(silent).map_err(|source| CertificateError {
+                address: address.to_owned(),
+                source,
+            })
         })
     }
 

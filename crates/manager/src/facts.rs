@@ -2,6 +2,7 @@
 //!
 //! A question is answered by a future that the manager's loop drives; what it found is kept until the plan is gone.
 
+mod error;
 mod kept_pods;
 mod kubelets;
 mod repository;
@@ -27,7 +28,7 @@ use plan::{
 
 use release::tls::Identity;
 
-use self::repository::Repository;
+use self::{error::Unanswered, repository::Repository};
 use crate::{
     external_probes::{ExternalProbes, Kubelet},
     keyring::Keyring,
@@ -46,13 +47,13 @@ pub struct Answer {
 }
 
 enum Found {
-    Preflight(Result<PreflightFacts, String>),
-    Release(Result<ReleaseMetadata, String>),
-    RepoCertificate(Result<(RepositoryAccess, Identity), String>),
-    Manifest(Result<ReleaseDigests, String>),
-    ImageLists(Result<ImageLists, String>),
-    NewImages(Result<NewImages, String>),
-    KeptPods(Result<KeptPods, String>),
+    Preflight(Result<PreflightFacts, Unanswered>),
+    Release(Result<ReleaseMetadata, Unanswered>),
+    RepoCertificate(Result<(RepositoryAccess, Identity), Unanswered>),
+    Manifest(Result<ReleaseDigests, Unanswered>),
+    ImageLists(Result<ImageLists, Unanswered>),
+    NewImages(Result<NewImages, Unanswered>),
+    KeptPods(Result<KeptPods, Unanswered>),
 }
 
 /// What is known, per plan.
@@ -153,7 +154,7 @@ impl Known {
     }
 }
 
-fn note<T>(known: &mut Fetched<T>, result: Result<T, String>, clock: &Clock) {
+fn note<T>(known: &mut Fetched<T>, result: Result<T, Unanswered>, clock: &Clock) {
     let before = match known {
         Fetched::Failed { attempts, .. } => *attempts,
         _ => 0,
@@ -162,7 +163,7 @@ fn note<T>(known: &mut Fetched<T>, result: Result<T, String>, clock: &Clock) {
         Ok(found) => Fetched::Got(found),
         // Kubelets and the repository say what they like.
         Err(error) => Fetched::Failed {
-            error: plain(&error, LONGEST_MESSAGE),
+            error: plain(&error.to_string(), LONGEST_MESSAGE),
             at: clock.now_in_seconds(),
             attempts: before + 1,
         },
@@ -206,9 +207,8 @@ pub fn answer(
 }
 
 /// A certificate for the repository of a plan, with its key.
-async fn certificate(probes: &dyn ExternalProbes, plan: &str) -> Result<(RepositoryAccess, Identity), String> {
-    let made = probes.mint(&names::repo_server_name(plan)).await;
-    let identity = made.map_err(|error| format!("no certificate for the repository could be made: {error}"))?;
+async fn certificate(probes: &dyn ExternalProbes, plan: &str) -> Result<(RepositoryAccess, Identity), Unanswered> {
+    let identity = probes.mint(&names::repo_server_name(plan)).await?;
     let access = RepositoryAccess {
         certificate: identity.certificate.clone(),
         secret: names::repo_secret(plan, &identity.certificate),
@@ -233,7 +233,7 @@ async fn new_images(
     probes: &dyn ExternalProbes,
     repository: &Repository,
     nodes: Vec<Kubelet>,
-) -> Result<NewImages, String> {
+) -> Result<NewImages, Unanswered> {
     Ok(NewImages {
         archive_bytes: repository.archive_bytes().await?,
         kubelets: kubelets::ask(probes, nodes).await?,
@@ -244,12 +244,12 @@ async fn disks_and_certificates(
     client: &Client,
     probes: &dyn ExternalProbes,
     nodes: Vec<Kubelet>,
-) -> Result<PreflightFacts, String> {
+) -> Result<PreflightFacts, Unanswered> {
     let kubelets = kubelets::ask(probes, nodes).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
     let selector = format!("{}={}", labels::SERVICE_NAME, names::KUBERNETES_SERVICE);
     let slices = slices.list(&ListParams::default().labels(&selector)).await;
-    let slices = slices.map_err(|error| format!("failed to list the API server's endpoints: {error}"))?;
+    let slices = slices.map_err(|error| Unanswered::list("the API server's endpoints", error))?;
     let api_servers: Vec<String> = slices
         .iter()
         .flat_map(|slice| &slice.endpoints)
@@ -264,13 +264,12 @@ async fn disks_and_certificates(
             }
             Err(error) => {
                 tracing::warn!(%error, "an API server did not show its certificate");
-                silent.push(error.to_string());
+                silent.push(error);
             }
         }
     }
     if certificates.is_empty() && !silent.is_empty() {
-        let silent = silent.join("; ");
-        return Err(format!("no certificates found for kubernetes API server: {silent}"));
+        return Err(Unanswered::Certificates(silent));
     }
     Ok(PreflightFacts {
         kubelets,
@@ -281,12 +280,12 @@ async fn disks_and_certificates(
 }
 
 /// Upgrades of Harvester's own controller that run. A cluster that does not know them has none.
-async fn v1_upgrades(client: &Client) -> Result<Vec<String>, String> {
+async fn v1_upgrades(client: &Client) -> Result<Vec<String>, Unanswered> {
     let upgrades: Api<Upgrade> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
     let found = match upgrades.list(&ListParams::default()).await {
         Ok(found) => found.items,
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(error) => return Err(format!("failed to list upgrades.harvesterhci.io: {error}")),
+        Err(error) => return Err(Unanswered::list("upgrades.harvesterhci.io", error)),
     };
     let running = found.iter().filter(|upgrade| is_v1_upgrade_running(upgrade));
     Ok(running.map(ResourceExt::name_any).collect())
@@ -304,12 +303,17 @@ fn with_port(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::external_probes::FetchError;
 
     #[test]
     fn s06_what_a_kubelet_answers_is_bounded_and_one_line() {
         let mut known = Fetched::<u8>::Unknown;
         let said = format!("node-1 answers with 500: \u{1b}[2J\n{}", "x".repeat(100_000));
-        note(&mut known, Err(said), &Clock::system());
+        let error = Unanswered::Fetch {
+            url: "http://repository".to_owned(),
+            source: FetchError::Other(said),
+        };
+        note(&mut known, Err(error), &Clock::system());
         let Fetched::Failed { error, .. } = known else {
             panic!("it has failed")
         };

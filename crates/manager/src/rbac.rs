@@ -4,6 +4,7 @@
 //! list or watch of one name is requested with a field selector, which Kubernetes judges like the name itself.
 
 mod accounts;
+mod caches;
 mod people;
 mod programs;
 mod role;
@@ -19,28 +20,20 @@ use role::{Holder, Scope, binding, role, with_prefixed_names};
 
 use crate::{
     tls::managed,
+    watched::Place,
     webhook::configurations::{MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION},
 };
 
-/// What a cache needs: single objects of a watched kind are not read.
-const READ: &[&str] = &["list", "watch"];
-const READ_PATCH: &[&str] = &["list", "watch", "patch"];
-/// What we create is read when it already exists: it may be ours or not.
-const OWN: &[&str] = &["get", "list", "watch", "create", "delete"];
 /// All objects of a kind.
 const ALL: &[&str] = &[];
 
-/// Rules for the whole cluster: what is in no namespace or in all.
-pub const CLUSTER_RULES: &[Rule] = &[
-    ("", &["nodes"], READ_PATCH, ALL),
+/// Rules for the whole cluster beside those that follow from [`crate::watched`].
+const CLUSTER_RULES: &[Rule] = &[
     // Which pods keep a drain from ending, and what keeps them from being evicted.
     ("", &["pods"], &["list"], ALL),
     ("policy", &["poddisruptionbudgets"], &["list"], ALL),
     // Who may use dangerous fields of a plan, and who may read metrics.
     ("authorization.k8s.io", &["subjectaccessreviews"], &["create"], ALL),
-    ("harvesterhci.io", &["settings"], READ, &[names::SERVER_VERSION_SETTING]),
-    ("kubevirt.io", &["virtualmachineinstances"], READ, ALL),
-    ("management.harvesterhci.io", &["upgradeplans"], READ_PATCH, ALL),
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"], ALL),
     // An owner that blocks deletion may only be set by a client that may change its finalizers.
     (
@@ -59,79 +52,13 @@ pub const CLUSTER_RULES: &[Rule] = &[
     ("kubevirt.io", &["virtualmachines"], &["list"], ALL),
 ];
 
-/// Rules for `harvester-system`: the release, its ISO, the repository and the Jobs.
-pub const HARVESTER_RULES: &[Rule] = &[
-    ("", &["configmaps"], READ, ALL),
+/// Likewise for `harvester-system`.
+const HARVESTER_RULES: &[Rule] = &[
     // The key of a repository. Kubernetes cannot limit `create` to a name; nothing here may be read, changed or deleted.
     ("", &["secrets"], &["create"], ALL),
-    // Listing is allowed everywhere.
-    ("", &["pods"], &["watch"], ALL),
-    ("", &["services"], OWN, ALL),
-    ("apps", &["deployments"], OWN, ALL),
-    // Whose pods the pods of the repository are.
-    ("apps", &["replicasets"], READ, ALL),
-    (
-        "batch",
-        &["jobs"],
-        &["get", "list", "watch", "create", "patch", "delete"],
-        ALL,
-    ),
-    ("discovery.k8s.io", &["endpointslices"], READ, ALL),
     // Admission lists upgrades of Harvester's own controller: none may run together with ours.
     ("harvesterhci.io", &["upgrades"], &["list"], ALL),
-    ("harvesterhci.io", &["versions"], READ, ALL),
-    ("harvesterhci.io", &["virtualmachineimages"], OWN, ALL),
-    ("kubevirt.io", &["kubevirts"], READ_PATCH, &[names::KUBEVIRT]),
 ];
-
-/// Rules for `cattle-system`: Plans of system-upgrade-controller. Their Jobs are the controller's; one that failed is
-/// deleted so that it makes another.
-pub const CATTLE_RULES: &[Rule] = &[
-    ("", &["pods"], &["watch"], ALL),
-    ("batch", &["jobs"], &["list", "watch"], ALL),
-    ("upgrade.cattle.io", &["plans"], OWN, ALL),
-];
-
-/// Rules for `fleet-local`: Rancher's own cluster and Harvester's charts.
-pub const FLEET_RULES: &[Rule] = &[
-    ("cluster.x-k8s.io", &["machines"], READ, ALL),
-    ("management.cattle.io", &["managedcharts"], READ, ALL),
-    (
-        "management.cattle.io",
-        &["managedcharts"],
-        &["patch"],
-        &names::MANAGED_CHARTS,
-    ),
-    (
-        "provisioning.cattle.io",
-        &["clusters"],
-        READ_PATCH,
-        &[names::LOCAL_CLUSTER],
-    ),
-];
-
-/// Rules for `fleet-local`: the Secrets with Rancher's hooks and their answers. Nowhere else are Secrets read but for
-/// the webhook's own.
-pub const MACHINE_PLAN_RULES: &[Rule] = &[("", &["secrets"], READ_PATCH, ALL)];
-
-/// Rules for `longhorn-system`.
-pub const LONGHORN_RULES: &[Rule] = &[
-    (
-        "longhorn.io",
-        &["settings"],
-        READ_PATCH,
-        &[names::REPLENISHMENT_SETTING],
-    ),
-    ("longhorn.io", &["volumes"], READ, ALL),
-];
-
-/// Rules for `kube-system`: the descheduler. Listing addons is allowed everywhere.
-pub const ADDON_RULES: &[Rule] = &[(
-    "harvesterhci.io",
-    &["addons"],
-    &["watch", "patch"],
-    &[names::DESCHEDULER_ADDON],
-)];
 
 /// Rules for `default`: where events of plans go, and where the addresses of the API servers are.
 pub const DEFAULT_RULES: &[Rule] = &[
@@ -200,14 +127,11 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
     };
     let cluster = |name: &str, rules: &[Rule]| role(prefix, name, Scope::Cluster, rules);
     let inside = |namespace: &str, name: &str, rules: &[Rule]| role(prefix, name, Scope::Namespace(namespace), rules);
-    let roles = [
-        cluster("manager-role", CLUSTER_RULES),
-        inside(names::HARVESTER_NAMESPACE, "manager-harvester-role", HARVESTER_RULES),
-        inside(names::CATTLE_NAMESPACE, "manager-cattle-role", CATTLE_RULES),
-        inside(names::FLEET_NAMESPACE, "manager-fleet-role", FLEET_RULES),
-        inside(names::FLEET_NAMESPACE, "machine-plan-role", MACHINE_PLAN_RULES),
-        inside(names::LONGHORN_NAMESPACE, "manager-longhorn-role", LONGHORN_RULES),
-        inside(names::KUBE_SYSTEM_NAMESPACE, "manager-addon-role", ADDON_RULES),
+    let watched = Place::ALL.iter().map(|place| {
+        let scope = place.namespace().map_or(Scope::Cluster, Scope::Namespace);
+        role(prefix, place.role(), scope, caches::rules_of(*place))
+    });
+    let others = [
         inside(names::DEFAULT_NAMESPACE, "manager-default-role", DEFAULT_RULES),
         inside(namespace, "leader-election-role", LEASE_RULES),
         inside(namespace, "webhook-certificate-role", CERTIFICATE_RULES),
@@ -223,9 +147,11 @@ pub fn objects(prefix: &str, namespace: &str, service_account: &str) -> Vec<Valu
         with_prefixed_names(cluster("webhook-role", WEBHOOK_RULES), prefix),
         cluster("metrics-auth-role", METRICS_RULES),
     ];
-    roles
-        .into_iter()
+    watched
+        .chain(others)
         .flat_map(|role| [binding(&role, holder), role])
+        .collect::<Vec<_>>()
+        .into_iter()
         .rev()
         .collect()
 }

@@ -9,7 +9,7 @@ use api::{
     image::{Fault, Image, chosen_repository, faults, forbidden_repository, forbidden_text},
 };
 
-use crate::observed::Settings;
+use crate::{observed::Settings, preflight::PreflightError};
 
 /// The image of the plan's workloads. A repository that is not allowed is not heard: whoever may change a plan could have
 /// any program run as root.
@@ -47,10 +47,14 @@ pub fn is_allowed(image: &Image, settings: &Settings) -> bool {
 ///
 /// # Errors
 /// What it says in their place, and what is wrong with it.
-pub fn check(plan: &UpgradePlan) -> Result<(), String> {
+pub fn check(plan: &UpgradePlan) -> Result<(), PreflightError> {
     match faults(plan).first() {
         None => Ok(()),
-        Some(Fault { place, given, rule }) => Err(format!("invalid value {given:?} for {}: {rule}", place.name())),
+        Some(Fault { place, given, rule }) => Err(PreflightError::Invalid {
+            given: given.to_string(),
+            place: place.name().to_string(),
+            rule: rule.to_string(),
+        }),
     }
 }
 
@@ -58,15 +62,15 @@ pub fn check(plan: &UpgradePlan) -> Result<(), String> {
 ///
 /// # Errors
 /// Which one it names, and what it may name.
-pub fn check_allowed(plan: &UpgradePlan, settings: &Settings) -> Result<(), String> {
+pub fn check_allowed(plan: &UpgradePlan, settings: &Settings) -> Result<(), PreflightError> {
     let (own, others) = (&settings.own_image, &settings.allowed_repositories);
     match forbidden_repository(plan, own, others) {
         None => Ok(()),
-        Some(chosen) => Err(format!(
-            "invalid value {chosen:?} for annotation {}: {}",
-            annotations::UPGRADE_TOOLKIT_IMAGE,
-            forbidden_text(own, others)
-        )),
+        Some(chosen) => Err(PreflightError::Invalid {
+            given: chosen.to_owned(),
+            place: format!("annotation {}", annotations::UPGRADE_TOOLKIT_IMAGE),
+            rule: forbidden_text(own, others),
+        }),
     }
 }
 
@@ -93,7 +97,7 @@ mod tests {
             |repository: &str| Some([(annotations::UPGRADE_TOOLKIT_IMAGE.to_owned(), repository.to_owned())].into());
         let settings = settings("rancher/toolkit:v1");
         plan.metadata.annotations = choose("evil.test/pwn");
-        let why = check_allowed(&plan, &settings).unwrap_err();
+        let why = check_allowed(&plan, &settings).unwrap_err().to_string();
         assert!(
             why.contains("evil.test/pwn") && why.contains("rancher/toolkit, me/mine"),
             "{why}"
@@ -171,12 +175,13 @@ mod tests {
             plan.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
             let checked = check(&plan);
             assert_eq!(checked.is_ok(), is_fine, "{value}");
-            if let Err(why) = checked {
+            if let Err(error) = checked {
+                let why = error.to_string();
                 assert!(why.contains(key) && why.contains("spec.upgrade"), "{why}");
             }
         }
         plan.metadata.annotations = None;
         plan.spec.upgrade = Some("a tag".into());
-        assert!(check(&plan).unwrap_err().contains("spec.upgrade"));
+        assert!(check(&plan).unwrap_err().to_string().contains("spec.upgrade"));
     }
 }

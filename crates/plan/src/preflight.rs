@@ -15,8 +15,66 @@ pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
 const UNPACKED: u64 = 3;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
+/// Why an upgrade may not begin, for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PreflightError {
+    /// The plan says something that cannot be.
+    #[error("invalid value {given:?} for {place}: {rule}")]
+    Invalid {
+        /// What it says.
+        given: String,
+        /// Where it says so.
+        place: String,
+        /// What may stand there.
+        rule: String,
+    },
+    /// An upgrade of Harvester's own controller runs.
+    #[error(
+        "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then retry this plan \
+         (annotation {})",
+        annotations::RETRY
+    )]
+    V1Upgrade {
+        /// Its name.
+        name: String,
+    },
+    /// What is wrong with disks, a sentence for each node.
+    #[error("{}", .0.join(" "))]
+    Disks(Vec<String>),
+    /// Nobody knows where the API servers are.
+    #[error("cluster IP is empty in the default/kubernetes endpointslices")]
+    NoApiServer,
+    /// No API server has shown its certificate.
+    #[error("no certificates found for kubernetes API server")]
+    NoCertificate,
+    /// A certificate of the API server ends too soon.
+    #[error(
+        "earliest expiring cert for default/kubernetes ClusterIP is {earliest}, it will expire in {days} days. \
+         Please rotate RKE2 certificates"
+    )]
+    CertificateEnds {
+        /// When it ends.
+        earliest: Timestamp,
+        /// The least days that are asked for.
+        days: i64,
+    },
+}
+
+impl PreflightError {
+    fn annotation(key: &str, given: &str, rule: &str) -> Self {
+        Self::Invalid {
+            given: given.to_owned(),
+            place: format!("annotation {key}"),
+            rule: rule.to_owned(),
+        }
+    }
+}
+
+/// The outcome of a check.
+pub type Result<T, E = PreflightError> = std::result::Result<T, E>;
+
 /// A pre-flight check: one line of [`CHECKS`].
-pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<(), String>;
+pub type Check = fn(&UpgradePlan, &PreflightFacts, Timestamp) -> Result<()>;
 
 /// All checks, in order; the first that fails ends the plan.
 pub const CHECKS: [(&str, Check); 5] = [
@@ -31,7 +89,7 @@ pub const CHECKS: [(&str, Check); 5] = [
 ///
 /// # Errors
 /// What the first failing check found, for the user.
-pub fn check(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<(), String> {
+pub fn check(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<()> {
     CHECKS.iter().try_for_each(|(_, check)| check(plan, facts, now))
 }
 
@@ -39,36 +97,30 @@ pub fn check(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Resu
 ///
 /// # Errors
 /// The annotation names no server that we know.
-pub fn repo_server(plan: &UpgradePlan) -> Result<Option<RepoServer>, String> {
+pub fn repo_server(plan: &UpgradePlan) -> Result<Option<RepoServer>> {
     let key = annotations::REPO_SERVER;
     let Some(value) = plan.annotation(key) else {
         return Ok(None);
     };
     match RepoServer::parse(value) {
-        None => Err(format!(
-            "invalid value {value:?} for annotation {key}: use \"toolkit\" or \"nginx\""
-        )),
+        None => Err(PreflightError::annotation(key, value, "use \"toolkit\" or \"nginx\"")),
         known => Ok(known),
     }
 }
 
-fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) -> Result<()> {
     repo_server(plan).map(drop)
 }
 
 /// Admission has looked too, but that may be long ago: a plan may have waited for another one, or for a manager.
-fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<()> {
     let skips = |key: &str| plan.annotation(key) == Some("true");
     if skips(annotations::SKIP_WEBHOOK) && skips(annotations::SKIP_DATA_CHECKS) {
         return Ok(());
     }
     match facts.v1_upgrades.first() {
         None => Ok(()),
-        Some(name) => Err(format!(
-            "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then retry this plan \
-             (annotation {})",
-            annotations::RETRY
-        )),
+        Some(name) => Err(PreflightError::V1Upgrade { name: name.clone() }),
     }
 }
 
@@ -76,16 +128,16 @@ fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) 
 ///
 /// # Errors
 /// The annotation is no boolean.
-pub fn skips_disk_space(plan: &UpgradePlan) -> Result<bool, String> {
+pub fn skips_disk_space(plan: &UpgradePlan) -> Result<bool> {
     let key = annotations::SKIP_GC_THRESHOLD_CHECK;
     plan.skips_disk_space().ok_or_else(|| {
         let value = plan.annotation(key).unwrap_or_default();
-        format!("invalid value {value:?} for annotation {key}: use \"true\" or \"false\"")
+        PreflightError::annotation(key, value, "use \"true\" or \"false\"")
     })
 }
 
 /// No kubelet may come to remove the new images because its disk fills up while they are loaded.
-fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<(), String> {
+fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<()> {
     if skips_disk_space(plan)? {
         return Ok(());
     }
@@ -96,7 +148,7 @@ fn disk_space(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Resul
 ///
 /// # Errors
 /// Which nodes would fill up.
-pub fn new_images_fit(found: &NewImages, is_to_load: impl Fn(&str) -> bool) -> Result<(), String> {
+pub fn new_images_fit(found: &NewImages, is_to_load: impl Fn(&str) -> bool) -> Result<()> {
     let Some(bytes) = found.archive_bytes else {
         return Ok(());
     };
@@ -104,12 +156,16 @@ pub fn new_images_fit(found: &NewImages, is_to_load: impl Fn(&str) -> bool) -> R
     disks(kubelets, bytes.saturating_mul(UNPACKED))
 }
 
-fn disks<'a>(kubelets: impl IntoIterator<Item = (&'a String, &'a KubeletFacts)>, new_bytes: u64) -> Result<(), String> {
+fn disks<'a>(kubelets: impl IntoIterator<Item = (&'a String, &'a KubeletFacts)>, new_bytes: u64) -> Result<()> {
     let full: Vec<String> = kubelets
         .into_iter()
         .filter_map(|(node, kubelet)| projection(node, kubelet, new_bytes))
         .collect();
-    if full.is_empty() { Ok(()) } else { Err(full.join(" ")) }
+    if full.is_empty() {
+        Ok(())
+    } else {
+        Err(PreflightError::Disks(full))
+    }
 }
 
 /// What is wrong with one node's disk, if anything.
@@ -135,36 +191,32 @@ fn projection(node: &str, kubelet: &KubeletFacts, new_bytes: u64) -> Option<Stri
 }
 
 /// No certificate of the API server may end during the upgrade.
-fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<(), String> {
+fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> Result<()> {
     let days = least_days(plan)?;
     if facts.api_servers.is_empty() {
-        return Err("cluster IP is empty in the default/kubernetes endpointslices".to_owned());
+        return Err(PreflightError::NoApiServer);
     }
     let Some(earliest) = facts.certificates.values().min() else {
-        return Err("no certificates found for kubernetes API server".to_owned());
+        return Err(PreflightError::NoCertificate);
     };
     let window = SignedDuration::from_secs(days.saturating_mul(SECONDS_PER_DAY));
     let limit = now.saturating_add(window).unwrap_or(Timestamp::MAX);
     if *earliest < limit {
-        return Err(format!(
-            "earliest expiring cert for default/kubernetes ClusterIP is {earliest}, it will expire in {days} days. \
-             Please rotate RKE2 certificates"
-        ));
+        return Err(PreflightError::CertificateEnds {
+            earliest: *earliest,
+            days,
+        });
     }
     Ok(())
 }
 
-fn least_days(plan: &UpgradePlan) -> Result<i64, String> {
+fn least_days(plan: &UpgradePlan) -> Result<i64> {
     let key = annotations::MIN_CERTS_EXPIRATION_IN_DAY;
     let value = plan.annotation(key).unwrap_or_default();
     match plan.certificate_days() {
         Some(days) if days > 0 => Ok(days),
-        Some(_) => Err(format!(
-            "invalid value {value:?} for annotation {key}: must be greater than 0"
-        )),
-        None => Err(format!(
-            "invalid value {value:?} for annotation {key}: must be a whole number of days"
-        )),
+        Some(_) => Err(PreflightError::annotation(key, value, "must be greater than 0")),
+        None => Err(PreflightError::annotation(key, value, "must be a whole number of days")),
     }
 }
 
@@ -207,7 +259,7 @@ mod tests {
             v1_upgrades: vec!["hvst-upgrade-v1".into()],
             ..facts(50, 85.0, 365)
         };
-        let error = check(&plan(None), &found, now()).unwrap_err();
+        let error = check(&plan(None), &found, now()).unwrap_err().to_string();
         assert!(
             error.contains("hvst-upgrade-v1") && error.contains(annotations::RETRY),
             "{error}"
@@ -228,7 +280,7 @@ mod tests {
         };
         let all = |_: &str| true;
         assert_eq!(new_images_fit(&found(Some(5)), all), Ok(()));
-        let error = new_images_fit(&found(Some(6)), all).unwrap_err();
+        let error = new_images_fit(&found(Some(6)), all).unwrap_err().to_string();
         assert!(
             error.starts_with("Node node-1 will reach 88.00% storage space"),
             "{error}"
@@ -242,7 +294,7 @@ mod tests {
             archive_bytes: Some(6 * GIB),
             kubelets: facts(70, 85.0, 365).kubelets,
         };
-        let error = new_images_fit(&found, |node| node == "node-2").unwrap_err();
+        let error = new_images_fit(&found, |node| node == "node-2").unwrap_err().to_string();
         assert!(error.starts_with("Node node-2") && !error.contains("node-1"), "{error}");
         assert_eq!(new_images_fit(&found, |_| false), Ok(()));
     }
@@ -254,7 +306,9 @@ mod tests {
 
     #[test]
     fn every_node_that_would_fill_up_is_named() {
-        let error = check(&plan(None), &facts(80, 85.0, 365), now()).unwrap_err();
+        let error = check(&plan(None), &facts(80, 85.0, 365), now())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "Node node-1 will reach 93.00% storage space after loading new images. It's higher than kubelet image \
@@ -268,6 +322,7 @@ mod tests {
         assert!(
             check(&plan(None), &facts(50, 60.0, 365), now())
                 .unwrap_err()
+                .to_string()
                 .contains("threshold 60%")
         );
         assert_eq!(check(&plan(None), &facts(47, 60.0, 365), now()), Ok(()));
@@ -290,13 +345,15 @@ mod tests {
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "-1", "must be greater than 0")]
     #[case(annotations::MIN_CERTS_EXPIRATION_IN_DAY, "0", "must be greater than 0")]
     fn a_bad_value_is_refused_and_its_annotation_named(#[case] key: &str, #[case] value: &str, #[case] text: &str) {
-        let error = check(&plan(Some((key, value))), &facts(10, 85.0, 365), now()).unwrap_err();
+        let error = check(&plan(Some((key, value))), &facts(10, 85.0, 365), now())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(text) && error.contains(key), "{error}");
     }
 
     #[test]
     fn a_certificate_that_ends_within_the_window_is_refused() {
-        let error = check(&plan(None), &facts(10, 85.0, 3), now()).unwrap_err();
+        let error = check(&plan(None), &facts(10, 85.0, 3), now()).unwrap_err().to_string();
         assert!(
             error.starts_with("earliest expiring cert for default/kubernetes ClusterIP is 2026-03-16"),
             "{error}"
@@ -316,12 +373,14 @@ mod tests {
         assert!(
             check(&plan(None), &facts, now())
                 .unwrap_err()
+                .to_string()
                 .contains("no certificates found")
         );
         facts.api_servers.clear();
         assert!(
             check(&plan(None), &facts, now())
                 .unwrap_err()
+                .to_string()
                 .contains("cluster IP is empty")
         );
     }
@@ -331,6 +390,7 @@ mod tests {
         assert!(
             check(&plan(None), &facts(99, 85.0, 1), now())
                 .unwrap_err()
+                .to_string()
                 .contains("storage space")
         );
     }

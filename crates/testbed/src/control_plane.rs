@@ -69,6 +69,8 @@ impl Program {
 #[derive(Debug)]
 pub struct ControlPlane {
     directory: PathBuf,
+    /// Another script ends it, together with the nodes that it started.
+    has_nodes: bool,
 }
 
 impl ControlPlane {
@@ -76,16 +78,13 @@ impl ControlPlane {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn available() -> Result<(), String> {
-        let output = run(&["missing"]).map_err(|error| error.to_string())?;
+    pub fn available() -> Result<(), Error> {
+        let output = run(&["missing"])?;
         let missing = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
             return Ok(());
         }
-        Err(format!(
-            "there is no {}; `hack/control-plane build` builds them (needs Go), or KUBEBUILDER_ASSETS names their directory",
-            missing.trim()
-        ))
+        Err(Error::Missing(missing.trim().to_owned()))
     }
 
     /// Whether there is a program for a part that can be done without.
@@ -110,7 +109,18 @@ impl ControlPlane {
         };
         let path = directory.to_string_lossy().into_owned();
         demand(&["start", &path, "--with", &with, "--owner", &process])?;
-        Ok(Self { directory })
+        Ok(Self {
+            directory,
+            has_nodes: false,
+        })
+    }
+
+    /// The control plane of nodes that were started in a directory. They end it.
+    pub(crate) fn of_nodes(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            has_nodes: true,
+        }
     }
 
     /// The kubeconfig of the administrator.
@@ -254,6 +264,9 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
+        if self.has_nodes {
+            return;
+        }
         // Nothing can be done about a failure here; the guard of the script tries again when this process ends.
         drop(run(&["stop", &self.path()]));
     }
@@ -274,6 +287,7 @@ fn demand(arguments: &[&str]) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Refused {
+        script: "hack/control-plane",
         arguments: arguments.join(" "),
         message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })

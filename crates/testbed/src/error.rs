@@ -13,9 +13,16 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// There are no programs to start.
+    #[error(
+        "there is no {0}; `hack/control-plane build` builds them (needs Go), or KUBEBUILDER_ASSETS names their directory"
+    )]
+    Missing(String),
     /// The script ended with an error.
-    #[error("hack/control-plane {arguments} failed: {message}")]
+    #[error("{script} {arguments} failed: {message}")]
     Refused {
+        /// The script.
+        script: &'static str,
         /// What it was asked.
         arguments: String,
         /// What it said.

@@ -30,7 +30,7 @@ use std::ops::Deref;
 use api::{Phase, UpgradePlan, annotations, names};
 use kube::{Resource, ResourceExt};
 
-use crate::{Cluster, FieldError};
+use crate::{Cluster, FieldError, NoAnswer};
 
 /// A check of a new plan. `Err` when it could not look, which ends this check and no other.
 pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldError>;
@@ -184,16 +184,16 @@ fn restores_vms(plan: &UpgradePlan) -> bool {
 }
 
 /// The objects, or the error that reports that there is no list of them.
-fn all<'a, K, L: Deref<Target = [K]>>(listed: &'a Result<L, String>, what: &str) -> Result<&'a [K], FieldError> {
+fn all<'a, K, L: Deref<Target = [K]>>(listed: &'a Result<L, NoAnswer>, what: &str) -> Result<&'a [K], FieldError> {
     match listed {
         Ok(objects) => Ok(objects),
-        Err(error) => Err(FieldError::not_listed(what, error)),
+        Err(error) => Err(FieldError::not_listed(what, &error.to_string())),
     }
 }
 
 /// Those objects that are in a namespace.
 fn within<'a, K: Resource + 'a, L: Deref<Target = [K]>>(
-    listed: &'a Result<L, String>,
+    listed: &'a Result<L, NoAnswer>,
     what: &str,
     namespace: &str,
 ) -> Result<Vec<&'a K>, FieldError> {

@@ -10,7 +10,7 @@ use api::{
 };
 use jiff::Timestamp;
 
-use crate::FieldError;
+use crate::{FieldError, NoAnswer};
 
 /// A permission of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,7 +161,7 @@ pub struct Asker {
     /// The name that the API server knows them by.
     pub name: String,
     /// The permissions that the cluster's authorizer grants; or why it could not be queried.
-    pub powers: Result<BTreeSet<Power>, String>,
+    pub powers: Result<BTreeSet<Power>, NoAnswer>,
 }
 
 /// Permissions that the user who creates or changes a plan lacks.

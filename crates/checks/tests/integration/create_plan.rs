@@ -27,7 +27,7 @@ fn s11_who_skips_the_checks_still_meets_no_other_upgrade_and_no_volume_that_is_n
         "nodes and versions do not matter"
     );
     cluster.plans = Ok(vec![other("running", "NodeUpgrading", Some("True"))]);
-    cluster.volumes = Err("no answer".to_owned());
+    cluster.volumes = Err("no answer".into());
     let errors = create(&skips(), &cluster);
     assert_eq!(errors.len(), 2, "{errors:#?}");
     assert!(errors[0].contains("running"), "{errors:#?}");

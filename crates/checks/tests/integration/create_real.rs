@@ -36,8 +36,8 @@ fn r41_with_restore_vm_a_vm_that_cannot_move_is_no_reason_to_refuse() {
 #[test]
 fn r41_with_restore_vm_the_checks_of_vms_read_nothing() {
     let cluster = Cluster {
-        vms: Err("no route".to_owned()),
-        vmis: Err("no route".to_owned()),
+        vms: Err("no route".into()),
+        vmis: Err("no route".into()),
         ..healthy(3)
     };
     assert!(create(&restoring(), &cluster).is_empty());

@@ -20,7 +20,7 @@ use program::step;
 
 use super::{
     job_command::{self, PinArgs, ProgramArgs},
-    named_duration,
+    named_duration::{self, NamedDuration},
 };
 
 /// What to upgrade, and with what.
@@ -87,7 +87,7 @@ enum Part {
     },
 }
 
-fn deadline(text: &str) -> Result<(String, Duration), String> {
+fn deadline(text: &str) -> NamedDuration {
     named_duration::of_step(text, system_agent::SUSPEND_STEPS)
 }
 

@@ -207,12 +207,17 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// A text that is no truth value.
+#[derive(Debug, thiserror::Error)]
+#[error("it is neither true nor false")]
+pub(super) struct NotBool;
+
 /// A truth value as Go reads it.
-pub(super) fn go_bool(text: &str) -> Result<bool, String> {
+pub(super) fn go_bool(text: &str) -> Result<bool, NotBool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("it is neither true nor false".to_owned()),
+        _ => Err(NotBool),
     }
 }
 

@@ -31,7 +31,8 @@ use super::{
     go_flags::GoFlags,
     job_command::{field_validation, go_bool},
     listen::{listen, listen_blocking},
-    manager_webhook, named_duration,
+    manager_webhook,
+    named_duration::{self, NamedDuration},
 };
 
 /// How the manager runs.
@@ -263,15 +264,20 @@ fn serve_metrics(args: &Args, metrics: Metrics) -> anyhow::Result<MetricsConfig>
 }
 
 /// `NAME=DURATION`, both checked.
-fn deadline(text: &str) -> Result<(String, Duration), String> {
+fn deadline(text: &str) -> NamedDuration {
     let is_known = |name: &str| Deadlines::default().set(name, Duration::ZERO);
     let known = Deadlines::TABLE.iter().map(|row| row.0);
     named_duration::parse(text, "reboot=45m", is_known, known)
 }
 
+/// No duration that a lease could have.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a duration of at least one second, as in 30s")]
+struct LeaseDurationError(String);
+
 /// A duration in whole seconds, as leases count.
-fn lease_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration of at least one second, as in 30s");
+fn lease_duration(text: &str) -> Result<Duration, LeaseDurationError> {
+    let wrong = || LeaseDurationError(text.to_owned());
     let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     match Duration::try_from(duration) {
         Ok(duration) if duration.as_secs() >= 1 => Ok(Duration::from_secs(duration.as_secs())),
@@ -310,8 +316,8 @@ mod tests {
     #[test]
     fn deadlines_are_named_and_bad_ones_are_explained() {
         assert_eq!(
-            deadline("pre-drain=1h30m"),
-            Ok(("pre-drain".to_owned(), Duration::from_mins(90)))
+            deadline("pre-drain=1h30m").unwrap(),
+            ("pre-drain".to_owned(), Duration::from_mins(90))
         );
         for (text, why) in [
             ("reboot", "is not NAME=DURATION"),
@@ -320,15 +326,15 @@ mod tests {
             ("reboot=0s", "must be longer than nothing"),
             ("reboot=-5m", "must be longer than nothing"),
         ] {
-            let error = deadline(text).unwrap_err();
+            let error = deadline(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }
 
     #[test]
     fn a_lease_lasts_whole_seconds_and_at_least_one() {
-        assert_eq!(lease_duration("15s"), Ok(Duration::from_secs(15)));
-        assert_eq!(lease_duration("1m"), Ok(Duration::from_mins(1)));
+        assert_eq!(lease_duration("15s").unwrap(), Duration::from_secs(15));
+        assert_eq!(lease_duration("1m").unwrap(), Duration::from_mins(1));
         for text in ["0s", "300ms", "-5s", "soon", ""] {
             assert!(lease_duration(text).is_err(), "{text}");
         }

@@ -18,7 +18,7 @@ use program::report::Reporter;
 
 use super::{
     job_command::{self, PinArgs, ProgramArgs},
-    named_duration,
+    named_duration::{self, NamedDuration},
 };
 
 /// Which node, and where its host is.
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 }
 
 /// `NAME=DURATION`, both checked.
-fn deadline(text: &str) -> Result<(String, Duration), String> {
+fn deadline(text: &str) -> NamedDuration {
     let is_known = |name: &str| Limits::default().set(name, Duration::ZERO);
     let known = Limits::TABLE.iter().map(|row| row.0);
     named_duration::parse(text, "vms=24h", is_known, known)
@@ -134,14 +134,17 @@ mod tests {
 
     #[test]
     fn deadlines_are_named_and_bad_ones_are_explained() {
-        assert_eq!(deadline("vms=24h"), Ok(("vms".to_owned(), Duration::from_hours(24))));
+        assert_eq!(
+            deadline("vms=24h").unwrap(),
+            ("vms".to_owned(), Duration::from_hours(24))
+        );
         for (text, why) in [
             ("vms", "is not NAME=DURATION"),
             ("lunch=1h", "there is no deadline \"lunch\"; known are host, "),
             ("rke2=soon", "\"soon\" is not a duration"),
             ("rke2=0s", "must be longer than nothing"),
         ] {
-            let error = deadline(text).unwrap_err();
+            let error = deadline(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

@@ -17,7 +17,7 @@ use program::step;
 
 use super::{
     job_command::{self, PinArgs, ProgramArgs},
-    named_duration,
+    named_duration::{self, NamedDuration},
 };
 
 /// Where the host is.
@@ -103,15 +103,15 @@ pub(crate) struct SkipManifestsArgs {
     pub(crate) program: ProgramArgs,
 }
 
-fn prepare_deadline(text: &str) -> Result<(String, Duration), String> {
+fn prepare_deadline(text: &str) -> NamedDuration {
     named_duration::of_step(text, prepare::STEPS)
 }
 
-fn clean_images_deadline(text: &str) -> Result<(String, Duration), String> {
+fn clean_images_deadline(text: &str) -> NamedDuration {
     named_duration::of_step(text, cleanup::STEPS)
 }
 
-fn skip_manifests_deadline(text: &str) -> Result<(String, Duration), String> {
+fn skip_manifests_deadline(text: &str) -> NamedDuration {
     named_duration::of_step(text, skip_manifests::STEPS)
 }
 

@@ -99,7 +99,7 @@ fn doors(args: &Args, listener: TcpListener) -> anyhow::Result<Doors> {
     let (Some(address), Some(certificate), Some(key)) = (&args.tls_listen, &args.tls_cert, &args.tls_key) else {
         return Ok(doors);
     };
-    let identity = Identity::read(certificate, key).map_err(anyhow::Error::msg)?;
+    let identity = Identity::read(certificate, key)?;
     let acceptor = acceptor(&identity).with_context(|| format!("failed to use {}", certificate.display()))?;
     let listener = listen("--tls-listen", address)?.context("--tls-listen has no address")?;
     Ok(doors.and(listener, acceptor))

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
-use manager::external_probes::{ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile};
-use release::tls::{Identity, Trust};
+use manager::external_probes::{
+    CertificateError, CertificateTrouble, ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile,
+};
+use release::tls::{Identity, TlsError, Trust};
 use world::{Facts, RepositoryError};
 
 /// Answers from the world's facts.
@@ -44,7 +46,7 @@ impl ExternalProbes for Simulated {
         self.answer(|facts| facts.size(url).ok_or(FetchError::NotFound))
     }
 
-    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
+    fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>> {
         // Nothing reads these, but the world compares them; each is another one, and the same in each run with a seed.
         let number = self.minted.fetch_add(1, Ordering::Relaxed);
         let label = move |what: &str, moment| format!("{what} {number} of {server_name} at {moment}\n");
@@ -57,11 +59,14 @@ impl ExternalProbes for Simulated {
         })
     }
 
-    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
+    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>> {
         self.answer(move |facts| {
             let mut known = facts.api_certificates().into_iter();
             let end = known.find(|(known, _)| known == address).map(|(_, end)| end);
-            end.ok_or_else(|| format!("{address}: connection refused"))
+            end.ok_or_else(|| CertificateError {
+                address: address.to_owned(),
+                source: CertificateTrouble::Refused,
+            })
         })
     }
 

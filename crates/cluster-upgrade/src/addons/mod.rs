@@ -6,7 +6,7 @@ mod values;
 mod write;
 
 use plan::{Change, logging_values, monitoring_values};
-use values::{Merged, Yaml, merged};
+use values::{Merged, Yaml, YamlError, merged};
 
 use std::time::Duration;
 
@@ -166,9 +166,9 @@ async fn edit(
 }
 
 /// What an addon is to become when some of its values are edited.
-fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> Result<Change<'a>, String> {
+fn edited<'a>(current: &Addon, version: &'a str, edit: impl Fn(&mut Value)) -> Result<Change<'a>, YamlError> {
     let present = current.spec.values_content.as_deref().unwrap_or_default();
-    let mut yaml = Yaml::parse(present).map_err(|error| error.to_string())?;
+    let mut yaml = Yaml::parse(present)?;
     edit(&mut yaml.value);
     Ok(Change {
         values: yaml.text(),

@@ -12,7 +12,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::layer_sum::{self, Found, Hashed, LayerSum};
+use super::layer_sum::{self, Found, Hashed, LayerError, LayerSum};
 
 /// Larger than any manifest.
 const LARGEST_MANIFEST: u64 = 4 * 1024 * 1024;
@@ -88,9 +88,9 @@ pub fn extract(archive: &Path, image: &str, wanted: Wanted, into: &Path) -> Resu
         source,
     };
     let catalog = Catalog::read(archive).map_err(read)?;
-    let Some(layers) = catalog.layers(image).map_err(|why| ArchiveError::NoImages {
+    let Some(layers) = catalog.layers(image).map_err(|error| ArchiveError::NoImages {
         path: archive.to_owned(),
-        why,
+        why: error.to_string(),
     })?
     else {
         return Ok(None);
@@ -184,12 +184,12 @@ impl Catalog {
     }
 
     /// An image's layers, lowest first.
-    fn layers(&self, image: &str) -> Result<Option<Vec<LayerSum>>, String> {
+    fn layers(&self, image: &str) -> Result<Option<Vec<LayerSum>>, LayerError> {
         let layers = match self.small.get("manifest.json") {
             Some(bytes) => self.saved_layers(bytes, image)?,
             None => match self.small.get("index.json") {
                 Some(bytes) => self.index_layers(bytes, image)?,
-                None => return Err("it has neither manifest.json nor index.json".to_owned()),
+                None => return Err(LayerError::NoCatalog),
             },
         };
         let follow = |layer: LayerSum| LayerSum {
@@ -199,19 +199,21 @@ impl Catalog {
         Ok(layers.map(|layers| layers.into_iter().map(follow).collect()))
     }
 
-    fn saved_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, String> {
-        let images: Vec<Saved> = serde_json::from_slice(bytes).map_err(|error| format!("manifest.json: {error}"))?;
+    fn saved_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, LayerError> {
+        let images: Vec<Saved> = serde_json::from_slice(bytes).map_err(LayerError::json("manifest.json"))?;
         let is_it = |saved: &Saved| saved.repo_tags.iter().flatten().any(|tag| same_image(tag, image));
         let Some(saved) = images.into_iter().find(is_it) else {
             return Ok(None);
         };
-        let name = saved.config.ok_or_else(|| format!("{image} has no configuration"))?;
-        let config = self.small.get(&name).ok_or_else(|| format!("{name} is missing"))?;
+        let name = saved
+            .config
+            .ok_or_else(|| LayerError::NoConfiguration(image.to_owned()))?;
+        let config = self.small.get(&name).ok_or_else(|| LayerError::Missing(name.clone()))?;
         layer_sum::of_saved(saved.layers, &name, config).map(Some)
     }
 
-    fn index_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, String> {
-        let index: Index = serde_json::from_slice(bytes).map_err(|error| format!("index.json: {error}"))?;
+    fn index_layers(&self, bytes: &[u8], image: &str) -> Result<Option<Vec<LayerSum>>, LayerError> {
+        let index: Index = serde_json::from_slice(bytes).map_err(LayerError::json("index.json"))?;
         let names = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
         let is_it = |descriptor: &&Descriptor| {
             names.iter().any(|name| {
@@ -239,27 +241,28 @@ impl Catalog {
                     .as_ref()
                     .is_some_and(|platform| platform.architecture == ours)
             };
-            let one = manifests
-                .iter()
-                .find(of_ours)
-                .ok_or_else(|| format!("{image} is not for {ours}"))?;
+            let one = manifests.iter().find(of_ours).ok_or_else(|| LayerError::Architecture {
+                image: image.to_owned(),
+                architecture: ours,
+            })?;
             bytes = self.blob(&one.digest)?;
         }
-        let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| format!("{image}: {error}"))?;
+        let manifest: Manifest = serde_json::from_slice(bytes).map_err(LayerError::json(image))?;
         let layers = manifest.layers.iter().map(|layer| {
             Ok(LayerSum {
                 path: blob_path(&layer.digest),
                 wanted: layer_sum::Wanted::Stored(layer_sum::hexadecimal_of(&layer.digest)?),
             })
         });
-        layers.collect::<Result<_, String>>().map(Some)
+        layers.collect::<Result<_, LayerError>>().map(Some)
     }
 
-    fn blob(&self, digest: &str) -> Result<&[u8], String> {
-        let found = self.small.get(&blob_path(digest));
-        let bytes = found.ok_or_else(|| format!("blob {digest} is missing"))?;
-        layer_sum::is_named(bytes, &layer_sum::hexadecimal_of(digest)?)
-            .map_err(|found| format!("blob {digest} is refused: its SHA-256 is {found}"))?;
+    fn blob(&self, digest: &str) -> Result<&[u8], LayerError> {
+        let part = format!("blob {digest}");
+        let Some(bytes) = self.small.get(&blob_path(digest)) else {
+            return Err(LayerError::Missing(part));
+        };
+        layer_sum::is_named(bytes, &layer_sum::hexadecimal_of(digest)?, &part)?;
         Ok(bytes)
     }
 }

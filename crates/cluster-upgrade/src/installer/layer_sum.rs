@@ -6,6 +6,44 @@ use std::io::{self, Read};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+/// Why the layers of an image cannot be known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LayerError {
+    /// The archive does not say what is in it.
+    #[error("it has neither manifest.json nor index.json")]
+    NoCatalog,
+    /// A part of the archive is no JSON of its kind.
+    #[error("{part}: {source}")]
+    Json { part: String, source: serde_json::Error },
+    /// A part is not there.
+    #[error("{0} is missing")]
+    Missing(String),
+    /// A part is another one than its name says.
+    #[error("{part} is refused: its SHA-256 is {found}")]
+    Refused { part: String, found: String },
+    /// An image does not say what it is made of.
+    #[error("{0} has no configuration")]
+    NoConfiguration(String),
+    /// An image and its configuration say different things.
+    #[error("{config} has {sums} layers, and its image {layers}")]
+    Count { config: String, sums: usize, layers: usize },
+    /// No digest that is in use.
+    #[error("\"{0}\" is not a SHA-256")]
+    NoSha256(String),
+    /// An image of other machines.
+    #[error("{image} is not for {architecture}")]
+    Architecture { image: String, architecture: &'static str },
+}
+
+impl LayerError {
+    pub(super) fn json(part: &str) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::Json {
+            part: part.to_owned(),
+            source,
+        }
+    }
+}
+
 /// A layer of an image: where it is in the archive, and what it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LayerSum {
@@ -58,17 +96,17 @@ struct RootFs {
 }
 
 /// The layers of an image as `docker save` writes it: its configuration, which is named by its own SHA-256, has theirs.
-pub(super) fn of_saved(layers: Vec<String>, name: &str, config: &[u8]) -> Result<Vec<LayerSum>, String> {
+pub(super) fn of_saved(layers: Vec<String>, name: &str, config: &[u8]) -> Result<Vec<LayerSum>, LayerError> {
     let digest = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".json");
-    is_named(config, digest).map_err(|found| format!("{name} is refused: its SHA-256 is {found}"))?;
-    let config: Config = serde_json::from_slice(config).map_err(|error| format!("{name}: {error}"))?;
+    is_named(config, digest, name)?;
+    let config: Config = serde_json::from_slice(config).map_err(LayerError::json(name))?;
     let sums = config.rootfs.diff_ids;
     if sums.len() != layers.len() {
-        return Err(format!(
-            "{name} has {} layers, and its image {}",
-            sums.len(),
-            layers.len()
-        ));
+        return Err(LayerError::Count {
+            config: name.to_owned(),
+            sums: sums.len(),
+            layers: layers.len(),
+        });
     }
     let pairs = layers.into_iter().zip(sums);
     pairs
@@ -80,17 +118,23 @@ pub(super) fn of_saved(layers: Vec<String>, name: &str, config: &[u8]) -> Result
 }
 
 /// The digits of a digest. Other algorithms than SHA-256 are not in use.
-pub(super) fn hexadecimal_of(digest: &str) -> Result<String, String> {
+pub(super) fn hexadecimal_of(digest: &str) -> Result<String, LayerError> {
     let digits = digest.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
     digits
         .map(str::to_owned)
-        .ok_or_else(|| format!("\"{digest}\" is not a SHA-256"))
+        .ok_or_else(|| LayerError::NoSha256(digest.to_owned()))
 }
 
-/// Whether bytes have a SHA-256; if not, which they have.
-pub(super) fn is_named(bytes: &[u8], digest: &str) -> Result<(), String> {
+/// Bytes that do not have a SHA-256 are refused; `part` is what they are.
+pub(super) fn is_named(bytes: &[u8], digest: &str, part: &str) -> Result<(), LayerError> {
     let found = text(Sha256::digest(bytes).as_slice());
-    if found == digest { Ok(()) } else { Err(found) }
+    if found == digest {
+        return Ok(());
+    }
+    Err(LayerError::Refused {
+        part: part.to_owned(),
+        found,
+    })
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -12,10 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{
-    objects,
-    watched::{Watched, Written},
-};
+use crate::{objects, watched::Watched};
 
 impl Actor {
     /// The chart alone says what KubeVirt's methods are.
@@ -39,15 +36,8 @@ impl Actor {
             patch["spec"]["paused"] = json!(false);
         }
         let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
-        self.patch(
-            &charts,
-            &watched.managed_charts,
-            names::HARVESTER_CHART,
-            patch,
-            Written::ManagedChart,
-            written,
-        )
-        .await
+        self.patch(&charts, watched, names::HARVESTER_CHART, patch, written)
+            .await
     }
 
     /// Fleet applies a chart again, or does not.
@@ -63,15 +53,7 @@ impl Actor {
             "metadata": {"annotations": {annotations::CHART_PAUSED_BY: null}},
             "spec": {"paused": paused},
         });
-        self.patch(
-            &charts,
-            &watched.managed_charts,
-            name,
-            patch,
-            Written::ManagedChart,
-            written,
-        )
-        .await
+        self.patch(&charts, watched, name, patch, written).await
     }
 
     /// Restores what an older version of ours changed on the KubeVirt object itself.
@@ -83,15 +65,7 @@ impl Actor {
     ) -> Result<(), ActError> {
         let kubevirts = self.in_namespace::<KubeVirt>(names::HARVESTER_NAMESPACE);
         let patch = json!({"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": methods}}});
-        self.patch(
-            &kubevirts,
-            &watched.kubevirts,
-            names::KUBEVIRT,
-            patch,
-            Written::KubeVirt,
-            written,
-        )
-        .await?;
+        self.patch(&kubevirts, watched, names::KUBEVIRT, patch, written).await?;
         self.give_up_methods(written).await
     }
 
@@ -106,15 +80,8 @@ impl Actor {
         let Some(chart) = chart else { return Ok(()) };
         let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
         let patch = objects::rancher::stop_ignoring_methods(&chart);
-        self.patch(
-            &charts,
-            &watched.managed_charts,
-            names::HARVESTER_CHART,
-            patch,
-            Written::ManagedChart,
-            written,
-        )
-        .await
+        self.patch(&charts, watched, names::HARVESTER_CHART, patch, written)
+            .await
     }
 
     /// Upgrades leave the KubeVirt object to its chart: no name of theirs stays on the field.
@@ -133,11 +100,7 @@ impl Actor {
             self.fence()?;
             let patched = kubevirts.patch(names::KUBEVIRT, &PatchParams::default(), &patch).await;
             let doing = "give up KubeVirt's workloadUpdateMethods";
-            note(
-                written,
-                Written::KubeVirt,
-                &patched.map_err(|source| failed(doing, source))?,
-            );
+            note(written, &patched.map_err(|source| failed(doing, source))?);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use plan::{Child, decision::ChildKind};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{objects, ours, watched::Written};
+use crate::{objects, ours, watched::Writable};
 
 /// How objects are deleted that run pods: they stay until their pods are gone, so that no program counts as ended that
 /// still runs. Jobs of system-upgrade-controller do not keep their Plan; their pods are watched for that.
@@ -39,7 +39,7 @@ impl Actor {
         match child {
             Child::IsoImage { url, checksum } => {
                 let image = objects::iso_image::build(plan, url, checksum)?;
-                self.create_one::<harvester::VirtualMachineImage>(plan, image, Written::Image, written)
+                self.create_one::<harvester::VirtualMachineImage>(plan, image, written)
                     .await
             }
             Child::RepoDeployment {
@@ -53,12 +53,11 @@ impl Actor {
                     checksum: checksum.as_deref(),
                 };
                 let deployment = objects::repo::deployment(plan, settings, *replicas, iso, secret)?;
-                self.create_one::<Deployment>(plan, deployment, Written::Deployment, written)
-                    .await
+                self.create_one::<Deployment>(plan, deployment, written).await
             }
             Child::RepoSecret { name } => self.store_key(plan, name).await,
             Child::RepoService => {
-                self.create_one::<Service>(plan, objects::repo::service(plan)?, Written::Service, written)
+                self.create_one::<Service>(plan, objects::repo::service(plan)?, written)
                     .await
             }
             Child::SucPlan {
@@ -70,8 +69,7 @@ impl Actor {
                 let accounts = [settings.accounts.node_plans()];
                 self.need_accounts(&called(&suc_plan), names::CATTLE_NAMESPACE, &accounts)
                     .await?;
-                self.create_one::<suc::Plan>(plan, suc_plan, Written::SucPlan, written)
-                    .await
+                self.create_one::<suc::Plan>(plan, suc_plan, written).await
             }
             Child::ClusterJob => {
                 let job = objects::job::cluster(plan, settings)?;
@@ -79,7 +77,7 @@ impl Actor {
                 accounts.extend(settings.accounts.rancher_installer());
                 self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
                     .await?;
-                self.create_one::<Job>(plan, job, Written::Job, written).await
+                self.create_one::<Job>(plan, job, written).await
             }
             Child::NodeJob {
                 job_type,
@@ -90,14 +88,14 @@ impl Actor {
                 let accounts = [settings.accounts.node_upgrade()];
                 self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
                     .await?;
-                self.create_one::<Job>(plan, job, Written::Job, written).await
+                self.create_one::<Job>(plan, job, written).await
             }
             Child::RestoreJob { node } => {
                 let job = objects::job::restore_vm(plan, settings, node)?;
                 let accounts = [settings.accounts.vm_restore()];
                 self.need_accounts(&called(&job), names::HARVESTER_NAMESPACE, &accounts)
                     .await?;
-                self.create_one::<Job>(plan, job, Written::Job, written).await
+                self.create_one::<Job>(plan, job, written).await
             }
         }
     }
@@ -135,15 +133,9 @@ impl Actor {
     }
 
     /// Creates an object; one that exists is adopted if this plan owns it.
-    async fn create_one<K>(
-        &self,
-        plan: &UpgradePlan,
-        object: K,
-        kind: Written,
-        written: &mut Versions,
-    ) -> Result<(), ActError>
+    async fn create_one<K>(&self, plan: &UpgradePlan, object: K, written: &mut Versions) -> Result<(), ActError>
     where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Writable + Resource<Scope = k8s_openapi::NamespaceResourceScope>,
         K: Clone + Debug + Serialize + DeserializeOwned,
     {
         let name = object.name_any();
@@ -162,7 +154,7 @@ impl Actor {
         if !ours::is_child(&found, plan) {
             return Err(ActError::NotOurs { object: text });
         }
-        note(written, kind, &found);
+        note(written, &found);
         Ok(())
     }
 

@@ -8,10 +8,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{
-    objects,
-    watched::{Watched, Written},
-};
+use crate::{objects, watched::Watched};
 
 impl Actor {
     pub(super) async fn provision(
@@ -37,15 +34,8 @@ impl Actor {
         let version = cluster.resource_version().unwrap_or_default();
         let patch = objects::rancher::provision(kubernetes_version, to, notes, &version);
         let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
-        self.patch(
-            &clusters,
-            &watched.clusters,
-            names::LOCAL_CLUSTER,
-            patch,
-            Written::Cluster,
-            written,
-        )
-        .await
+        self.patch(&clusters, watched, names::LOCAL_CLUSTER, patch, written)
+            .await
     }
 
     pub(super) async fn restore_strategy(
@@ -66,7 +56,6 @@ impl Actor {
             .await;
         note(
             written,
-            Written::Cluster,
             &patched.map_err(|source| failed("put the upgradeStrategy back", source))?,
         );
         Ok(())

@@ -10,7 +10,7 @@ use plan::Decision;
 use serde_json::json;
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{status_throttle::StatusWrite, watched::Written};
+use crate::status_throttle::StatusWrite;
 
 impl Actor {
     /// Writes the record of a plan; returns the plan as it is then, unless it is gone.
@@ -65,7 +65,7 @@ impl Actor {
         let patched = plans.patch(&plan.name_any(), &PatchParams::default(), &patch).await;
         self.count(&patched);
         let patched = patched.map_err(|source| failed("record in the UpgradePlan's metadata", source))?;
-        note(written, Written::Plan, &patched);
+        note(written, &patched);
         Ok(patched)
     }
 
@@ -87,7 +87,7 @@ impl Actor {
             .await;
         self.count(&updated);
         let updated = updated.map_err(|source| failed("write the UpgradePlan's status", source))?;
-        note(written, Written::Plan, &updated);
+        note(written, &updated);
         Ok(updated)
     }
 

@@ -43,6 +43,24 @@ pub enum Credentials {
     },
 }
 
+/// Why there is no token that kubelets could be told.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no token of ServiceAccount {account}: {}; install the chart of this release, which has it, or \
+     name another with --kubelet-service-account",
+    with_causes(source)
+)]
+struct TokenError {
+    /// The account, with its namespace.
+    account: String,
+    source: kube::Error,
+}
+
+/// Why an answer could not be read to its end: perhaps it has none. Its words are not ours, so they are cut short.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", plain(&.0.to_string(), LONGEST_NAME))]
+struct BodyError(#[source] Box<dyn Error + Send + Sync>);
+
 /// How kubelets are asked.
 pub struct Kubelets {
     client: Client,
@@ -108,7 +126,7 @@ impl Kubelets {
         config.cluster_url = format!("https://{address}")
             .parse()
             .map_err(|error| other(format!("{address}: {error}")))?;
-        config.auth_info = self.auth_info().await.map_err(other)?;
+        config.auth_info = self.auth_info().await.map_err(|error| other(error.to_string()))?;
         // The caller retries later.
         config.default_retry = false;
         let client = Client::try_from(config).map_err(|error| other(with_causes(&error)))?;
@@ -153,7 +171,7 @@ impl Kubelets {
     }
 
     /// What we identify ourselves with.
-    async fn auth_info(&self) -> Result<AuthInfo, String> {
+    async fn auth_info(&self) -> Result<AuthInfo, TokenError> {
         let Credentials::Account { namespace, name } = &self.credentials else {
             return Ok(self.config.auth_info.clone());
         };
@@ -174,12 +192,9 @@ impl Kubelets {
         let answer = accounts
             .create_token_request(name, &PostParams::default(), &request)
             .await;
-        let answer = answer.map_err(|error| {
-            format!(
-                "no token of ServiceAccount {namespace}/{name}: {}; install the chart of this release, which has it, or \
-                 name another with --kubelet-service-account",
-                with_causes(&error)
-            )
+        let answer = answer.map_err(|source| TokenError {
+            account: format!("{namespace}/{name}"),
+            source,
         })?;
         let fresh = AuthInfo {
             token: Some(answer.status.map(|status| status.token).unwrap_or_default().into()),
@@ -191,10 +206,10 @@ impl Kubelets {
 }
 
 /// A body, unless it has no end: root of a node controls the response of its kubelet.
-async fn whole(body: Body) -> Result<Vec<u8>, String> {
+async fn whole(body: Body) -> Result<Vec<u8>, BodyError> {
     match Limited::new(body, LARGEST_BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes().to_vec()),
-        Err(error) => Err(plain(&error.to_string(), LONGEST_NAME)),
+        Err(error) => Err(BodyError(error)),
     }
 }
 
@@ -232,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn s06_a_kubelet_that_speaks_without_end_or_in_control_characters_is_cut_short() {
         let endless = Body::from(vec![b'x'; LARGEST_BODY_BYTES + 1]);
-        let error = whole(endless).await.unwrap_err();
+        let error = whole(endless).await.unwrap_err().to_string();
         assert!(error.contains("limit"), "{error}");
         assert_eq!(whole(Body::from(b"{}".to_vec())).await.unwrap(), b"{}");
         let said = words(format!("\u{1b}[2Jall is well\n{}", "y".repeat(100_000)).as_bytes());

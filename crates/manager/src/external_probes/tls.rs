@@ -13,26 +13,23 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use x509_parser::parse_x509_certificate;
 
+use super::CertificateTrouble;
+
 /// The earliest end of any certificate that the server presents.
-pub(super) async fn chain_end(address: &str) -> Result<Timestamp, String> {
-    let failed = |what: &dyn std::fmt::Display| format!("{address}: {what}");
+pub(super) async fn chain_end(address: &str) -> Result<Timestamp, CertificateTrouble> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?
+        .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(LookOnly(provider)))
         .with_no_client_auth();
-    let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
+    let stream = TcpStream::connect(address).await?;
     // The API server presents the same certificate whatever name is asked for.
-    let name = ServerName::try_from("kubernetes.default.svc").map_err(|error| failed(&error))?;
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await
-        .map_err(|error| failed(&error))?;
+    let name = ServerName::try_from("kubernetes.default.svc")?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let (_, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
-    earliest_end(chain).ok_or_else(|| failed(&"no certificate that can be read"))
+    earliest_end(chain).ok_or(CertificateTrouble::Unreadable)
 }
 
 fn earliest_end(chain: &[CertificateDer<'_>]) -> Option<Timestamp> {

@@ -11,6 +11,7 @@ use kube::{
 };
 use plan::observed::KeptPods;
 
+use super::error::Unanswered;
 use crate::lists::{
     Keep::{self, All, Fields},
     NAMED, Reader,
@@ -54,20 +55,20 @@ const POD: Keep = Fields(&[
 ]);
 
 /// Looks at the pods of these nodes and at all budgets. Tenants have both, as many and as large as they like.
-pub(super) async fn ask(client: &Client, nodes: &[String]) -> Result<KeptPods, String> {
+pub(super) async fn ask(client: &Client, nodes: &[String]) -> Result<KeptPods, Unanswered> {
     let reader = Reader::new(client.clone());
     let budgets = Api::all(client.clone());
     let budgets = reader
         .list(&budgets, &ListParams::default(), BUDGET, allows_nothing)
         .await;
-    let budgets = budgets.map_err(|error| format!("failed to list PodDisruptionBudgets: {error}"))?;
+    let budgets = budgets.map_err(|error| Unanswered::list("PodDisruptionBudgets", error))?;
     let budgets = Budgets::of(&budgets);
     let mut found = KeptPods::default();
     for node in nodes {
         let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::all(client.clone());
         let pods = reader.list(&pods, &of_node, POD, is_evicted).await;
-        let pods = pods.map_err(|error| format!("failed to list the pods of node {node}: {error}"))?;
+        let pods = pods.map_err(|error| Unanswered::list(format!("the pods of node {node}"), error))?;
         found.by_node.insert(node.clone(), kept(&pods, &budgets));
     }
     Ok(found)
@@ -216,7 +217,7 @@ mod tests {
         let mut large = json!(budget("shop", 0));
         large["spec"]["selector"]["matchExpressions"][0]["values"] = json!(values);
         let (client, _) = server(Vec::new(), vec![large; 60]);
-        let why = ask(&client, &["node-1".to_owned()]).await.unwrap_err();
+        let why = ask(&client, &["node-1".to_owned()]).await.unwrap_err().to_string();
         assert!(
             why.contains("PodDisruptionBudgets") && why.contains("more than the manager looks at (32 MiB)"),
             "{why}"

@@ -1,11 +1,12 @@
 //! What kubelets say about their disks.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, error::Error};
 
 use futures::{StreamExt, stream};
 use plan::observed::KubeletFacts;
 use serde::Deserialize;
 
+use super::error::Unanswered;
 use crate::external_probes::{ExternalProbes, Kubelet, KubeletError, KubeletFile};
 
 /// How many kubelets are asked at once.
@@ -45,7 +46,7 @@ struct KubeletConfig {
 pub(super) async fn ask(
     probes: &dyn ExternalProbes,
     nodes: Vec<Kubelet>,
-) -> Result<BTreeMap<String, KubeletFacts>, String> {
+) -> Result<BTreeMap<String, KubeletFacts>, Unanswered> {
     let asked = nodes.into_iter().map(|kubelet| async move {
         let facts = ask_one(probes, &kubelet).await;
         (kubelet.node, facts)
@@ -72,8 +73,23 @@ pub(super) async fn ask(
     if silent.is_empty() {
         return Ok(found);
     }
-    silent.sort();
-    Err(silent.join("; "))
+    silent.sort_by_key(ToString::to_string);
+    Err(Unanswered::Kubelets(silent))
+}
+
+/// Why a kubelet did not say how full its disk is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KubeletFault {
+    /// It did not answer, or with something else.
+    #[error("failed to ask the kubelet of node {node} for {}: {source}", file.path())]
+    File {
+        node: String,
+        file: KubeletFile,
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// It left that out.
+    #[error("kubelet of node {node} does not report its file system in stats/summary")]
+    NoFileSystem { node: String },
 }
 
 /// Whether a kubelet shows its configuration to us.
@@ -83,19 +99,20 @@ enum Configuration {
     Closed,
 }
 
-async fn ask_one(probes: &dyn ExternalProbes, kubelet: &Kubelet) -> Result<(KubeletFacts, Configuration), String> {
+async fn ask_one(
+    probes: &dyn ExternalProbes,
+    kubelet: &Kubelet,
+) -> Result<(KubeletFacts, Configuration), KubeletFault> {
     let node = &kubelet.node;
     let summary = probes.kubelet(kubelet, KubeletFile::Summary).await;
-    let summary = summary.map_err(|error| failed(node, KubeletFile::Summary, &error))?;
+    let summary = summary.map_err(|error| failed(node, KubeletFile::Summary, error))?;
     let summary: Summary = parse(node, KubeletFile::Summary, &summary)?;
     let fs = summary.node.fs;
     let (Some(capacity_bytes), Some(used_bytes)) = (
         fs.as_ref().and_then(|fs| fs.capacity_bytes),
         fs.as_ref().and_then(|fs| fs.used_bytes),
     ) else {
-        return Err(format!(
-            "kubelet of node {node} does not report its file system in stats/summary"
-        ));
+        return Err(KubeletFault::NoFileSystem { node: node.clone() });
     };
     let (threshold, configuration) = match probes.kubelet(kubelet, KubeletFile::Configz).await {
         Ok(body) => {
@@ -104,7 +121,7 @@ async fn ask_one(probes: &dyn ExternalProbes, kubelet: &Kubelet) -> Result<(Kube
             (threshold, Configuration::Shown)
         }
         Err(KubeletError::Forbidden(_)) => (None, Configuration::Closed),
-        Err(error) => return Err(failed(node, KubeletFile::Configz, &error)),
+        Err(error) => return Err(failed(node, KubeletFile::Configz, error)),
     };
     let facts = KubeletFacts {
         capacity_bytes,
@@ -114,10 +131,14 @@ async fn ask_one(probes: &dyn ExternalProbes, kubelet: &Kubelet) -> Result<(Kube
     Ok((facts, configuration))
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(node: &str, file: KubeletFile, body: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|error| failed(node, file, &error))
+fn parse<T: for<'de> Deserialize<'de>>(node: &str, file: KubeletFile, body: &[u8]) -> Result<T, KubeletFault> {
+    serde_json::from_slice(body).map_err(|error| failed(node, file, error))
 }
 
-fn failed(node: &str, file: KubeletFile, what: &dyn std::fmt::Display) -> String {
-    format!("failed to ask the kubelet of node {node} for {}: {what}", file.path())
+fn failed(node: &str, file: KubeletFile, source: impl Error + Send + Sync + 'static) -> KubeletFault {
+    KubeletFault::File {
+        node: node.to_owned(),
+        file,
+        source: Box::new(source),
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::{
     ReleaseDigests, ReleaseMetadata, UpgradePlan,
     names::{self, RepoScheme},
-    quoted::quoted,
     release_digests::NEEDED_FILES,
 };
 use futures::{StreamExt, stream};
@@ -18,6 +17,7 @@ use release::{
     tls::Trust,
 };
 
+use super::error::Unanswered;
 use crate::external_probes::{ExternalProbes, FetchError};
 
 /// How many archives are asked for at once.
@@ -53,9 +53,9 @@ impl Repository {
     }
 
     /// The digests of what it serves now.
-    pub(super) async fn digests(&self) -> Result<ReleaseDigests, String> {
+    pub(super) async fn digests(&self) -> Result<ReleaseDigests, Unanswered> {
         let (url, text) = self.manifest_text().await?;
-        let (manifest, root) = Manifest::read(&text).map_err(|error| format!("failed to read {url}: {error}"))?;
+        let (manifest, root) = Manifest::read(&text).map_err(|source| Unanswered::Manifest { url, source })?;
         let Manifest { iso, files } = manifest;
         let shown = files.len() <= MOST_SHOWN;
         let is_needed = |path: &str| NEEDED_FILES.contains(&path);
@@ -69,18 +69,20 @@ impl Repository {
         })
     }
 
-    async fn manifest_text(&self) -> Result<(String, String), String> {
+    async fn manifest_text(&self) -> Result<(String, String), Unanswered> {
         let url = manifest::url_of(&self.base);
         let body = self.probes.fetch(&url, self.trust.as_ref()).await;
-        let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
-        let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
-        Ok((url, text))
+        match body.map(String::from_utf8) {
+            Ok(Ok(text)) => Ok((url, text)),
+            Ok(Err(_)) => Err(Unanswered::NotText { url }),
+            Err(source) => Err(Unanswered::Fetch { url, source }),
+        }
     }
 
     /// What is on record about a file: nothing where nothing is on record at all.
     async fn recorded(&self, path: &str) -> Result<Option<FileSum>, FetchError> {
         let Some(digests) = &self.digests else { return Ok(None) };
-        let other = |error: String| FetchError::Other(error);
+        let other = |error: Unanswered| FetchError::Other(error.to_string());
         let (url, text) = self.manifest_text().await.map_err(other)?;
         let unusable = |error: &dyn std::fmt::Display| FetchError::Other(format!("{url} is refused: {error}"));
         let root = digests
@@ -107,26 +109,31 @@ impl Repository {
         }
     }
 
-    pub(super) async fn release(&self) -> Result<ReleaseMetadata, String> {
+    pub(super) async fn release(&self) -> Result<ReleaseMetadata, Unanswered> {
         let url = format!("{}/{}", self.base, release_file::PATH);
         let body = self.file(release_file::PATH).await;
-        let body = body.map_err(|error| format!("failed to read {url}: {error}"))?;
-        let text = String::from_utf8(body).map_err(|_| format!("{url} is not text"))?;
-        serde_saphyr::from_str(&text)
-            .map_err(|error| format!("{url} is not release metadata: {}", quoted(&error.to_string())))
+        let text = match body.map(String::from_utf8) {
+            Ok(Ok(text)) => text,
+            Ok(Err(_)) => return Err(Unanswered::NotText { url }),
+            Err(source) => return Err(Unanswered::Fetch { url, source }),
+        };
+        serde_saphyr::from_str(&text).map_err(|error| Unanswered::Metadata {
+            url,
+            source: Box::new(error),
+        })
     }
 
-    pub(super) async fn image_lists(&self, previous: &str) -> Result<ImageLists, String> {
+    pub(super) async fn image_lists(&self, previous: &str) -> Result<ImageLists, Unanswered> {
         let list = async |version: &str| {
             let path = image_list::path_of(version);
             let url = format!("{}/{path}", self.base);
             match self.file(&path).await {
                 Ok(body) => match image_list::parse(&String::from_utf8_lossy(&body)) {
                     Ok(images) => Ok(Some(images.into_iter().collect())),
-                    Err(error) => Err(format!("{url} is not a list of images: {}", quoted(&error.to_string()))),
+                    Err(source) => Err(Unanswered::ImageList { url, source }),
                 },
                 Err(FetchError::NotFound) => Ok(None),
-                Err(FetchError::Other(error)) => Err(format!("failed to read {url}: {error}")),
+                Err(source) => Err(Unanswered::Fetch { url, source }),
             }
         };
         Ok(ImageLists {
@@ -136,22 +143,22 @@ impl Repository {
     }
 
     /// How many bytes the archives have together.
-    pub(super) async fn archive_bytes(&self) -> Result<Option<u64>, String> {
+    pub(super) async fn archive_bytes(&self) -> Result<Option<u64>, Unanswered> {
         let url = format!("{}/{}", self.base, bundle::PATH);
         let body = match self.file(bundle::PATH).await {
             Ok(body) => body,
             Err(FetchError::NotFound) => return Ok(None),
-            Err(error) => return Err(format!("failed to read {url}: {error}")),
+            Err(source) => return Err(Unanswered::Fetch { url, source }),
         };
-        let found = bundle::parse(&String::from_utf8_lossy(&body))
-            .map_err(|error| format!("{url} cannot be used: {}", quoted(&error.to_string())))?;
+        let found =
+            bundle::parse(&String::from_utf8_lossy(&body)).map_err(|source| Unanswered::Bundle { url, source })?;
         let urls = found
             .archives()
             .map(|(_, archive)| format!("{}/{}", self.base, archive.archive.as_str()));
         let urls: Vec<String> = urls.collect();
         let sizes = urls.into_iter().map(|url| async move {
             let size = self.probes.size(&url, self.trust.as_ref()).await;
-            size.map_err(|error| format!("failed to ask for the size of {url}: {error}"))
+            size.map_err(|source| Unanswered::Size { url, source })
         });
         let sizes: Vec<_> = stream::iter(sizes).buffer_unordered(ARCHIVES_AT_ONCE).collect().await;
         let mut total: u64 = 0;

@@ -38,7 +38,7 @@ pub fn roles_of(prefix: &str, program: &Program) -> Vec<Value> {
         roles.push(role(prefix, &name, Scope::Cluster, program.cluster));
     }
     for (namespace, rules) in program.inside {
-        roles.push(role(prefix, &name, Scope::Namespace(namespace), rules));
+        roles.push(role(prefix, &name, Scope::Namespace(namespace), *rules));
     }
     if !program.tokens_of.is_empty() {
         let rules: &[Rule] = &[("", &["serviceaccounts/token"], &["create"], program.tokens_of)];

@@ -1,5 +1,7 @@
 //! From rules to roles and bindings.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 /// A rule: API group, resources, verbs, and the names that it is about; no names are all.
@@ -9,6 +11,26 @@ pub type Rule = (
     &'static [&'static str],
     &'static [&'static str],
 );
+
+/// A rule as it goes into a role.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RoleRule {
+    pub(super) group: Cow<'static, str>,
+    pub(super) resources: Vec<Cow<'static, str>>,
+    pub(super) names: Vec<&'static str>,
+    pub(super) verbs: Vec<&'static str>,
+}
+
+impl From<&Rule> for RoleRule {
+    fn from((group, resources, verbs, names): &Rule) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            resources: resources.iter().map(|one| Cow::Borrowed(*one)).collect(),
+            names: names.to_vec(),
+            verbs: verbs.to_vec(),
+        }
+    }
+}
 
 /// Where rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +47,12 @@ pub(super) struct Holder<'a> {
 }
 
 /// A role.
-pub(super) fn role(prefix: &str, name: &str, scope: Scope<'_>, rules: &[Rule]) -> Value {
+pub(super) fn role(
+    prefix: &str,
+    name: &str,
+    scope: Scope<'_>,
+    rules: impl IntoIterator<Item: Into<RoleRule>>,
+) -> Value {
     let mut metadata = json!({"name": format!("{prefix}{name}")});
     let kind = match scope {
         Scope::Cluster => "ClusterRole",
@@ -34,10 +61,11 @@ pub(super) fn role(prefix: &str, name: &str, scope: Scope<'_>, rules: &[Rule]) -
             "Role"
         }
     };
-    let rules = rules.iter().map(|(group, resources, verbs, names)| {
-        let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-        if !names.is_empty() {
-            rule["resourceNames"] = json!(names);
+    let rules = rules.into_iter().map(|given| {
+        let given: RoleRule = given.into();
+        let mut rule = json!({"apiGroups": [given.group], "resources": given.resources, "verbs": given.verbs});
+        if !given.names.is_empty() {
+            rule["resourceNames"] = json!(given.names);
         }
         rule
     });

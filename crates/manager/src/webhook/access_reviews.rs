@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use checks::admission::powers::{Asker, Power, VERB};
+use checks::{
+    NoAnswer,
+    admission::powers::{Asker, Power, VERB},
+};
 use clock::Clock;
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
@@ -24,7 +27,7 @@ pub async fn ask(client: &Client, clock: &Clock, user: &UserInfo, plan: &str, wa
         let answer = tokio::select! {
             biased;
             answer = may(client, user, plan, *power) => answer,
-            () = clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+            () = clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs()).into()),
         };
         match answer {
             Ok(true) => {
@@ -40,7 +43,7 @@ pub async fn ask(client: &Client, clock: &Clock, user: &UserInfo, plan: &str, wa
     }
 }
 
-async fn may(client: &Client, user: &UserInfo, plan: &str, power: Power) -> Result<bool, String> {
+async fn may(client: &Client, user: &UserInfo, plan: &str, power: Power) -> Result<bool, NoAnswer> {
     let review = SubjectAccessReview {
         metadata: ObjectMeta::default(),
         spec: SubjectAccessReviewSpec {
@@ -62,6 +65,6 @@ async fn may(client: &Client, user: &UserInfo, plan: &str, power: Power) -> Resu
     };
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     let answer = reviews.create(&PostParams::default(), &review).await;
-    let answer = answer.map_err(|error| super::facts::text(&error))?;
+    let answer = answer.map_err(|error| super::facts::no_answer(&error))?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }

@@ -5,7 +5,7 @@ use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 use api::{image::Sources, names};
 use cache::Cache;
 use checks::{
-    Cluster, Listed, ListedOnce, Shared,
+    Cluster, Listed, ListedOnce, NoAnswer, Shared,
     admission::{Reads, matters, powers::Asker},
 };
 use clock::Clock;
@@ -210,7 +210,7 @@ impl Facts {
     async fn listed_by<K: Object>(&self, api: Api<K>, which: &ListParams) -> Listed<K> {
         let reader = Reader::new(self.client.clone());
         let list = reader.list(&api, which, Keep::All, |_| true);
-        self.patiently(list).await?.map_err(|error| text(&error))
+        self.patiently(list).await?.map_err(|error| no_answer(&error))
     }
 
     /// What is kept of those objects of a kind that a check could name.
@@ -224,7 +224,7 @@ impl Facts {
         let all = ListParams::default();
         let list = reader.list(&api, &all, keep, matters);
         let listed = self.patiently(list).await?;
-        listed.map(Shared::from).map_err(|error| text(&error))
+        listed.map(Shared::from).map_err(|error| no_answer(&error))
     }
 
     /// A cluster that does not know the kind has no objects of it.
@@ -234,24 +234,24 @@ impl Facts {
         match self.patiently(list).await? {
             Ok(items) => Ok(items.into()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new().into()),
-            Err(error) => Err(text(&error)),
+            Err(error) => Err(no_answer(&error)),
         }
     }
 
-    async fn patiently<T>(&self, list: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, String> {
+    async fn patiently<T>(&self, list: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, NoAnswer> {
         tokio::select! {
             biased;
             listed = list => Ok(listed),
-            () = self.clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+            () = self.clock.sleep(PATIENCE) => Err(format!("no answer within {} seconds", PATIENCE.as_secs()).into()),
         }
     }
 }
 
 /// The API server's own message, if there is one.
-pub(super) fn text(error: &kube::Error) -> String {
+pub(super) fn no_answer(error: &kube::Error) -> NoAnswer {
     match error {
-        kube::Error::Api(status) => status.message.clone(),
-        kube::Error::SerdeError(why) => why.to_string(),
-        error => error.to_string(),
+        kube::Error::Api(status) => status.message.as_str().into(),
+        kube::Error::SerdeError(why) => why.to_string().into(),
+        error => error.to_string().into(),
     }
 }

@@ -12,7 +12,9 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use manager::{
-    external_probes::{ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile},
+    external_probes::{
+        CertificateError, CertificateTrouble, ExternalProbes, FetchError, Kubelet, KubeletError, KubeletFile,
+    },
     facts::{Known, answer},
 };
 use plan::{
@@ -20,7 +22,7 @@ use plan::{
     observed::{Facts, Fetched},
 };
 use proptest::prelude::*;
-use release::tls::{Identity, Trust};
+use release::tls::{Identity, TlsError, Trust};
 use serde_json::{Value, json};
 
 /// External probes with fixed results, which record their calls.
@@ -42,11 +44,11 @@ impl ExternalProbes for Stub {
         Box::pin(std::future::ready(Ok(1)))
     }
 
-    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
-        Box::pin(std::future::ready(Err("nobody".to_owned())))
+    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>> {
+        Box::pin(std::future::ready(Err(TlsError::Count(0))))
     }
 
-    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
+    fn certificate_end<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>> {
         self.asked.lock().unwrap().push(address.to_owned());
         Box::pin(std::future::ready(Ok(support::beginning())))
     }
@@ -241,6 +243,13 @@ fn a_release_file_as_the_iso_has_it_is_read() {
 }
 
 /// A repository that serves these files.
+fn nobody() -> CertificateError {
+    CertificateError {
+        address: "nobody".to_owned(),
+        source: CertificateTrouble::Refused,
+    }
+}
+
 struct Files(std::collections::BTreeMap<String, Vec<u8>>);
 
 impl ExternalProbes for Files {
@@ -257,12 +266,12 @@ impl ExternalProbes for Files {
         Box::pin(std::future::ready(Ok(1)))
     }
 
-    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, String>> {
-        Box::pin(std::future::ready(Err("nobody".to_owned())))
+    fn mint<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>> {
+        Box::pin(std::future::ready(Err(TlsError::Count(0))))
     }
 
-    fn certificate_end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Timestamp, String>> {
-        Box::pin(std::future::ready(Err("nobody".to_owned())))
+    fn certificate_end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>> {
+        Box::pin(std::future::ready(Err(nobody())))
     }
 
     fn kubelet<'a>(&'a self, _: &'a Kubelet, _: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {

@@ -42,7 +42,7 @@ async fn what_is_not_needed_is_not_read() {
     let facts = Facts::new(manager_client(&server), Watched::default(), days_on(0));
     let read = facts.read(Reads::Nodes).await;
     assert_eq!(read.nodes.unwrap().len(), 3);
-    assert_eq!(read.plans, Err("not read".to_owned()));
+    assert_eq!(read.plans, Err("not read".into()));
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn what_the_manager_watches_anyway_is_not_listed_again() {
     assert_eq!(read.rancher_clusters.unwrap().len(), 1);
     assert_eq!(read.images, Ok(Vec::new()));
     // Of these the manager watches one object or none; one would pass for all of them.
-    let late = "no answer within 5 seconds".to_owned();
+    let late = checks::NoAnswer::from("no answer within 5 seconds");
     assert_eq!(read.managed_charts, Err(late.clone()));
     assert_eq!(read.addons, Err(late.clone()));
     assert_eq!(read.volumes, Err(late));
@@ -100,6 +100,7 @@ async fn a_cluster_that_does_not_know_v1_upgrades_has_none_but_one_without_volum
     assert!(
         read.volumes
             .unwrap_err()
+            .to_string()
             .contains("could not find the requested resource")
     );
 }
@@ -247,7 +248,7 @@ fn having(objects: Vec<Value>) -> kube::Client {
 
 #[tokio::test]
 async fn what_is_kept_of_the_cluster_is_all_that_the_checks_read() {
-    async fn whole<K>(client: &kube::Client) -> Result<checks::Shared<K>, String>
+    async fn whole<K>(client: &kube::Client) -> checks::ListedOnce<K>
     where
         K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {

@@ -1,6 +1,8 @@
 //! One file of the repository as a stream of bytes that survives broken connections: it resumes where it broke, and
 //! only with the very version it began with.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
@@ -27,6 +29,20 @@ enum Trouble {
     Again(String),
     /// This download is over.
     Over(Error),
+}
+
+/// Why the present body ends too early.
+#[derive(Debug, thiserror::Error)]
+enum BrokenOff {
+    /// The server says nothing more.
+    #[error("nothing came for {} s", .0.as_secs())]
+    Stalled(Duration),
+    /// The server takes it to be whole.
+    #[error("the answer ended")]
+    Ended,
+    /// The connection is gone.
+    #[error("{}", with_causes(.0))]
+    Broken(#[source] hyper::Error),
 }
 
 impl<'a> Download<'a> {
@@ -84,15 +100,15 @@ impl<'a> Download<'a> {
     }
 
     /// The next new bytes of the present body; nothing when they were known.
-    async fn read(&mut self) -> Result<Option<Bytes>, String> {
+    async fn read(&mut self) -> Result<Option<Bytes>, BrokenOff> {
         let stall = self.repository.patience().stall;
         let Some((body, known)) = &mut self.body else {
             return Ok(None);
         };
         let frame = match tokio::time::timeout(stall, body.frame()).await {
-            Err(_) => return Err(format!("nothing came for {} s", stall.as_secs())),
-            Ok(None) => return Err("the answer ended".to_owned()),
-            Ok(Some(Err(error))) => return Err(with_causes(&error)),
+            Err(_) => return Err(BrokenOff::Stalled(stall)),
+            Ok(None) => return Err(BrokenOff::Ended),
+            Ok(Some(Err(error))) => return Err(BrokenOff::Broken(error)),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(mut bytes) = frame.into_data() else {

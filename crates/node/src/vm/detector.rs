@@ -110,13 +110,18 @@ pub struct Options {
     pub shutdown: bool,
 }
 
+/// Why a VM could not be stopped, for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotStopped(String);
+
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detected {
     /// The VMs that cannot move.
     pub found: Vec<Found>,
     /// Those that were stopped, and those that could not be.
-    pub stopped: BTreeMap<VmName, Result<(), String>>,
+    pub stopped: BTreeMap<VmName, Result<(), NotStopped>>,
 }
 
 impl Detected {
@@ -181,7 +186,7 @@ pub struct Detector {
     /// Decided once: a second check after some VMs were stopped would not find them.
     found: OnceLock<Vec<Found>>,
     recorded: OnceLock<()>,
-    stopped: Mutex<BTreeMap<VmName, Result<(), String>>>,
+    stopped: Mutex<BTreeMap<VmName, Result<(), NotStopped>>>,
 }
 
 impl Detector {
@@ -234,7 +239,7 @@ impl Detector {
                         object: format!("VirtualMachine {vm}"),
                         message: error.to_string(),
                     }),
-                    Err(error) => self.note(&vm, Err(error.to_string())).await,
+                    Err(error) => self.note(&vm, Err(NotStopped(error.to_string()))).await,
                 }
             }
             if waiting.is_empty() {
@@ -252,7 +257,7 @@ impl Detector {
         open.map(|one| one.vm.clone()).collect()
     }
 
-    async fn note(&self, vm: &VmName, ended: Result<(), String>) {
+    async fn note(&self, vm: &VmName, ended: Result<(), NotStopped>) {
         if let Err(why) = &ended {
             let text = format!("Failed to shut down VM {vm} on node {}: {why}", self.options.node);
             self.record_event(PlanEvent::warning(reasons::VM_SHUTDOWN_FAILED, text))
@@ -264,7 +269,7 @@ impl Detector {
 
     async fn give_up(&self, why: &str) {
         for vm in self.open() {
-            self.note(&vm, Err(why.to_owned())).await;
+            self.note(&vm, Err(NotStopped(why.to_owned()))).await;
         }
     }
 

@@ -59,7 +59,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
         // What does not count is not probed.
         Ok(true) => return Outcome::Done,
         Ok(false) => {}
-        Err(why) => return Outcome::Fail(why),
+        Err(error) => return Outcome::Fail(error.to_string()),
     }
     let url = draft.repo_url();
     let waiting = (
@@ -75,7 +75,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     let is_to_load = |node: &str| draft.progress(node).state() != Some(NodeState::ImagePreloaded);
     match preflight::new_images_fit(found, is_to_load) {
         Ok(()) => Outcome::Done,
-        Err(why) => Outcome::Fail(why),
+        Err(error) => Outcome::Fail(error.to_string()),
     }
 }
 

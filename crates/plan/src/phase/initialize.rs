@@ -92,8 +92,8 @@ fn too_old(running: &str, (major, minor): (u64, u64)) -> String {
 /// The pre-flight checks. What they find is final; that they could not look is not, at first.
 pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
-    if let Err(message) = preflight::skips_disk_space(&observed.plan) {
-        return Outcome::Fail(message);
+    if let Err(error) = preflight::skips_disk_space(&observed.plan) {
+        return Outcome::Fail(error.to_string());
     }
     let fetched: &Fetched<PreflightFacts> = &observed.facts.preflight;
     let (what, object) = PREFLIGHT;
@@ -110,6 +110,6 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     let checked = image::check_allowed(&observed.plan, &observed.settings);
     match checked.and_then(|()| preflight::check(&observed.plan, facts, draft.now)) {
         Ok(()) => Outcome::Done,
-        Err(message) => Outcome::Fail(message),
+        Err(error) => Outcome::Fail(error.to_string()),
     }
 }

@@ -77,7 +77,8 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
     let name = names::repo(draft.plan_name());
     // It may have been changed since the pre-flight checks, and can be changed again.
-    if let Err(why) = preflight::repo_server(&observed.plan) {
+    if let Err(error) = preflight::repo_server(&observed.plan) {
+        let why = error.to_string();
         let object = Some(format!("UpgradePlan {}", draft.plan_name()));
         let noted = draft.wait(Wait::Annotation, object, &why);
         draft.degrade(why);

@@ -69,7 +69,8 @@ proptest! {
         let mut plan = api::UpgradePlan::new("up", Default::default());
         let key = annotations::SKIP_GC_THRESHOLD_CHECK;
         plan.metadata.annotations = Some([(key.to_owned(), value)].into());
-        if let Err(message) = preflight::skips_disk_space(&plan) {
+        if let Err(error) = preflight::skips_disk_space(&plan) {
+            let message = error.to_string();
             prop_assert!(message.contains(key), "{message}");
         }
     }

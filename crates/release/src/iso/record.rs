@@ -10,6 +10,11 @@ const DIRECTORY: u8 = 0x02;
 const ASSOCIATED: u8 = 0x04;
 const MORE_EXTENTS: u8 = 0x80;
 
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BadRecord(pub(super) &'static str);
+
 /// One record: a file, or one extent of a large one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
@@ -28,13 +33,13 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Reads a record that has exactly these bytes.
-    pub(super) fn parse(record: &'a [u8]) -> Result<Self, &'static str> {
-        const SHORT: &str = "a directory record is too short";
+    pub(super) fn parse(record: &'a [u8]) -> Result<Self, BadRecord> {
+        const SHORT: BadRecord = BadRecord("a directory record is too short");
         let byte = |at: usize| record.get(at).copied().ok_or(SHORT);
         let name_length = usize::from(byte(32)?);
         let name = record.get(FIXED..FIXED + name_length).ok_or(SHORT)?;
         if byte(26)? != 0 || byte(27)? != 0 {
-            return Err("an interleaved file");
+            return Err(BadRecord("an interleaved file"));
         }
         // The name is padded to an even length of the whole.
         let system_use = FIXED + name_length + usize::from(name_length.is_multiple_of(2));

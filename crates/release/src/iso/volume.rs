@@ -1,6 +1,9 @@
 //! The primary volume descriptor: what the image says about itself, and where its root is.
 
-use super::{IsoError, ReadAt, bytes, record::Record};
+use super::{
+    IsoError, ReadAt, bytes,
+    record::{BadRecord, Record},
+};
 
 /// Descriptors have this size and begin after sixteen of them.
 const SECTOR: u64 = 2048;
@@ -58,7 +61,7 @@ fn parse(descriptor: Vec<u8>, actual: u64) -> Result<Volume, IsoError> {
         return Err(IsoError::Truncated { declared, actual });
     }
     let root = descriptor.get(156..190).unwrap_or_default();
-    let root = Record::parse(root).map_err(|what| IsoError::damaged("", what))?;
+    let root = Record::parse(root).map_err(|BadRecord(what)| IsoError::damaged("", what))?;
     if !root.is_directory() {
         return Err(IsoError::damaged("", "the root is no directory"));
     }

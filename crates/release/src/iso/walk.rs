@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Extent, IsoError, ReadAt,
-    record::Record,
+    record::{BadRecord, Record},
     rock_ridge::{self, RockRidge},
     tree::{Content, Kind, Node, Tree, join},
     volume::Volume,
@@ -111,7 +111,7 @@ impl<S: ReadAt + ?Sized> Walk<'_, S> {
         let mut modified = None;
         let mut open: Option<(Vec<u8>, Content)> = None;
         for record in records(&bytes) {
-            let record = record.map_err(|what| IsoError::damaged(path, what))?;
+            let record = record.map_err(|BadRecord(what)| IsoError::damaged(path, what))?;
             if record.is_dot() {
                 modified = modified.or(record.modified);
                 continue;
@@ -250,7 +250,7 @@ impl<S: ReadAt + ?Sized> Walk<'_, S> {
 }
 
 /// The records of a directory: each begins with its length; where it is zero, the next sector goes on.
-fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, &'static str>> {
+fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, BadRecord>> {
     bytes.chunks(SECTOR).flat_map(|sector| {
         let mut rest = sector;
         std::iter::from_fn(move || {
@@ -260,7 +260,7 @@ fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, &'static str
             }
             let Some((record, after)) = rest.split_at_checked(length) else {
                 rest = &[];
-                return Some(Err("a directory record crosses a sector"));
+                return Some(Err(BadRecord("a directory record crosses a sector")));
             };
             rest = after;
             Some(Record::parse(record))

@@ -1,6 +1,10 @@
 //! The server: it presents one certificate to all clients.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     ServerConfig,
@@ -30,14 +34,25 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// A file of an identity cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read {}: {source}", path.display())]
+pub struct IdentityFileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
 impl Identity {
     /// Reads both from files.
     ///
     /// # Errors
     /// One of them cannot be read; the message names it.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, IdentityFileError> {
         let text = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|error| format!("failed to read {}: {error}", path.display()))
+            std::fs::read_to_string(path).map_err(|source| IdentityFileError {
+                path: path.to_owned(),
+                source,
+            })
         };
         Ok(Self {
             certificate: text(certificate)?,

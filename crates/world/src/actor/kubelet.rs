@@ -18,7 +18,7 @@ use crate::{
     context::{Context, after, annotation, digest, node_of, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
-    programs,
+    programs::{self, Ended},
     troubles::{JobFailure, RepositoryTrouble},
     watched::key_of,
 };
@@ -319,17 +319,16 @@ pub(crate) fn attempt(world: &Context, pod: &Pod) -> u32 {
 async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let key = key_of(pod.as_ref());
     let attempt = attempt(&world, &pod);
-    let outcome = match trouble(&world, &pod) {
+    let Ended { succeeded, message } = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
-        Some(JobFailure::Fails(times)) if attempt < times => Err("simulated failure".to_owned()),
+        Some(JobFailure::Fails(times)) if attempt < times => Ended {
+            succeeded: false,
+            message: "simulated failure".to_owned(),
+        },
         Some(JobFailure::DiesAt(step)) => programs::run(&world, &pod, Some(step)).await,
         _ => programs::run(&world, &pod, None).await,
     };
-    let (succeeded, message) = match &outcome {
-        Ok(message) => (true, message),
-        Err(message) => (false, message),
-    };
-    while let Err(error) = end(&world, &key, &pod, succeeded, message).await {
+    while let Err(error) = end(&world, &key, &pod, succeeded, &message).await {
         tracing::debug!(pod = key.1, %error, "failed to report the end of a pod; trying again");
         world.clock.sleep(std::time::Duration::from_secs(1)).await;
     }

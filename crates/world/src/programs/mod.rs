@@ -181,16 +181,16 @@ impl Call {
     }
 }
 
-/// Runs the program of a pod, chosen by its labels, and returns its termination message. A pod that is none of ours just succeeds.
+/// How a program has ended.
+pub(crate) struct Ended {
+    pub(crate) succeeded: bool,
+    /// Its termination message.
+    pub(crate) message: String,
+}
+
+/// Runs the program of a pod, chosen by its labels, to its end. A pod that is none of ours just succeeds.
 /// With `dies_at` the program is killed when that step has begun.
-///
-/// # Errors
-/// The program failed, with that termination message.
-pub(crate) async fn run(
-    world: &Arc<Context>,
-    pod: &Arc<Pod>,
-    dies_at: Option<&'static str>,
-) -> std::result::Result<String, String> {
+pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>, dies_at: Option<&'static str>) -> Ended {
     let call = Call::new(world, pod).await;
     let board = Arc::new(board::SimulatedBoard::new(&call, dies_at));
     let report = Reporter::new(world.clock.clone(), board.clone());
@@ -199,15 +199,18 @@ pub(crate) async fn run(
         () = board.death() => Ok(()),
         ended = program(&call, &report) => ended,
     };
-    if let Some(word) = board.died() {
-        return Err(word);
+    if let Some(message) = board.died() {
+        return Ended {
+            succeeded: false,
+            message,
+        };
     }
-    match ended {
-        Ok(()) => Ok(board.said_last()),
-        Err(error) => {
-            tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
-            Err(board.said_last())
-        }
+    if let Err(error) = &ended {
+        tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
+    }
+    Ended {
+        succeeded: ended.is_ok(),
+        message: board.said_last(),
     }
 }
 

@@ -30,24 +30,35 @@ pub(super) async fn own_image(
     Ok(image)
 }
 
+/// What is given is no image, or no part of one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ImageArgumentError {
+    /// No image.
+    #[error("{0:?} is not REPOSITORY[:TAG][@DIGEST]")]
+    Image(String),
+    /// A part that breaks this rule.
+    #[error("{0}")]
+    Part(&'static str),
+}
+
 /// An image, checked.
-pub(super) fn image(text: &str) -> Result<Image, String> {
-    Image::parse(text).ok_or_else(|| format!("{text:?} is not REPOSITORY[:TAG][@DIGEST]"))
+pub(super) fn image(text: &str) -> Result<Image, ImageArgumentError> {
+    Image::parse(text).ok_or_else(|| ImageArgumentError::Image(text.to_owned()))
 }
 
 /// A tag, checked. An empty one is none.
-pub(super) fn tag(text: &str) -> Result<String, String> {
+pub(super) fn tag(text: &str) -> Result<String, ImageArgumentError> {
     if text.is_empty() || api::image::is_tag(text) {
         return Ok(text.to_owned());
     }
-    Err(api::image::TAG_RULE.to_owned())
+    Err(ImageArgumentError::Part(api::image::TAG_RULE))
 }
 
 /// A repository, checked.
-pub(super) fn repository(text: &str) -> Result<String, String> {
+pub(super) fn repository(text: &str) -> Result<String, ImageArgumentError> {
     if api::image::is_repository(text) {
         Ok(text.to_owned())
     } else {
-        Err(api::image::REPOSITORY_RULE.to_owned())
+        Err(ImageArgumentError::Part(api::image::REPOSITORY_RULE))
     }
 }

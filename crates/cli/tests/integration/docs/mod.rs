@@ -9,5 +9,6 @@ mod page;
 mod row_index;
 mod rows;
 mod run;
+mod typed_errors;
 mod words;
 mod world;
