@@ -90,7 +90,7 @@ mod tests {
         cluster.metadata.generation = Some(2);
         cluster.status.phase = Some("Provisioned".into());
         cluster.status.observed_generation = Some(1);
-        assert!(lacks(Some(&cluster)).unwrap().contains("not been seen"));
+        assert!(lacks(Some(&cluster)).unwrap().contains("not been observed"));
         cluster.status.observed_generation = Some(2);
         assert_eq!(lacks(Some(&cluster)), None);
         cluster.status.phase = Some("Provisioning".into());

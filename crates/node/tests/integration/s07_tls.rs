@@ -167,7 +167,7 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
     type Attack<'a> = &'a dyn Fn(&Bench) -> Files;
     let attacks: [(Attack<'_>, &str); 3] = [
         (&swapped, COMMON),
-        (&truncated, "cut off"),
+        (&truncated, "truncated"),
         (&replayed, "another release"),
     ];
     for (attack, words) in attacks {

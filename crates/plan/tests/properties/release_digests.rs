@@ -140,7 +140,7 @@ fn s07_a_client_that_changes_the_deployment_of_the_repository_does_not_turn_veri
     until(&mut model, |model| model.phase() == Some(Phase::Failed));
     let status = model.observed.plan.status.as_ref().unwrap();
     let why = status.phase_transition_timestamps.last().unwrap().message.clone();
-    assert!(why.as_ref().unwrap().contains("somebody changed it"), "{why:?}");
+    assert!(why.as_ref().unwrap().contains("a client changed it"), "{why:?}");
     assert!(model.observed.jobs.is_empty(), "no node has read from it");
 }
 

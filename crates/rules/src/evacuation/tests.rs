@@ -217,7 +217,7 @@ fn retry_waits_longer_each_time_and_at_last_for_a_user() {
     let decision = observed.decide();
     assert!(decision.acts.is_empty() && decision.look_again.is_none());
     assert!(
-        observed.message().contains("also after 3 more tries"),
+        observed.message().contains("also after 3 retries"),
         "{}",
         observed.message()
     );

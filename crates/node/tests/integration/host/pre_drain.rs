@@ -281,7 +281,7 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
                 pauses.push((cluster.harness.clock.elapsed() - failed).as_secs());
             }
             cluster.migration(4, "Failed").await;
-            cluster.until_waiting_for("also after 3 more tries").await;
+            cluster.until_waiting_for("also after 3 retries").await;
             cluster.harness.clock.sleep(Duration::from_hours(1)).await;
             assert_eq!(cluster.migrations().await, 1);
             cluster.web_moves_to("node-3").await;
@@ -315,7 +315,7 @@ async fn a_program_that_starts_again_continues_counting_tries() {
         .run_while(steps, async {
             cluster.until_tainted().await;
             cluster.migration(1, "Failed").await;
-            cluster.until_waiting_for("also after 3 more tries").await;
+            cluster.until_waiting_for("also after 3 retries").await;
             assert_eq!(cluster.migrations().await, 1);
             cluster.web_moves_to("node-3").await;
         })
