@@ -66,7 +66,7 @@ else
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 endif
 
-# These mostly wait, so they run beside the sweep, which only works and gives way.
+# These mostly wait, so they run in parallel to the sweep, which only works and gives way.
 .PHONY: cluster-tests
 cluster-tests:
 	$(CARGO) test --workspace --test cluster

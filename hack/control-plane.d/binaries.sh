@@ -2,7 +2,7 @@
 # The programs of the control plane: where they are, and how they are built. Sourced by hack/control-plane.
 #
 # A program comes from KUBEBUILDER_ASSETS (the convention of envtest) if it is there, else from our cache, which `build`
-# fills from the Go modules beside this file. go.mod states the versions, go.sum what exactly they are.
+# fills from the Go modules next to this file. go.mod states the versions, go.sum what exactly they are.
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/upgrade-toolkit/control-plane"
 
@@ -49,7 +49,7 @@ find_program() {
     return 1
 }
 
-# One module: its programs that are missing, built beside their place and moved there whole.
+# One module: its programs that are missing, built in a temporary place and moved there when complete.
 build_module() (
     local name="$1" module="$2" version shelf work program flags
     shift 2

@@ -6,7 +6,7 @@ readonly marker='.control-plane'
 # How long a program may take to end when asked to.
 readonly patience_seconds=20
 
-# When a process started, in ticks since boot: a process id that was given to somebody else shows by it.
+# When a process started, in ticks since boot: a process id that was reused shows by it.
 start_time_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
 # run DIR NAME COMMAND...: in the background, in a session of its own so that a Ctrl-C at a test is not one for it.

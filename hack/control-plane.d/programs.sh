@@ -3,7 +3,7 @@
 
 # How long the API server may take to be ready, and everything else after it.
 readonly ready_seconds=180
-# How often other ports are tried when somebody else was faster.
+# How often other ports are tried when another process was faster.
 readonly port_attempts=5
 
 # The programs of a list of parts.
@@ -30,7 +30,7 @@ how_to_get() {
     fi
 }
 
-# A loopback port below the range that the system gives to clients, on which nobody listens.
+# A loopback port below the range that the system gives to clients, on which no process listens.
 free_port() {
     local port
     while :; do

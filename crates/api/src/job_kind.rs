@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_told_by_its_labels() {
+    fn each_kind_is_identified_by_its_labels() {
         for kind in JobKind::ALL {
             assert_eq!(JobKind::of(kind.component(), kind.job_type()), Some(kind));
         }

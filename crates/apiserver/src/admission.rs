@@ -1,5 +1,5 @@
-//! Admission webhooks: which are asked, what they are asked, what becomes of their answers.
-//! Targets are functions in this process; a target nobody registered is a webhook that is down.
+//! Admission webhooks: which are called, with what, and how their responses are used.
+//! Targets are functions in this process; an unregistered target is a webhook that is down.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// An in-process admission target: `AdmissionReview` in, `AdmissionReview` out. It may take its time, and may read the cluster
-/// meanwhile: other requests go on.
+/// in the meantime: other requests continue.
 pub type WebhookHandler = Arc<dyn Fn(Value) -> BoxFuture<'static, Value> + Send + Sync>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
 }
 
-/// Asks one webhook. None when it does not want to be asked, or is down and may be ignored.
+/// Calls one webhook. None when its conditions do not match, or it is down and may be ignored.
 async fn ask(
     server: &Server,
     hook: &Value,

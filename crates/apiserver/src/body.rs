@@ -85,7 +85,7 @@ pub(crate) fn check_kind(kind: &Kind, value: &Value) -> ApiResult<()> {
     }
     let (version, name) = (value["apiVersion"].as_str(), value["kind"].as_str());
     let (Some(version), Some(name)) = (version, name) else {
-        // Without a kind nobody knows what it is; without a version it is of another one.
+        // Without a kind its type is unknown; without a version it is of another one.
         let message = match name {
             None => format!("Object 'Kind' is missing in '{value}'"),
             Some(_) => format!(

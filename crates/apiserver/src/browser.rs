@@ -1,4 +1,4 @@
-//! Keeps pages in browsers out: a rehearsal listens on loopback, where any page that somebody has open can send requests.
+//! Refuses requests of pages in browsers: a rehearsal listens on loopback, where any open page can send requests.
 //!
 //! A page gives itself away by an `Origin`; by the name that it was loaded under, when it has made its own name lead to
 //! loopback (DNS rebinding); and it cannot send the types of content that Kubernetes takes without asking first.
@@ -21,7 +21,7 @@ const CONTENT: [&str; 8] = [
     "application/apply-patch+yaml",
 ];
 
-/// Where requests come in.
+/// The listening address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Door {
     address: Option<SocketAddr>,

@@ -1,7 +1,7 @@
 //! Fields of built-in kinds: what their types do not have is not kept by a real server, and a strict client is refused.
 //!
-//! The embedded server keeps built-in objects as they are sent. Whoever asks for field validation gets what a real one
-//! answers: the object is read as its type and written again, and what is missing then nobody knows.
+//! The embedded server keeps built-in objects as they are sent. A client that requests field validation gets what a real one
+//! answers: the object is read as its type and written again, and fields that are missing then are unknown.
 
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
@@ -28,8 +28,8 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// Paths of an object that its type does not have. Only looked for when the request asks: no client of ours reads
-/// warnings that it did not ask for, and thousands of simulated writes would pay for it.
+/// Paths of an object that its type does not have. Only checked on request: no client of ours reads
+/// warnings that it did not request, and thousands of simulated writes would pay for it.
 pub(crate) fn unknown(call: &Call, object: &Value) -> ApiResult<Vec<String>> {
     let kind = call.kind();
     if !matches!(call.query.get("fieldValidation"), Some("Strict" | "Warn")) {

@@ -45,7 +45,7 @@ pub(crate) fn answer(
         ["healthz" | "livez" | "readyz" | "openapi", ..] => true,
         ["api", _] | ["apis", _] | ["apis", _, _] => true,
         ["api" | "apis", ..] => false,
-        // Everything else is nobody's path, and only those who may ask get to know it.
+        // Every other path is unknown, and only authorized clients get that response.
         _ => true,
     };
     if !about_self {

@@ -28,7 +28,7 @@ impl ApiServer {
         self.client_as(Identity::admin())
     }
 
-    /// An in-process client of somebody: no sockets, threads or retries. Build it inside a tokio runtime.
+    /// An in-process client of a user: no sockets, threads or retries. Build it inside a tokio runtime.
     pub fn client_as(&self, who: Identity) -> kube::Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -47,7 +47,7 @@ impl ApiServer {
     }
 
     /// Serves HTTP/1.1 within limits until `shutdown`; open watches end with it. Only programs are served, and only by the
-    /// names of loopback or of the address that is listened on: not what a page in a browser asks for.
+    /// names of loopback or of the address that is listened on: not what a page in a browser sends.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) {
         let door = Door::of(listener.local_addr().ok());
         let (closing, closed) = tokio::sync::watch::channel(false);
@@ -62,7 +62,7 @@ impl ApiServer {
         });
         let end = async {
             shutdown.await;
-            // Only fails when no connection is left to tell.
+            // Only fails when no connection is left.
             let _ = closing.send(true);
         };
         let handshake = |stream: TcpStream| std::future::ready(Ok(stream));

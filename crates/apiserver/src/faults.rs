@@ -1,4 +1,4 @@
-//! Faults as data: what a plan wants done with a write. The plan decides; the server carries it out.
+//! Faults as data: what a fault plan does with a write. The plan decides; the server carries it out.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub struct WriteAttempt<'a> {
     pub sequence: u64,
     /// Number among the write requests of this user, from 1.
     pub of_user: u64,
-    /// Who asks.
+    /// The user.
     pub who: &'a Identity,
-    /// What is asked.
+    /// The request.
     pub verb: Verb,
     /// Of which resource.
     pub resource: &'a ResourceId,
@@ -38,16 +38,16 @@ pub enum Fault {
     ConflictBefore,
     /// It is applied, but the client sees a broken connection.
     LoseReply,
-    /// It is applied, then the notifier is told and the answer never comes: whoever is told ends the client.
+    /// It is applied, then the notifier is called and no response is sent: the notified test ends the client.
     CrashAfter(Arc<Notify>),
 }
 
 /// One read, before it is done.
 #[derive(Debug)]
 pub struct ReadAttempt<'a> {
-    /// Who asks.
+    /// The user.
     pub who: &'a Identity,
-    /// What is asked.
+    /// The request.
     pub verb: Verb,
     /// Of which resource.
     pub resource: &'a ResourceId,
@@ -84,7 +84,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Nothing ever goes wrong.
+    /// No faults.
     pub fn none() -> Self {
         Self {
             writes: Arc::new(|_| Fault::None),

@@ -92,9 +92,9 @@ pub struct Write {
     pub sequence: u64,
     /// When, by the server's clock.
     pub at: jiff::Timestamp,
-    /// What was asked.
+    /// The request.
     pub verb: Verb,
-    /// Who asked.
+    /// The user.
     pub user: String,
     /// Of which resource.
     pub resource: ResourceId,
@@ -106,7 +106,7 @@ pub struct Write {
     pub subresource: Option<String>,
     /// Status code of the answer (before any fault).
     pub code: u16,
-    /// What was said when it was refused.
+    /// The message of a refusal.
     pub refusal: Option<String>,
     /// What was sent: an object or a patch.
     pub sent: Bytes,
@@ -121,9 +121,9 @@ pub struct Write {
 pub struct Change {
     /// The write request it belongs to.
     pub sequence: u64,
-    /// What was asked.
+    /// The request.
     pub verb: Verb,
-    /// Who asked.
+    /// The user.
     pub user: String,
     /// Of which resource.
     pub resource: ResourceId,

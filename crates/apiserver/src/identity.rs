@@ -1,4 +1,4 @@
-//! Who asks: users, groups, and the bearer tokens that stand for them. No permissions here (see `rbac`).
+//! Identities: users, groups, and their bearer tokens. No permissions here (see `rbac`).
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Identity {
         }
     }
 
-    /// Nobody in particular.
+    /// The anonymous user.
     pub fn anonymous() -> Self {
         Self {
             user: "system:anonymous".into(),
@@ -89,7 +89,7 @@ impl Tokens {
         token
     }
 
-    /// Lets somebody in by this token, and nobody without one.
+    /// Admits clients with this token, and none without one.
     pub(crate) fn require(&mut self, token: &str, who: Identity) {
         self.known.insert(token.to_owned(), who);
         self.is_required = true;

@@ -1,4 +1,4 @@
-//! `matchConditions` of webhooks: CEL expressions about a request, which all have to hold for the webhook to be asked.
+//! `matchConditions` of webhooks: CEL expressions about a request, which all have to be true for the webhook to be called.
 
 use kube::core::cel::{
     KubeCelExt,
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::status::{ApiError, ApiResult};
 
-/// Whether a webhook is to be asked. One condition that does not hold settles it, whatever is wrong with the others.
-/// Otherwise what cannot be evaluated is as a webhook that cannot be asked.
+/// Whether a webhook is called. One false condition decides, whatever the errors of the others.
+/// Otherwise a condition that cannot be evaluated counts like a webhook that is down.
 pub(crate) fn hold(hook: &Value, review: &Value) -> ApiResult<bool> {
     let mut broken = None;
     for condition in hook["matchConditions"].as_array().into_iter().flatten() {

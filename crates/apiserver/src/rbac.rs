@@ -8,7 +8,7 @@ use crate::{history::Verb, identity::Identity, kind::ResourceId, store::Store};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// One thing somebody wants to do.
+/// One request of a user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Question<'a> {
     pub(crate) verb: &'a str,
@@ -130,7 +130,7 @@ pub(crate) fn refusal(who: &Identity, question: &Question<'_>) -> String {
     )
 }
 
-/// Paths everybody who is authenticated may read.
+/// Paths that all authenticated users may read.
 pub(crate) fn is_open(verb: Verb, path: &str) -> bool {
     verb == Verb::Get
         && (["/healthz", "/livez", "/readyz", "/version", "/api", "/apis", "/openapi"].contains(&path)

@@ -161,7 +161,7 @@ fn read(api: &ApiServer, who: &Identity, call: &Call) -> ApiResult<Response<Body
     Ok(render(server, call, answer))
 }
 
-/// Whether somebody who applies what is not there may create it, by its name.
+/// Whether a user who applies a missing object may create it, by its name.
 pub(crate) fn may_create(server: &Server, call: &Call) -> ApiResult<()> {
     let who = Identity {
         user: call.user.clone(),
@@ -184,7 +184,7 @@ fn authorize(server: &Server, who: &Identity, call: &Call, verb: Verb) -> ApiRes
         name: call.name_in_question(),
         path: None,
     };
-    // Everybody who is authenticated may ask about themselves.
+    // All authenticated users may review their own access.
     let about_self = kind.kind.starts_with("SelfSubject");
     if about_self || rbac::allows(&server.store, who, &question) {
         return Ok(());

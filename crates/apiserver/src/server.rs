@@ -1,4 +1,4 @@
-//! The server: its configuration, what it holds, and what verbs ask it for. Requests come in through `route`.
+//! The server: its configuration, its state, and the interface for verbs. Requests pass through `route`.
 
 use std::{
     collections::BTreeMap,
@@ -36,19 +36,19 @@ pub struct Config {
     pub now: Now,
     /// Seed of uids and `generateName` suffixes.
     pub seed: u64,
-    /// Whether RBAC is enforced for everybody but `system:masters`.
+    /// Whether RBAC is enforced for all users but `system:masters`.
     pub enforce_rbac: bool,
-    /// Who comes over HTTP without a token. `None`: an administrator, or nobody where RBAC is enforced.
+    /// The identity of HTTP clients without a token. `None`: an administrator, or none where RBAC is enforced.
     pub without_token: Option<Identity>,
     /// Events kept per resource; a watch from before them gets 410.
     pub watch_log: usize,
-    /// How often a watch tells how far it has seen, besides at its end.
+    /// How often a watch sends bookmarks, in addition to its end.
     pub bookmark_every: Duration,
     /// Watches last at least this long, whatever their `timeoutSeconds`. In process no connection goes stale, and
-    /// beginning anew every few minutes is work for nothing.
+    /// restarting every few minutes is work for nothing.
     pub shortest_watch: Duration,
     /// Whether writes other than an apply are kept account of in `managedFields`: half of the work of a large write,
-    /// and for nothing where nobody applies.
+    /// and for nothing where no client applies.
     pub track_owners: bool,
 }
 
@@ -183,12 +183,12 @@ impl ApiServer {
         write(&self.0.webhooks).remove(address);
     }
 
-    /// A bearer token that stands for `who` over HTTP.
+    /// A bearer token of `who` over HTTP.
     pub fn token_for(&self, who: &Identity) -> String {
         self.0.tokens().issue(who)
     }
 
-    /// From now on only who has a token gets in over HTTP; this one is the administrator's.
+    /// From now on HTTP clients need a token; this one is the administrator's.
     pub fn require_token(&self, token: &str) {
         self.0.tokens().require(token, Identity::admin());
     }
@@ -249,7 +249,7 @@ impl Server {
             user: "system:apiserver".into(),
         };
         let key = (String::new(), name.to_owned());
-        // Cannot lose a race: nobody else has the server yet.
+        // Cannot lose a race: no other task has the server yet.
         let _ = self.store.commit(
             &ResourceId::new("", "namespaces"),
             &key,
@@ -337,7 +337,7 @@ impl Server {
         {
             let key = (String::new(), name.to_owned());
             let resource = ResourceId::new("", "namespaces");
-            // Losing a race means somebody else finished it.
+            // Losing a race means another request finished it.
             let action = Commit::Remove((*namespace).clone());
             let _ = self
                 .store

@@ -13,7 +13,7 @@ pub(crate) struct ApiError {
     pub(crate) code: u16,
     /// Machine-readable reason (`NotFound`, `Conflict` …).
     pub(crate) reason: String,
-    /// Text for people.
+    /// Text for users.
     pub(crate) message: String,
     /// The `details` of the Status, when there are any.
     pub(crate) details: Option<Box<Value>>,
@@ -51,7 +51,7 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 404 for a path nobody serves.
+    /// 404 for an unknown path.
     pub(crate) fn no_such_path() -> Self {
         let mut error = Self::new(404, "NotFound", "the server could not find the requested resource");
         error.details = Some(Box::new(json!({})));
@@ -240,7 +240,7 @@ impl ApiError {
     }
 }
 
-/// One thing wrong with one field, as in `details.causes`.
+/// One error of one field, as in `details.causes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     /// Path of the field (`spec.version`); empty for the object itself.

@@ -267,7 +267,7 @@ impl Store {
             objects.unwrap_or_default().into_iter().collect()
         };
         for (key, object) in all {
-            // Losing a race here means somebody else removed the object: it is gone either way.
+            // Losing a race here means another request removed the object: it is gone either way.
             let _ = self.commit(resource, &key, Some(&object), Commit::Remove((*object).clone()), origin);
         }
         let mut state = self.lock();
@@ -308,7 +308,7 @@ impl Store {
         self.lock().version
     }
 
-    /// Write requests so far, oldest first, refused ones included; the last 10 000 unless told otherwise.
+    /// Write requests so far, oldest first, refused ones included; the last 10 000 by default.
     pub fn history(&self) -> Vec<Write> {
         self.lock().history.iter().cloned().collect()
     }

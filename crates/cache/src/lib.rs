@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_nothing_that_is_kept_is_no_news() {
+    fn a_change_of_nothing_that_is_kept_is_no_change() {
         let cache = Cache::default();
         let prune = |map: &mut ConfigMap| map.data = None;
         let beat = |version| ConfigMap {

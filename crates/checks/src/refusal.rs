@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn s05_of_very_many_errors_the_first_are_told_and_the_others_counted() {
+    fn s05_of_very_many_errors_the_first_are_reported_and_the_others_counted() {
         let error = |number: usize| FieldError::not_found(&format!("spec.nodeUpgradeOption.pauseNodes[{number}]"), "n");
         let status = status("up", &(0..32_000).map(error).collect::<Vec<_>>()).unwrap();
         assert!(status.message.len() < 20_000 && status.message.contains("pauseNodes[99]"));

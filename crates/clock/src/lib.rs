@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn paused_time_passes_only_while_everybody_waits() {
+    async fn paused_time_passes_only_while_all_tasks_wait() {
         let base: Timestamp = "2026-03-13T03:57:09Z".parse().unwrap();
         let clock = Clock::simulated(base, 1.0);
         assert_eq!(clock.now(), base);

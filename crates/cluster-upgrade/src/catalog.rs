@@ -32,7 +32,7 @@ pub(super) async fn upgrade(context: &Context, ctx: StepContext<'_>) -> Result<(
     refresh(context, ctx, HARVESTER_CHARTS, &image).await
 }
 
-/// New Rancher makes its own repositories anew; its charts are needed before they would be read by themselves.
+/// New Rancher recreates its own repositories; its charts are needed before they would be read by themselves.
 pub(super) async fn refresh_rancher_charts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let version = context.release()?.rancher.clone();
     refresh(context, ctx, RANCHER_CHARTS, &version).await
@@ -75,7 +75,7 @@ async fn refresh(context: &Context, ctx: StepContext<'_>, name: &str, reason: &s
         })
         .await?;
     if let Some((at, patch)) = wanted {
-        // A moment in the future would be ignored.
+        // A time in the future would be ignored.
         context.clock.sleep_until(at).await;
         repos.merge(name, &patch).await?;
     }
@@ -112,7 +112,7 @@ pub fn refresh_patch(repo: &ClusterRepo, reason: &str) -> Option<(Timestamp, Val
     Some((at, patch))
 }
 
-/// Whether a repository has been read since it was asked for.
+/// Whether a repository has been read since that was requested.
 #[must_use]
 pub fn is_refreshed(repo: &ClusterRepo) -> bool {
     let asked = repo

@@ -1,7 +1,7 @@
-//! ManagedCharts: held while Rancher is upgraded, then brought to the versions of the release one after another.
+//! ManagedCharts: paused while Rancher is upgraded, then upgraded to the versions of the release one after another.
 //!
 //! The upgrade of a chart is one patch: new version, no longer paused, another timeout so that even an upgrade to the
-//! same version is a new generation, and the annotations that record it. Who finds the record does not patch again.
+//! same version is a new generation, and the annotations that record it. If the record exists, the chart is not patched again.
 
 use api::{
     annotations::{CHART_OBSERVED_BEFORE, CHART_PAUSED_BY, CHART_UPGRADED_AT, CHART_UPGRADED_BY, CHART_UPGRADED_TO},
@@ -55,8 +55,8 @@ pub(super) async fn pause(context: &Context, _: StepContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The patch that holds a chart for a plan, by name and uid, and says so on the chart: the plan's clean-up lets those go on
-/// that carry its uid. Nothing when the plan has upgraded it already, or when somebody else holds it; a hold that another
+/// The patch that pauses a chart for a plan, by name and uid, and records this on the chart: the plan's clean-up resumes those
+/// that carry its uid. Nothing when the plan has upgraded it already, or when an administrator paused it; a pause that another
 /// plan has left behind becomes ours.
 #[must_use]
 pub fn pause_patch(chart: &ManagedChart, (plan, uid): (&str, &str), version: &str) -> Option<Value> {
@@ -81,7 +81,7 @@ pub fn upgrade_patch(chart: &ManagedChart, plan: &str, version: &str, values: &V
         spec["values"] = values.clone();
     }
     if is_recorded(chart, plan, version) {
-        // Somebody may have changed it since; the generation that counts is the one of the first patch.
+        // A user may have changed it since; the generation that counts is the one of the first patch.
         let changed = chart.spec.version.as_deref() != Some(version) || chart.spec.paused == Some(true);
         return changed.then(|| json!({"metadata": {"annotations": {CHART_PAUSED_BY: null}}, "spec": spec}));
     }
@@ -231,7 +231,7 @@ mod tests {
         // Another plan, or another version, is another upgrade.
         assert!(upgrade_patch(&chart, "up2", "1.8.0", &Value::Null, now()).is_some());
         assert!(pause_patch(&chart, ("up2", "2"), "1.8.0").is_some());
-        // Somebody held it again: it goes on, without another generation of its own.
+        // It was paused again: it is resumed, without another generation.
         chart.spec.paused = Some(true);
         assert_eq!(
             upgrade_patch(&chart, "up", "1.8.0", &Value::Null, now()),
@@ -248,7 +248,7 @@ mod tests {
     #[case(true, Some("1"), false)]
     #[case(true, Some("gone"), true)]
     #[case(false, Some("gone"), true)]
-    fn r14_a_chart_that_is_held_says_for_whom_and_one_that_somebody_holds_is_left(
+    fn r14_a_paused_chart_says_for_whom_and_one_that_a_user_paused_is_left(
         #[case] paused: bool,
         #[case] by: Option<&str>,
         #[case] expected: bool,

@@ -53,7 +53,7 @@ pub struct Context {
     pub found: Found,
 }
 
-/// What earlier steps found out for later ones. Every run finds it out anew.
+/// What earlier steps found out for later ones. Every run finds it out again.
 #[derive(Default)]
 pub struct Found {
     release: OnceLock<ReleaseFile>,
@@ -103,7 +103,7 @@ impl Context {
         version.ok_or_else(|| Error::Permanent(format!("UpgradePlan {} has no status.previousVersion", self.plan)))
     }
 
-    /// Something that people should know though it stops nothing.
+    /// A note for users about something that stops nothing.
     pub(crate) fn note(&self, text: String) {
         tracing::warn!("{text}");
         let mut notes = self.found.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl Context {
         }
     }
 
-    /// What people should know at the end.
+    /// The notes for users at the end.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let notes = self.found.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,7 @@ impl Context {
         self.global::<Node>().list("").await
     }
 
-    /// Waits until a Deployment runs what it was told to.
+    /// Waits until a Deployment runs its current template.
     pub(crate) async fn wait_rollout(&self, ctx: StepContext<'_>, namespace: &str, name: &str) -> Result<()> {
         let deployments = self.namespaced::<Deployment>(namespace);
         let called = deployments.called(name);
@@ -141,7 +141,7 @@ impl Context {
             .await
     }
 
-    /// Gives somebody a while to take in what was just written, and says so.
+    /// Waits a while until a controller has observed a write, and reports the wait.
     pub(crate) async fn give_time(&self, ctx: StepContext<'_>, taking_in: Waiting, pause: Duration) {
         ctx.report.waiting(&[taking_in], Some(ctx.deadline));
         self.clock.sleep(pause).await;

@@ -45,7 +45,7 @@ pub fn multus_change(current: Option<&HelmChartConfig>) -> Option<Value> {
     }
 }
 
-/// Traefik's settings. Who has made their own keeps them.
+/// Traefik's settings. A user's own settings are kept.
 pub(super) async fn configure_traefik(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// The type of Secrets that Helm keeps releases in.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
-/// A release that has been pending for this long is abandoned: whoever was at it is gone.
+/// A release that has been pending for this long is abandoned: its client is gone.
 pub const ABANDONED_AFTER: Duration = Duration::from_secs(5 * 60);
 /// Larger than any release; a Secret holds a megabyte.
 const LARGEST_RELEASE: u64 = 64 * 1024 * 1024;
@@ -164,13 +164,13 @@ pub fn deployed(history: &[HelmRelease]) -> Option<&HelmRelease> {
 /// What to do about the newest revision of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pending {
-    /// Nobody is at it.
+    /// No client works on it.
     No,
-    /// Somebody may be at it still, until then.
+    /// A client may still work on it, until then.
     Until(Timestamp),
     /// Abandoned: go back to this revision.
     RollBack(i64),
-    /// Abandoned again, after it was rolled back: only people can help.
+    /// Abandoned again, after it was rolled back: an administrator must repair it.
     Again,
     /// Abandoned, and there is nothing to go back to.
     NothingDeployed,

@@ -1,9 +1,9 @@
 //! The cluster upgrade: Rancher, charts, Longhorn, KubeVirt and addons, once per cluster, from a Job.
 //!
-//! [`STEPS`] is the whole of it, in order. Every step looks first and does what is missing, so that a Job that died
+//! [`STEPS`] is the whole of it, in order. Every step checks first and does what is missing, so that a Job that was interrupted
 //! anywhere is simply run again; what a step must remember beyond its pod is written down before it is acted upon.
 //! Everything goes through the Kubernetes API but Helm, which is behind [`installer::RancherInstaller`]. What a step
-//! decides is a pure function beside it.
+//! decides is a pure function next to it.
 
 pub mod addons;
 pub mod bundles;
@@ -127,7 +127,7 @@ pub const STEPS: &[Step<Context>] = &[
     step!("configure-traefik", 10, helm_config::configure_traefik),
 ];
 
-/// Upgrades the cluster and leaves a termination message: what people should know though nothing failed.
+/// Upgrades the cluster and leaves a termination message: notes for users although nothing failed.
 ///
 /// # Errors
 /// The first permanent error, or the step whose time was up.

@@ -128,7 +128,7 @@ pub fn manager_lacks(set: Option<&DaemonSet>, image: &str, nodes: usize) -> Opti
 }
 
 /// Waits for the instance managers of the default image on all nodes. Managers that have only just started may still
-/// change that image, so that it is asked for again from time to time.
+/// change that image, so that it is read again from time to time.
 async fn wait_instance_managers(context: &Context, ctx: StepContext<'_>, engine: &str) -> Result<()> {
     loop {
         let waited = wait_instance_managers_of_now(context, ctx, engine);

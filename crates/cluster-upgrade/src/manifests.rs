@@ -82,7 +82,7 @@ fn addon_in(file: &Path, name: &str) -> Result<Option<Value>> {
     Ok(documents(file)?.into_iter().find(is_it))
 }
 
-/// CDI's definitions. The Harvester chart brings the object that asks for CDI and the operator that answers, but Helm
+/// CDI's definitions. The Harvester chart contains the CDI object and its operator, but Helm
 /// leaves definitions that exist as they are.
 pub(super) async fn apply_cdi(context: &Context, _: StepContext<'_>) -> Result<()> {
     for object in context.manifests.cdi()? {
@@ -142,7 +142,7 @@ fn documents(file: &Path) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Applies an object of any kind. A kind that was defined a moment ago may not be served yet.
+/// Applies an object of any kind. A kind that was just defined may not be served yet.
 async fn apply(context: &Context, object: &Value) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));

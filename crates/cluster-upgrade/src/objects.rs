@@ -22,7 +22,7 @@ use program::{
     watches::unserved,
 };
 
-/// The name under which our writes stand in `managedFields`.
+/// Our field manager in `managedFields`.
 pub const FIELD_MANAGER: &str = "upgrade-toolkit";
 
 /// A kind that this program reads or writes.
@@ -50,7 +50,7 @@ impl<K: Kind> Objects<K> {
         }
     }
 
-    /// An object as people see it: `Kind namespace/name`.
+    /// An object as users see it: `Kind namespace/name`.
     pub(crate) fn called(&self, name: &str) -> String {
         called::<K>(&self.namespace, name)
     }
@@ -88,13 +88,13 @@ impl<K: Kind> Objects<K> {
         patched.map_err(|error| Error::api(format!("patch the status of {}", self.called(name)), error))
     }
 
-    /// Changes an object by the rules of its kind: lists of named things are merged by name.
+    /// Changes an object by the rules of its kind: lists of named elements are merged by name.
     pub(crate) async fn merge_by_name(&self, name: &str, patch: &Value) -> Result<K> {
         let patched = self.api.patch(name, &ours(), &Patch::Strategic(patch)).await;
         patched.map_err(|error| Error::api(format!("patch {}", self.called(name)), error))
     }
 
-    /// Makes an object of ours be as given, whether it exists or not.
+    /// Applies one of our objects, whether it exists or not.
     pub(crate) async fn apply(&self, name: &str, object: &Value) -> Result<K> {
         let applied = self
             .api
@@ -183,7 +183,7 @@ impl<K: Kind> Objects<K> {
     }
 }
 
-/// An object as people see it: `Kind namespace/name`, or `Kind name` when it is in no namespace.
+/// An object as users see it: `Kind namespace/name`, or `Kind name` when it is in no namespace.
 #[must_use]
 pub fn called<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
     let kind = K::kind(&());

@@ -1,4 +1,4 @@
-//! How long a cluster upgrade gives others before it believes what it sees.
+//! How long a cluster upgrade waits before it trusts what it observes.
 
 use std::time::Duration;
 

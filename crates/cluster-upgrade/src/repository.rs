@@ -82,7 +82,7 @@ pub fn is_complete(release: &release_file::ReleaseFile) -> Result<()> {
 /// Charts of Rancher whose versions a release must name.
 pub(super) const RANCHER_CHARTS: [&str; 3] = ["fleet", "fleet-crd", "rancher-webhook"];
 
-/// What a release must say and this one does not. Nothing has been changed yet when this is asked.
+/// What a release must contain and this one does not. Nothing has been changed yet at this point.
 #[must_use]
 pub fn missing(release: &release_file::ReleaseFile) -> Vec<String> {
     let optional = |text: &Option<String>| text.clone().unwrap_or_default();

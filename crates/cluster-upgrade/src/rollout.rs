@@ -1,4 +1,4 @@
-//! Whether a Deployment runs what it was told to. Pure.
+//! Whether a Deployment runs its current template. Pure.
 
 use k8s_openapi::api::apps::v1::Deployment;
 

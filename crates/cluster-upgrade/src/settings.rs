@@ -17,7 +17,7 @@ const INTERNAL_NAMES_VALUE: &str = "kube-system/ingress-expose,kube-system/rke2-
 const ADMINISTRATED: &str = "provisioning.cattle.io/administrated";
 const MANAGEMENT_CLUSTER: &str = "provisioning.cattle.io/management-cluster-name";
 
-/// The default overcommit changes with v1.8: who relied on that of v1.7 keeps it.
+/// The default overcommit changes with v1.8: a cluster that relied on that of v1.7 keeps it.
 pub(super) async fn preserve_overcommit(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 7) {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn overcommit_to_pin(setting: &harvester::Setting) -> Option<&str> {
     (setting.value.is_empty() && !setting.default.is_empty()).then_some(setting.default.as_str())
 }
 
-/// New Rancher serves its certificate only under names of Services that it was told of.
+/// New Rancher serves its certificate only under names of Services that it is configured with.
 pub(super) async fn allow_internal_names(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) async fn allow_internal_names(context: &Context, _: StepContext<'_>) 
     Ok(())
 }
 
-/// New Rancher leaves alone the provisioning of clusters that it is told somebody administrates.
+/// New Rancher leaves alone the provisioning of clusters that are marked as administrated.
 pub(super) async fn mark_administrated(context: &Context, _: StepContext<'_>) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 8) {
         return Ok(());

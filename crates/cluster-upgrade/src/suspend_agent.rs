@@ -1,8 +1,8 @@
 //! While Rancher is upgraded, rancher-system-agent must not restart RKE2 on the nodes: a system-upgrade-controller Plan
-//! tells every managed node so (`host::system_agent`). The upgrade of each node undoes it.
+//! does this on every managed node (`host::system_agent`). The upgrade of each node undoes it.
 //!
 //! Only the nodes that the Plan selects count. Its version is made from the upgrade's, from which try of it this is, and
-//! from the boots of the nodes: what they are told is lost with a reboot, the label that says so is not. Another pod of
+//! from the boots of the nodes: the suspension is lost with a reboot, the label is not. Another pod of
 //! the same try finds the nodes that have it already.
 
 use api::{
@@ -81,7 +81,7 @@ pub(super) async fn run(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     plans.delete(&name).await
 }
 
-/// Labels and names prove nothing: whoever creates a Plan chooses them.
+/// Labels and names prove nothing: a client that creates a Plan chooses them.
 fn is_ours(plan: &Plan, upgrade_plan: &UpgradePlan) -> bool {
     owner::is_owned_by_plan(plan, &upgrade_plan.metadata)
 }
@@ -113,7 +113,7 @@ fn waiting(node: &Node) -> Waiting {
     }
 }
 
-/// What tells the Plan from others of its name: the same until a node reboots or another try begins.
+/// What distinguishes the Plan from others of its name: the same until a node reboots or a retry begins.
 #[must_use]
 pub fn version(upgrade_plan: &UpgradePlan, nodes: &[Node]) -> String {
     let tries = tries::failed_before(upgrade_plan.status.as_ref());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn r08_a_node_that_has_rebooted_is_told_again_and_so_are_all_in_another_try() {
+    fn r08_a_node_that_has_rebooted_is_suspended_again_and_so_are_all_in_a_retry() {
         let mut upgrade_plan = UpgradePlan::new("up", Default::default());
         upgrade_plan.metadata.uid = Some("u".into());
         let nodes = [booted("node-1", "a"), booted("node-2", "b")];

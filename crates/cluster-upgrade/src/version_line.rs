@@ -1,4 +1,4 @@
-//! Which line of Harvester a version belongs to. Pure: steps that only one line needs ask here.
+//! Which line of Harvester a version belongs to. Pure: for steps that only one line needs.
 
 use rules::version::line;
 

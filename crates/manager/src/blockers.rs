@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_in_which_a_program_armed_the_reboot_is_read_from_its_last_word() {
+    fn the_boot_in_which_a_program_armed_the_reboot_is_read_from_its_termination_message() {
         let ended = |exit_code: i32, message: &str| {
             let mut pod = speaking("Succeeded", &json!({}));
             let status = json!({"phase": "Succeeded", "containerStatuses": [

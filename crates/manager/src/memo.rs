@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_made_again_only_for_another_plan_or_after_news() {
+    fn a_value_is_made_again_only_for_another_plan_or_after_a_change() {
         let mut remembered = Memo::<u32>::default();
         assert_eq!(*remembered.get("a", 1, || 1), 1);
         assert_eq!(*remembered.get("a", 1, || 2), 1);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn after_news_only_objects_that_changed_are_looked_at_again() {
+    fn after_a_change_only_objects_that_changed_are_looked_at_again() {
         let mut remembered = MemoEach::<Node, u32>::default();
         let looks = std::cell::Cell::new(0);
         let look = |_: &Node| {

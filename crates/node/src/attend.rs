@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 use program::{error::Result, progress::Left, report::Waiting, step::StepContext};
 use rules::evacuation::{Act, Decision};
 
-/// What was done about a VM is not done again before this has passed: KubeVirt takes a moment.
+/// An action on a VM is not repeated before this has passed: KubeVirt needs a short time.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
 /// The taint is set again sooner: KubeVirt looks for it every five seconds before it moves the next VMs.
 const TAINT_AGAIN: Duration = Duration::from_secs(5);
 
-/// Waits until nothing is left to wait for, and does what is decided meanwhile. What cannot be done is shown, and tried
-/// again; it does not end the program, since somebody may help. `look` decides nothing before it can.
+/// Waits until nothing is left to wait for, and carries out decisions in the meantime. Failed actions are shown, and tried
+/// again; it does not end the program, since an administrator may help. `look` decides nothing before it can.
 ///
-/// Moving hundreds of VMs takes hours. Each time fewer are left than ever before, the time that the step has begins anew, and
+/// Moving hundreds of VMs takes hours. Each time fewer are left than ever before, the step's limit starts again, and
 /// what it says of the node as a whole is waited for since then.
 ///
 /// # Errors
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn r33_a_moment_in_which_nobody_can_tell_who_is_left_does_not_end_the_progress() {
+    async fn r33_a_time_in_which_the_remaining_vms_are_unknown_does_not_end_the_progress() {
         let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
         let report = Reporter::new(clock.clone(), Arc::new(NoBoard));
         let limit = Duration::from_mins(10);

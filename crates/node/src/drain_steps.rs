@@ -141,7 +141,7 @@ pub(crate) async fn stop_immovable_vms(run: &NodeRun, ctx: StepContext<'_>) -> R
         upgrade: Some(run.plan.clone()),
         shutdown: true,
     };
-    // Who could not be stopped is named by the wait for VMs that follows.
+    // VMs that could not be stopped are named by the wait for VMs that follows.
     let detected = detector::run(&run.client, options, ctx.report).await;
     detected.map(drop).map_err(|error| match error {
         // Its own patience is shorter than ours: the API server may be gone for longer while RKE2 restarts.
@@ -173,7 +173,7 @@ async fn set_taints(run: &NodeRun, draining: bool) -> Result<()> {
         .map_err(|error| Error::api(format!("change the taints of Node {}", run.node), error))
 }
 
-/// The patch that gives a node our taint or takes it away; nothing when it is so. Who changed taints meanwhile is not
+/// The patch that gives a node our taint or removes it; nothing when it is already so. Concurrent changes of taints are not
 /// overwritten: the write is refused, and the step looks again.
 #[must_use]
 pub fn taints(node: &Node, draining: bool) -> Option<Value> {
@@ -263,7 +263,7 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
             migrations,
         } => {
             tracing::info!(vm = %format!("{namespace}/{name}"), number, "retrying the migration");
-            // Noted first: who starts again after a crash goes on counting.
+            // Recorded first: a program that restarts after a crash continues counting.
             let noted = evacuation::retry_note(&run.plan, *number);
             let instances: Api<VirtualMachineInstance> = Api::namespaced(run.client.clone(), namespace);
             let patched = instances

@@ -1,7 +1,7 @@
 //! How long the steps of a node may take, all in one place.
 //!
 //! These are the times after which a program gives up. The manager calls a plan stalled long before, and shows what is
-//! waited for all the while; so what depends on people, VMs or terabytes has hours here.
+//! waited for all the while; so waits that depend on administrators, VMs or terabytes have hours here.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ macro_rules! limits {
             /// All names, as they are written on a command line, with their defaults in minutes.
             pub const TABLE: &[(&str, u64)] = &[$( (stringify!($name), $minutes) ),*];
 
-            /// Sets one by its name, with `-` or `_` in it. Tells whether there is one of that name.
+            /// Sets one by its name, with `-` or `_` in it. Returns whether there is one of that name.
             pub fn set(&mut self, name: &str, limit: Duration) -> bool {
                 match name.replace('-', "_").as_str() {
                     $( stringify!($name) => self.$name = limit, )*
@@ -45,13 +45,13 @@ limits! {
     repository: 60,
     /// Volumes are whole: a rebuild copies terabytes.
     volumes: 720,
-    /// VMs that cannot move are told to stop.
+    /// VMs that cannot migrate are stopped.
     detector: 30,
     /// VMs have left the node.
     vms: 720,
     /// Budgets of their migrations are gone.
     budgets: 60,
-    /// Fleet has settled. Afterwards the upgrade goes on anyway.
+    /// Fleet has settled. Afterwards the upgrade continues anyway.
     fleet: 3,
     /// Rancher has upgraded RKE2 on the node.
     rke2: 180,

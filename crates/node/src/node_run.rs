@@ -1,4 +1,4 @@
-//! What a program on a node works with: who it is, the node, the cluster, the repository.
+//! What a program on a node works with: its plan, the node, the cluster, the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,10 +38,10 @@ pub trait Repository: Send + Sync {
     /// When it does not come.
     fn save<'a>(&'a self, path: &'a str, to: &'a Path, ctx: StepContext<'a>) -> BoxFuture<'a, Result<()>>;
 
-    /// What is on record about a file; nothing where nothing is on record at all.
+    /// The record of a file; nothing if nothing is recorded at all.
     ///
     /// # Errors
-    /// When what is on record does not come, is not what it should be, or does not have the file.
+    /// When the manifest cannot be read, does not match its record, or does not have the file.
     fn promise<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Promise>>>;
 }
 
@@ -74,7 +74,7 @@ pub struct NodeRun {
     pub repository: Arc<dyn Repository>,
     /// `elemental` in the container.
     pub elemental: PathBuf,
-    /// What the repository says, once it has been asked.
+    /// The release of the repository, once it was read.
     pub release: OnceLock<Release>,
 }
 
@@ -91,7 +91,7 @@ impl NodeRun {
     /// What the repository says about the release.
     ///
     /// # Errors
-    /// When it has not been asked, which is a mistake in the order of steps.
+    /// When it was not read, which is a mistake in the order of steps.
     pub fn release(&self) -> Result<&Release> {
         self.release
             .get()

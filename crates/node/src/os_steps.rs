@@ -114,7 +114,7 @@ async fn download(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     let release = run.release()?;
     let os = &release.file.os;
     let recorded = run.repository.promise(os_image::IMAGE_IN_REPOSITORY).await?;
-    // The repository has read all of the file for its checksum, if that is on record: once is enough.
+    // The repository has read all of the file for its checksum, if that is recorded: once is enough.
     let is_verified = recorded.is_some();
     let promise = recorded.or_else(|| release.bundle.files.get(os_image::IMAGE_IN_REPOSITORY).cloned());
     let promise = promise.unwrap_or_default();
@@ -130,7 +130,7 @@ async fn download(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
     match looked.map_err(|error| Error::Permanent(format!("failed to check {}: {error}", os_image::IMAGE)))?? {
         None => os_image::note_fetched(&run.root, &run.plan, os, &promise),
         Some(flaw) => {
-            // The next try of the Job fetches it anew.
+            // The next attempt of the Job downloads it again.
             remove_image(run).await?;
             Err(Error::Permanent(format!(
                 "{} from the repository cannot be installed: {flaw}",
@@ -200,7 +200,7 @@ async fn sftp(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
 
 async fn remove_image(run: &NodeRun) -> Result<()> {
     run.root.remove(os_image::IMAGE)?;
-    // What a download keeps beside its file.
+    // Files of a download next to its target.
     let beside = format!(".{}.", os_image::IMAGE_IN_REPOSITORY);
     for name in run
         .root
@@ -231,7 +231,7 @@ async fn arm_reboot(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> {
 }
 
 /// The termination message of a program that has armed the reboot. The manager reads the boot: a node that is in another one has been
-/// rebooted since. When the Job began it may have been in an earlier one, and have gone down by accident meanwhile.
+/// rebooted since. When the Job began it may have been in an earlier one, and have lost power in the meantime.
 #[must_use]
 pub fn armed_in(boot: &str) -> String {
     format!("{}: {boot}", reasons::REBOOT_ARMED)

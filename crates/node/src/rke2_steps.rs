@@ -115,7 +115,7 @@ pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: StepContext<'_>) -> Res
         .map_err(|error| Error::api(what("change the version of"), error))
 }
 
-/// The patch that has Rancher upgrade RKE2; nothing when it has been told.
+/// The patch that makes Rancher upgrade RKE2; nothing when it is already set.
 #[must_use]
 pub fn rke2_upgrade(cluster: &Cluster, wanted: &str) -> Option<Value> {
     let told = cluster.spec.kubernetes_version.as_deref() == Some(wanted) && cluster.spec.rke_config.is_some();
@@ -159,7 +159,7 @@ pub(crate) async fn remove_archives(run: &NodeRun, _: StepContext<'_>) -> Result
     Ok(())
 }
 
-/// Gives Fleet a while to settle, and goes on anyway: what is not ready now may only become so after the reboot.
+/// Waits a while for Fleet to settle, and continues anyway: what is not ready now may only become so after the reboot.
 ///
 /// # Errors
 /// None that lasts.
@@ -168,7 +168,7 @@ pub async fn wait_for_fleet(client: &Client, ctx: StepContext<'_>) -> Result<()>
     let bundles: Cache<FleetBundle> = watches.add(Api::all(client.clone()), watcher::Config::default(), |_| ());
     let look = || Look::of(bundles.list().iter().filter_map(|bundle| unready(bundle)).collect());
     let settled = watches.until(ctx, look);
-    // A moment less than the step has, so that it ends well.
+    // A little less than the step's limit, so that it ends well.
     let left = ctx.deadline.duration_since(ctx.report.clock.now()).unsigned_abs();
     tokio::select! {
         biased;

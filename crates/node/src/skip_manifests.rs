@@ -1,4 +1,4 @@
-//! Keeps RKE2 from applying some of its manifests while nodes are upgraded: a file `<manifest>.skip` beside it.
+//! Keeps RKE2 from applying some of its manifests while nodes are upgraded: a file `<manifest>.skip` next to it.
 
 use std::{future::ready, str::FromStr, time::Duration};
 

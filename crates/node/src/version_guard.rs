@@ -20,19 +20,19 @@ pub struct Compared {
     pub minimum: String,
 }
 
-/// Why an upgrade may go on.
+/// Why an upgrade may continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// The versions allow it.
     Eligible(Compared),
-    /// The user has said not to look.
+    /// The user skips the check.
     Unchecked,
 }
 
-/// Why an upgrade may not go on.
+/// Why an upgrade may not continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// What must be on record is not.
+    /// What must be recorded is missing.
     #[error(transparent)]
     Unknown(Refused),
     /// The versions forbid it.
@@ -51,7 +51,7 @@ fn shown(minimum: &str) -> &str {
 
 /// Judges a plan. `strict` forbids leaving development builds; `minimum` replaces the release's own, if it is given.
 ///
-/// The user's word counts as it does everywhere: `spec.force`, or the annotation `harvesterhci.io/skip-version-check`.
+/// The user's choice is read as everywhere: `spec.force`, or the annotation `harvesterhci.io/skip-version-check`.
 ///
 /// # Errors
 /// The first rule that forbids the upgrade.

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_were_absent_are_absent_again_and_what_stands_beside_them_stays() {
+    fn methods_that_were_absent_are_absent_again_and_what_is_next_to_them_stays() {
         let ours = json!({"workloadUpdateStrategy": {"workloadUpdateMethods": []}});
         let alone = chart(&json!({"kubevirt": {"spec": ours}, "longhorn": {}}));
         assert_eq!(

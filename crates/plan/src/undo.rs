@@ -186,8 +186,8 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
 
-/// Nodes that Jobs of this upgrade have evacuated accept VMs again. A taint on a node that it has not reached is somebody
-/// else's.
+/// Nodes that Jobs of this upgrade have evacuated accept VMs again. A taint on a node that it has not reached is not
+/// ours.
 fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let observed = draft.observed;
     for (name, _) in observed.nodes.iter().filter(|(_, node)| node.drain_taint) {

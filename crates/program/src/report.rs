@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_over_in_a_moment_is_never_shown() {
+    async fn what_is_over_quickly_is_never_shown() {
         assert_eq!(shown(&[(&["a"], 900), (&[], 10_000), (&["b"], 900)]).await, [0; 0]);
         assert_eq!(shown(&[(&["a"], 1_100), (&[], 6_000)]).await, [1, 0]);
     }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_begins_anew_has_a_new_beginning_and_is_news() {
+    async fn a_wait_that_begins_again_has_a_new_beginning_and_is_a_change() {
         let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);
         let report = Reporter::new(clock.clone(), Arc::new(Notes::default()));
         report.waiting(&vms(&["a"]), None);

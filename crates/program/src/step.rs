@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_refusals_are_believed_at_once() {
+    async fn other_refusals_are_permanent_at_once() {
         let (ended, took) = ends(&[404, 200]).await;
         assert!(ended.is_err() && took.is_zero());
     }
 
     #[test]
-    fn limits_are_changed_by_the_names_of_steps_and_the_last_word_counts() {
+    fn limits_are_changed_by_the_names_of_steps_and_the_last_value_counts() {
         let named = |name: &str, seconds| (name.to_owned(), Duration::from_secs(seconds));
         let steps = with_limits(STEPS, &[named("look", 1), named("other", 2), named("look", 3)]);
         assert_eq!(steps[0].limit, Duration::from_secs(3));

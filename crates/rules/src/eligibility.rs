@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_asked_for_what_it_has_on_record() {
+    fn a_plan_is_judged_by_its_record() {
         let mut status = UpgradePlanStatus::default();
         assert_eq!(of_plan(&status, false, true, None), Err(Refused::NoRelease));
         assert_eq!(of_plan(&status, true, true, None), Ok(Verdict::Unchecked));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_does_not_know_what_runs_is_refused_in_known_words() {
+    fn a_plan_that_does_not_know_what_runs_is_refused_with_a_known_message() {
         let unknown = Question {
             current: None,
             ..QUESTION

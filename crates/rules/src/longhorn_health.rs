@@ -247,7 +247,7 @@ impl<'a> InUse<'a> {
         Some(self.waiting(&why))
     }
 
-    /// Rule 5, of a volume that is attached here. One that serves no claim is somebody's own business.
+    /// Rule 5, of a volume that is attached here. One that serves no claim is ignored.
     fn stale(&self, storage: &Storage<'_>) -> Option<Waiting> {
         let claim = self.claim()?;
         if storage.claims.contains(&claim) {

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_counts_once_another_try_has_begun() {
+    fn a_failure_counts_once_a_retry_has_begun() {
         let of = |phases: &[Phase]| {
             let changes = phases.iter().map(|phase| PhaseTransition {
                 phase: phase.to_string(),

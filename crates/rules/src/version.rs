@@ -69,7 +69,7 @@ pub fn check(current: &str, target: &str, minimum: &str, strict: bool) -> Result
     Ok(())
 }
 
-/// What runs is beyond a release, as far as anybody can tell: newer, or a build that has no order, where it is not the
+/// What runs is beyond a release, as far as known: newer, or a build that has no order, where it is not the
 /// release itself.
 #[must_use]
 pub fn is_beyond(running: &str, release: &str) -> bool {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_takes_a_place_of_whoever_has_most() {
+    fn a_newcomer_takes_a_place_of_the_address_with_most() {
         let places = Places::of(4, 3, 1);
         let quiet = places.enter(address(1));
         let many: Vec<Place> = (0..3).map(|_| places.enter(address(2))).collect();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_loses_a_place_is_told_even_if_they_ask_later() {
+    async fn a_connection_that_loses_its_place_is_notified_even_if_it_asks_later() {
         let places = Places::of(1, 1, 0);
         let first = places.enter(address(1));
         let _second = places.enter(address(2));

@@ -148,7 +148,7 @@ mod tests {
         "requestReceivedTimestamp":"2026-03-13T03:57:09.100000Z","stageTimestamp":"2026-03-13T03:57:09.250000Z"}"#;
 
     #[test]
-    fn a_request_tells_who_asked_for_what_and_how_it_ended() {
+    fn a_request_records_who_requested_what_and_how_it_ended() {
         let request = parse(&LINE.replace('\n', "")).unwrap();
         assert_eq!(request.resource, "upgradeplans/status");
         assert!(request.is_write() && !request.succeeded());

@@ -139,7 +139,7 @@ impl ControlPlane {
         Client::try_from(config).map_err(|error| self.unusable(error))
     }
 
-    /// The same, but whoever uses it sees what the server said: an eviction that a budget forbids is a 429 too.
+    /// The same, but the caller gets the server's error: an eviction that a budget forbids is a 429 too.
     ///
     /// # Errors
     /// The kubeconfig is of no use.
@@ -171,7 +171,7 @@ impl ControlPlane {
         Ok(config)
     }
 
-    /// Writes a kubeconfig with a token of a service account, for a process of its own; tells where.
+    /// Writes a kubeconfig with a token of a service account, for a process of its own; returns its path.
     ///
     /// # Errors
     /// There is no such account, or the file cannot be written.
@@ -245,7 +245,7 @@ impl ControlPlane {
         demand(&["restart", &self.path(), program.name()])
     }
 
-    /// Where the API server asks kubelets: whoever listens here answers for all nodes.
+    /// Where the API server reaches kubelets: the listener answers for all nodes.
     #[must_use]
     pub fn kubelet_socket(&self) -> PathBuf {
         self.directory.join("kubelets.sock")

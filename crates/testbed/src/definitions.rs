@@ -1,6 +1,6 @@
 //! The real definitions of the foreign kinds, for tests that must not believe ours.
 //!
-//! They are not part of this repository. Tests find them in `../shared/crds` beside it, or in the folder that
+//! They are not part of this repository. Tests find them in `../shared/crds` next to it, or in the folder that
 //! `UPGRADE_TOOLKIT_CRDS` names; a kind that this folder lacks is looked for in the folder above, which has the release
 //! before. Where there are none, one line says so.
 

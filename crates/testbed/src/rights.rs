@@ -109,7 +109,7 @@ pub async fn take_away(server: &ApiServer, role: &Value, number: usize) {
 }
 
 #[allow(dead_code, reason = "not where there is no KubeVirt")]
-/// Whether somebody may do something to a subresource of KubeVirt's, of which the embedded API has none.
+/// Whether a user may access a subresource of KubeVirt's, of which the embedded API has none.
 pub async fn may(client: Client, verb: &str, resource: &str, subresource: Option<&str>) -> bool {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {

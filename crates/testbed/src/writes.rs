@@ -1,4 +1,4 @@
-//! What was written of foreign kinds, held against the real definitions without an API server.
+//! What was written of foreign kinds, compared with the real definitions without an API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -42,7 +42,7 @@ use crate::{
 /// Makes the client that a program of a pod has: by the namespace and the service account.
 pub(crate) type Accounts = Box<dyn Fn(String, String) -> BoxFuture<'static, Client> + Send + Sync>;
 
-/// Hears of every step of a program that begins.
+/// A listener for every step of a program that begins.
 pub(crate) type StepListener = Box<dyn Fn(ProgramStep) + Send + Sync>;
 
 /// Restarts RKE2 of a node with another version: by the node and the version of its kubelet.
@@ -58,9 +58,9 @@ macro_rules! context {
             pub(crate) shape: Shape,
             pub(crate) durations: Durations,
             troubles: std::sync::RwLock<Troubles>,
-            /// Who hears of the steps of programs.
+            /// The listener for steps of programs.
             listener: std::sync::OnceLock<StepListener>,
-            /// Who programs are; without it, who the world is.
+            /// The identities of programs; without it, that of the world.
             accounts: std::sync::OnceLock<Accounts>,
             /// What restarts RKE2 of real nodes; without it the world writes what their kubelets would report.
             rke2_restart: std::sync::OnceLock<Rke2Restart>,
@@ -81,13 +81,13 @@ macro_rules! context {
                 }
             }
 
-            /// What goes wrong at this moment.
+            /// The current simulated failures.
             pub(crate) fn troubles(&self) -> Troubles {
                 // Replaced whole, never edited in steps, so also whole after a panic.
                 self.troubles.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
             }
 
-            /// Changes what goes wrong from now on.
+            /// Changes the simulated failures from now on.
             pub(crate) fn set_troubles(&self, troubles: Troubles) {
                 *self.troubles.write().unwrap_or_else(std::sync::PoisonError::into_inner) = troubles;
             }
@@ -145,19 +145,19 @@ impl Context {
         Inbox::new(self.clock.clone())
     }
 
-    /// Tells who listens of a step that begins.
+    /// Reports a step that begins to the listener.
     pub(crate) fn report_step(&self, told: impl FnOnce() -> ProgramStep) {
         if let Some(listener) = self.listener.get() {
             listener(told());
         }
     }
 
-    /// Somebody listens from now on. Only the first is heard.
+    /// Sets the listener. Only the first call counts.
     pub(crate) fn listen(&self, listener: StepListener) {
         let _ = self.listener.set(listener);
     }
 
-    /// Programs are their accounts from now on. Only the first word counts.
+    /// Programs use their own accounts from now on. Only the first call counts.
     pub(crate) fn run_programs_as(&self, accounts: Accounts) {
         let _ = self.accounts.set(accounts);
     }
@@ -187,7 +187,7 @@ impl Context {
         self.clock.now_in_seconds().to_string()
     }
 
-    /// Waits until a test holds, looking again on every change that an inbox hears of.
+    /// Waits until a test holds, checked again on every change that an inbox receives.
     pub(crate) async fn until(&self, inbox: &Inbox, mut test: impl FnMut(&Self) -> bool) {
         while !test(self) {
             inbox.changed().await;
@@ -200,7 +200,7 @@ impl Context {
     }
 }
 
-/// A moment and a duration after it.
+/// A time plus a duration.
 pub(crate) fn after(moment: Timestamp, duration: Duration) -> Timestamp {
     moment.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

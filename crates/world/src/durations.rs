@@ -1,8 +1,8 @@
-//! How long things take. Data, so that a rehearsal can be as slow as a real cluster or take no time at all.
+//! Durations of the simulation. Data, so that a rehearsal can be as slow as a real cluster or take no time at all.
 
 use std::time::Duration;
 
-/// How long things take in a simulated cluster. The default gives the timeline of a real upgrade of three nodes:
+/// Durations in a simulated cluster. The default gives the timeline of a real upgrade of three nodes:
 /// ISO 4:44, preload 10:01, cluster 15:15, first node 24 min after 12 min of silence, the next ones 13–14 min each,
 /// cleanup 2:13.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Durations {
     pub cleanup: Duration,
     /// Skip-manifests on a node.
     pub skip_manifests: Duration,
-    /// KubeVirt, until it can be asked to start the VMs of a node after the upgrade.
+    /// KubeVirt, until it can start the VMs of a node after the upgrade.
     pub restore_vm: Duration,
     /// A live migration, but for the copying of memory.
     pub migration: Duration,

@@ -1,4 +1,4 @@
-//! What the manager asks that is not an object of the API: files of the upgrade repository, certificates of the API
+//! What the manager reads outside the API: files of the upgrade repository, certificates of the API
 //! servers, what kubelets say about themselves.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ pub enum RepositoryError {
     /// No connection.
     #[error("{0}")]
     Unreachable(String),
-    /// Somebody else answers.
+    /// Another server answers.
     #[error("{0}")]
     Untrusted(String),
     /// An answer that is not a file.
@@ -60,12 +60,12 @@ pub enum RepositoryError {
     Status(u16),
 }
 
-/// What the manager asks that is not an object of the API.
+/// What the manager reads outside the API.
 #[derive(Clone)]
 pub struct Facts(pub(crate) Arc<Context>);
 
 impl Facts {
-    /// Changes what goes wrong from now on.
+    /// Changes the simulated failures from now on.
     pub fn set_troubles(&self, troubles: crate::Troubles) {
         self.0.set_troubles(troubles);
     }
@@ -75,7 +75,7 @@ impl Facts {
         self.0.clock.sleep(self.0.durations.answer).await;
     }
 
-    /// The moment, in this world.
+    /// The current simulated time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
@@ -103,11 +103,11 @@ impl Facts {
         })
     }
 
-    /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it, for somebody who trusts a
-    /// certificate. Over TLS nobody reads anything from somebody who has another one.
+    /// A file of a plan's repository, by its URL as [`api::names::repo_url`] makes it, for a client that trusts a
+    /// certificate. Over TLS no client reads from a server with another one.
     ///
     /// # Errors
-    /// When nobody serves that repository now, or it has no such file.
+    /// When no pod serves that repository now, or it has no such file.
     pub fn repository(&self, url: &str, certificate: Option<&str>) -> Result<Bytes, RepositoryError> {
         let world = &self.0;
         let refuse = |why: &str| Err(RepositoryError::Unreachable(format!("failed to reach {url}: {why}")));
@@ -187,7 +187,7 @@ impl Facts {
         url.ends_with(".tar.zst").then_some(ARCHIVE_BYTES)
     }
 
-    /// The manifest of the ISO. Nobody reads the content of its large files.
+    /// The manifest of the ISO. The content of its large files is not read.
     fn manifest(&self, release: &Release) -> Result<Manifest, RepositoryError> {
         let trouble = self.0.troubles().repository;
         let sha512 = match trouble {

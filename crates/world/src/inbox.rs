@@ -1,6 +1,6 @@
 //! What an actor still has to look at: objects that changed, and objects that are due.
 //!
-//! Holds keys, never objects: whoever takes a key looks at the object as it is then. A key that is put in twice comes
+//! Holds keys, never objects: a reader of a key reads the object as it is then. A key that is put in twice comes
 //! out once, and keys come out sorted, so that a run is the same each time.
 
 use std::{
@@ -102,12 +102,12 @@ impl Inbox {
         self.0.bell.notify_one();
     }
 
-    /// Looks at a key at a moment.
+    /// Delivers a key at a time.
     pub(crate) fn later(&self, kind: Kind, key: Key, at: Timestamp) {
         self.lock().timers.insert((at, (kind, key)));
     }
 
-    /// Looks at a key at a moment, unless it is looked at before that anyway: what looks again and again after each look
+    /// Delivers a key at a time, unless it is delivered before anyway: what is requeued after each delivery
     /// does so once at a time, however often it is woken in between. So do the queues of real controllers.
     pub(crate) fn no_later_than(&self, kind: Kind, key: Key, at: Timestamp) {
         let mut queue = self.lock();
@@ -156,7 +156,7 @@ impl Inbox {
         }
     }
 
-    /// Rings on every change, for who does not care which.
+    /// Rings on every change, for readers that need no keys.
     pub(crate) fn bell(&self) -> &Notify {
         &self.0.bell
     }
@@ -177,7 +177,7 @@ impl Inbox {
 }
 
 impl Subscriber {
-    /// Puts keys in; false when nobody listens any more.
+    /// Puts keys in; false when no reader is left.
     pub(crate) fn push(&self, kind: Kind, keys: impl IntoIterator<Item = Key>) -> bool {
         let Some(inner) = self.0.upgrade() else {
             return false;
@@ -189,6 +189,6 @@ impl Subscriber {
 }
 
 fn lock(inner: &Inner) -> MutexGuard<'_, Queue> {
-    // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+    // No code panics with this lock; if it did, the data would still be valid.
     inner.queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
 //! What a Harvester cluster does by itself, as actors on any Kubernetes API.
 //!
 //! [`Shape`] generates a cluster, [`cluster::install`] puts it onto an API, [`World`] makes it live: Jobs run, images
-//! are imported, Rancher upgrades machines, nodes reboot, virtual machines move. How long things take is
-//! [`Durations`], what goes wrong is [`Troubles`]: both are data. The actors know nothing of the manager and talk only
-//! through the API; what the manager asks besides the API is [`Facts`].
+//! are imported, Rancher upgrades machines, nodes reboot, virtual machines migrate. Durations are
+//! [`Durations`], failures are [`Troubles`]: both are data. The actors do not know the manager and communicate only
+//! through the API; what the manager reads outside the API is [`Facts`].
 
 mod actor;
 pub mod cluster;

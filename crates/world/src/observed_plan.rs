@@ -1,4 +1,4 @@
-//! An UpgradePlan without its status, which is as large as the cluster, changes all the time, and is nobody's business in
+//! An UpgradePlan without its status, which is as large as the cluster, changes all the time, and is not used in
 //! the world.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! What goes wrong, as data. By default nothing does.
+//! Simulated failures, as data. None by default.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,18 +7,18 @@ use std::{
 
 use api::{Component, JobType};
 
-/// What goes wrong in a simulated cluster.
+/// Failures of a simulated cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Troubles {
     /// Jobs that fail, hang or do not get their image. The first match counts.
     pub jobs: Vec<JobTrouble>,
     /// How often the import of an ISO fails before it works. More than the image's `retry` fails it for good.
     pub iso_failures: u32,
-    /// Nodes whose reboot goes wrong.
+    /// Nodes whose reboot fails.
     pub reboots: BTreeMap<String, RebootTrouble>,
     /// Nodes whose kubelet cannot end pods: those that are deleted stay, and run.
     pub stuck_kubelets: BTreeSet<String>,
-    /// VMs, by `namespace/name`, whose migration goes wrong.
+    /// VMs, by `namespace/name`, whose migration fails.
     pub migrations: BTreeMap<String, MigrationTrouble>,
     /// VMs, by `namespace/name`, that do not start.
     pub vms_that_do_not_start: BTreeSet<String>,
@@ -38,13 +38,13 @@ pub struct Troubles {
     pub repository: Option<RepositoryTrouble>,
     /// Nodes whose disk is nearly full.
     pub full_disks: BTreeSet<String>,
-    /// Somebody makes look-alikes of all that a plan makes.
+    /// An attacker creates look-alikes of all objects of a plan.
     pub saboteur: bool,
     /// How many days the API server's certificates are still valid; a year when unset.
     pub certificate_days: Option<i64>,
 }
 
-/// A Job that goes wrong.
+/// A Job that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTrouble {
     /// Value of the label `upgrade-component`.
@@ -53,16 +53,16 @@ pub struct JobTrouble {
     pub job_type: Option<JobType>,
     /// Its node; any when unset.
     pub node: Option<String>,
-    /// What goes wrong.
+    /// The failure.
     pub failure: JobFailure,
 }
 
-/// How a Job goes wrong.
+/// How a Job fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobFailure {
     /// Its first pods fail, so many; the next one succeeds.
     Fails(u32),
-    /// Each of its pods dies when a step of its program has begun, and leaves behind what the steps before it did.
+    /// Each of its pods is killed when a step of its program has begun, and leaves behind what the steps before it did.
     DiesAt(&'static str),
     /// Its pod runs for ever.
     Hangs,
@@ -70,7 +70,7 @@ pub enum JobFailure {
     ImagePullBackOff,
 }
 
-/// How a reboot goes wrong.
+/// How a reboot fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebootTrouble {
     /// The node stays away.
@@ -82,7 +82,7 @@ pub enum RebootTrouble {
     DuringInstallation,
 }
 
-/// How a migration goes wrong.
+/// How a migration fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrationTrouble {
     /// The first attempts fail, so many; the next one succeeds.
@@ -96,7 +96,7 @@ pub enum MigrationTrouble {
 pub enum RepositoryTrouble {
     /// Its pods never become ready.
     NeverReady,
-    /// Its pods are ready, but nobody can reach it.
+    /// Its pods are ready, but no client can reach it.
     Unreachable,
     /// It has no lists of the images of releases.
     NoImageLists,
@@ -104,11 +104,11 @@ pub enum RepositoryTrouble {
     EmptyImageLists,
     /// Its ISO is another one than the Version says.
     AnotherIso,
-    /// Somebody serves other versions than those in the ISO.
+    /// Another server serves other versions than those in the ISO.
     SwappedRelease,
-    /// Somebody serves the manifest of another release.
+    /// Another server serves the manifest of another release.
     ReplayedManifest,
-    /// Somebody else answers for its name from the beginning, with another release and without the key of its certificate.
+    /// Another server answers for its name from the beginning, with another release and without the key of its certificate.
     Impostor,
 }
 
@@ -140,7 +140,7 @@ all_of!(
 );
 
 impl Troubles {
-    /// What goes wrong with a Job's pod.
+    /// The failure of a Job's pod.
     #[must_use]
     pub fn of_job(&self, component: Component, job_type: Option<JobType>, node: &str) -> Option<JobFailure> {
         self.jobs

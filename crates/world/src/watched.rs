@@ -1,8 +1,8 @@
 //! All objects of one kind, as the API server last reported them, and the ways to change them.
 //!
 //! One watch per kind serves all actors. What an actor writes is visible here at once, from the answer to its write, so
-//! that it never acts twice on what it has already done. Unlike `cache::Cache`, this tells *which* objects changed:
-//! with hundreds of nodes, nobody may look at all of them on every event.
+//! that it never acts twice on what it has already done. Unlike `cache::Cache`, this reports *which* objects changed:
+//! with hundreds of nodes, no actor may process all of them on every event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 struct State<K> {
     objects: BTreeMap<Key, Arc<K>>,
     relist: BTreeMap<Key, Arc<K>>,
-    /// The newest version that the watch has told of. Whatever it says about older ones, it has said.
+    /// The newest version that the watch has delivered. All older ones are delivered too.
     seen: u64,
     subscribers: Vec<Subscriber>,
 }
@@ -81,7 +81,7 @@ impl<K: Object> Watched<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+        // No code panics with this lock; if it did, the data would still be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl<K: Object> Watched<K> {
         state.objects.values().filter(|object| test(object)).cloned().collect()
     }
 
-    /// Tells an inbox about all objects now, and about every change from now on.
+    /// Delivers all objects to an inbox now, and every change from now on.
     pub(crate) fn subscribe(&self, inbox: &Inbox) {
         let mut state = self.lock();
         let subscriber = inbox.subscriber();
@@ -189,7 +189,7 @@ impl<K: Object> Watched<K> {
         }
     }
 
-    /// Creates an object; one of that name that exists already is left as it is. Tells whether it was created.
+    /// Creates an object; one of that name that exists already is left as it is. Returns whether it was created.
     pub(crate) async fn create(&self, object: &Value) -> Result<bool> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = (text("namespace"), text("name"));
@@ -207,7 +207,7 @@ impl<K: Object> Watched<K> {
         absent_is_none(self.send(Self::what("patch", key), request).await)
     }
 
-    /// The same as somebody else.
+    /// The same as another user.
     pub(crate) async fn patch_as(&self, client: &Client, key: &Key, patch: &Value) -> Result<Option<Arc<K>>> {
         let request = Self::request(&key.0).patch(&key.1, &PatchParams::default(), &Patch::Merge(patch));
         absent_is_none(self.send_as(client, Self::what("patch", key), request).await)
@@ -232,7 +232,7 @@ impl<K: Object> Watched<K> {
         absent_is_none(self.send(Self::what("patch status of", key), request).await)
     }
 
-    /// Whether an object is there, by the API itself: a watch may not have told of it yet.
+    /// Whether an object is there, by the API itself: a watch may not have delivered it yet.
     pub(crate) async fn is_there(&self, key: &Key, uid: &str) -> Result<bool> {
         let request = Self::request(&key.0).get(&key.1, &GetParams::default());
         let found = absent_is_none(self.send(Self::what("get", key), request).await)?;
@@ -249,7 +249,7 @@ impl<K: Object> Watched<K> {
         self.delete_with(&self.client, key, params).await
     }
 
-    /// Deletes an object as somebody else.
+    /// Deletes an object as another user.
     pub(crate) async fn delete_as(&self, client: &Client, key: &Key) -> Result<()> {
         self.delete_with(client, key, DeleteParams::default()).await
     }
@@ -264,7 +264,7 @@ impl<K: Object> Watched<K> {
         let request = Self::request(&key.0)
             .delete(&key.1, &params)
             .map_err(|error| Error::api(what.clone(), kube::Error::BuildRequest(error)))?;
-        // The answer is the object or a Status; the watch tells what came of it.
+        // The answer is the object or a Status; the watch delivers the result.
         match client.request::<Value>(request).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -282,7 +282,7 @@ fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl<K: Object> State<K> {
-    /// Takes in what the watch tells; which objects changed by it.
+    /// Processes a watch event; returns which objects changed.
     fn apply(&mut self, event: Event<K>) -> Vec<Key> {
         match event {
             Event::Init => {
@@ -328,8 +328,8 @@ impl<K: Object> State<K> {
         keys.into_iter().collect()
     }
 
-    /// Takes in an answer of the API, unless the watch was faster: an object whose deletion it has told of must not come
-    /// back, for nobody would ever take it away again.
+    /// Processes a response of the API, unless the watch was faster: an object whose deletion it has delivered must not come
+    /// back, for nothing would ever remove it again.
     fn learn(&mut self, object: &Arc<K>) -> Option<Key> {
         if version(object.as_ref()) <= self.seen {
             return None;

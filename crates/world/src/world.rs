@@ -14,7 +14,7 @@ use crate::{
     error::{Result, Rke2NotRestarted},
 };
 
-/// Which controllers somebody else runs, as on a real control plane. The world plays the others.
+/// Which controllers are real, as on a real control plane. The world simulates the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Real {
     /// Jobs, Deployments, endpoints, garbage collection and scheduling: kube-controller-manager and kube-scheduler.
@@ -50,14 +50,14 @@ impl World {
         Self { real, ..self }
     }
 
-    /// Tells of every step of a program that begins, as the program's log does in a real cluster.
+    /// Reports every step of a program that begins, as the program's log does in a real cluster.
     #[must_use]
     pub fn listened_to_by(self, listener: impl Fn(ProgramStep) + Send + Sync + 'static) -> Self {
         self.context.listen(Box::new(listener));
         self
     }
 
-    /// Programs of pods are their service accounts: whatever they ask of the API, they ask with a client that is made for
+    /// Programs of pods are their service accounts: they use the API with a client that is made for
     /// namespace and account. What the world does in their place (the node's disk, KubeVirt's work) stays the world's.
     #[must_use]
     pub fn with_programs_as(
@@ -82,13 +82,13 @@ impl World {
         self
     }
 
-    /// What the manager asks that is not an object of the API.
+    /// What the manager reads outside the API.
     #[must_use]
     pub fn facts(&self) -> Facts {
         Facts(self.context.clone())
     }
 
-    /// Runs all actors for ever. Dropping the future stops them all; another world can go on from there.
+    /// Runs all actors for ever. Dropping the future stops them all; another world can continue from there.
     pub async fn run(self) {
         let Self { context: world, real } = self;
         let mut tasks = JoinSet::new();
@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// Puts a pod that nobody may evict onto each node whose drain is to be blocked.
+/// Puts a pod that cannot be evicted onto each node whose drain is to be blocked.
 async fn block_drains(world: &Context) -> Result<()> {
     for node in &world.troubles().blocked_drains {
         let name = format!("stubborn-{node}");

@@ -58,7 +58,7 @@ pub(crate) fn apply(
             conflicts.push((manager.clone(), disputed.paths()));
         }
     }
-    // What this manager applied before and does not any more goes, unless somebody else owns it too.
+    // What this manager applied before and does not any more goes, unless another manager owns it too.
     let mut abandoned = last;
     abandoned.subtract(&wanted);
     for manager in &others {

@@ -206,7 +206,7 @@ pub(crate) fn compare(shape: &Shape<'_>, old: &Value, new: &Value, changed: &mut
     }
 }
 
-/// Whoever brings a whole new map owns the map too (`"."` in fieldsV1).
+/// A manager that adds a whole new map owns the map too (`"."` in fieldsV1).
 fn mark_parents(set: &mut FieldSet) {
     set.member = true;
     set.children
@@ -249,7 +249,7 @@ fn compare_lists(shape: &Shape<'_>, old: &[Value], new: &[Value], changed: &mut 
     }
 }
 
-/// Nobody owns what the server sets.
+/// No manager owns what the server sets.
 pub(crate) fn drop_system_fields(set: &mut FieldSet) {
     for field in ["f:apiVersion", "f:kind"] {
         set.children.remove(field);

@@ -73,7 +73,7 @@ pub(crate) fn take(object: &Value) -> Vec<Manager> {
         .collect()
 }
 
-/// The ledger that a write brings along, when it is another one than before: whoever writes may strike out entries. An
+/// The ledger that a write brings along, when it is another one than before: a writer may remove entries. An
 /// empty list and one empty entry strike out all; a write without a ledger says nothing of it.
 pub(crate) fn sent(old: &Value, new: &Value) -> Option<Vec<Manager>> {
     let sent = new["metadata"].get("managedFields").filter(|sent| sent.is_array())?;
@@ -123,7 +123,7 @@ pub(crate) fn put(object: &mut Value, managers: &[Manager]) {
     }
 }
 
-/// The ledger after a write that is not an apply: who writes owns what changed, nobody owns what is gone.
+/// The ledger after a write that is not an apply: the writer owns what changed, no manager owns what is gone.
 pub(crate) fn after_update(
     kind: &Kind,
     old: Option<&Value>,

@@ -5,7 +5,7 @@ use crate::{
     schema::{Additional, ListType, Node},
 };
 
-/// How the entries of a list are told apart.
+/// How the entries of a list are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListShape {
     Atomic,

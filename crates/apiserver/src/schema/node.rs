@@ -19,14 +19,14 @@ pub(crate) enum Additional {
     Of(Box<Node>),
 }
 
-/// How the entries of a list are told apart.
+/// How the entries of a list are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListType {
     /// The list is one value.
     Atomic,
     /// Entries are distinct scalars.
     Set,
-    /// Entries are objects told apart by these fields.
+    /// Entries are objects distinguished by these fields.
     Map(Vec<String>),
 }
 

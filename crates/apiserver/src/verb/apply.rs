@@ -76,7 +76,7 @@ fn reset_foreign_fields(call: &Call, config: &mut Value) {
     }
 }
 
-/// What is applied, if the schema or the type names all of it: what nobody declares, nobody can own.
+/// What is applied, if the schema or the type names all of it: an undeclared field cannot be owned.
 fn declared(call: &Call, config: &Value) -> ApiResult<Value> {
     let kind = call.kind();
     let mut pruned = config.clone();

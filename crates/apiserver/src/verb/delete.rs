@@ -16,7 +16,7 @@ use crate::{
     store::{Commit, Key},
 };
 
-/// What a pod has to end when nobody says, in seconds.
+/// The default grace period of a pod, in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
 /// `DeleteOptions` of a request, from its body or its query.

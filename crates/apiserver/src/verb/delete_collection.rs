@@ -31,7 +31,7 @@ pub(super) async fn delete_collection(server: &Server, _who: &Identity, call: &C
     for object in selected.iter().filter(|object| selection.matches(object)) {
         match delete::remove(server, call, kind, &key_of(object), &options).await {
             Ok(Deleted::Gone(object) | Deleted::Waiting(object, _)) => items.push(object),
-            // Somebody else was faster: it is gone, which is what was asked for.
+            // Another client was faster: it is gone, as requested.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }

@@ -36,7 +36,7 @@ pub(super) async fn evict(server: &Server, call: &Call) -> ApiResult<Answer> {
     let pod = server.store.get("", "pods", call.namespace(), call.name());
     let pod = pod.ok_or_else(|| ApiError::not_found(call.kind(), call.name()))?;
     let options = Options::from_value(call, &eviction["deleteOptions"])?;
-    // Pods that do not run are nobody's loss.
+    // Pods that do not run do not count.
     let over = matches!(
         pod["status"]["phase"].as_str(),
         Some("Succeeded" | "Failed" | "Pending")
@@ -68,12 +68,12 @@ fn spend_budgets(server: &Server, call: &Call, pod: &Value) -> ApiResult<()> {
     for budget in matching {
         let status = &budget["status"];
         if status["disruptionsAllowed"].as_i64().unwrap_or_default() > 0 {
-            // The budget is spent by whoever plays its controller.
+            // The budget is spent by its controller.
             continue;
         }
         let number = |field: &str| status[field].as_i64().unwrap_or_default();
         if !is_ready(pod) && number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy") {
-            // Whoever does not serve is missed by nobody while enough others do.
+            // A pod that is not ready is not missed while enough others are.
             continue;
         }
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";

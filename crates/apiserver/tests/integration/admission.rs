@@ -76,7 +76,7 @@ fn answer(allowed: bool, status: &Value) -> WebhookHandler {
 }
 
 #[tokio::test]
-async fn a_validating_webhook_refuses_in_its_own_words() {
+async fn a_validating_webhook_refuses_with_its_own_message() {
     let server = support::server();
     let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
     let log = Arc::clone(&seen);

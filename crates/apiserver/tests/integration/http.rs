@@ -120,7 +120,7 @@ async fn tokens_stand_for_identities() {
 }
 
 #[tokio::test]
-async fn with_rbac_nobody_gets_in_without_a_token() {
+async fn with_rbac_no_client_gets_in_without_a_token() {
     let server = ApiServer::new(Config {
         enforce_rbac: true,
         ..Config::new(support::fixed_clock())
@@ -196,7 +196,7 @@ async fn a_lost_reply_is_a_broken_connection_over_http() {
 }
 
 #[tokio::test]
-async fn http_2_is_not_spoken_and_whoever_tries_is_told() {
+async fn http_2_is_not_supported_and_a_client_that_tries_gets_an_error() {
     let server = support::server();
     let running = start(&server).await;
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
@@ -257,7 +257,7 @@ async fn s14_a_page_in_a_browser_creates_and_reads_nothing() {
 }
 
 #[tokio::test]
-async fn s14_where_a_token_is_asked_for_nobody_gets_in_without_it() {
+async fn s14_where_a_token_is_required_no_client_gets_in_without_it() {
     let server = support::server();
     server.require_token("of this rehearsal");
     let running = start(&server).await;

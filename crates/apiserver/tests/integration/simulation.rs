@@ -1,4 +1,4 @@
-//! What simulations rely on: faults, observers, history, held watches, determinism. All in paused time.
+//! What simulations rely on: faults, observers, history, delayed watches, determinism. All in paused time.
 
 // Everything here is a test, also what is not marked as one.
 
@@ -229,7 +229,7 @@ fn a_live_watch_loses_nothing() {
 }
 
 #[test]
-fn a_watch_that_falls_behind_the_log_is_told_so() {
+fn a_watch_that_falls_behind_the_log_gets_an_error() {
     in_paused_time(async {
         let server = ApiServer::new(Config {
             watch_log: 2,

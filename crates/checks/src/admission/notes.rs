@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_a_note_of_the_managers_is_refused_from_anybody_and_may_be_removed() {
+    fn s03_a_note_of_the_managers_is_refused_from_any_user_and_may_be_removed() {
         let forged = plan(&[(annotations::SAVED_REPLENISHMENT_INTERVAL, "999999")]);
         let text = refused(None, &forged)[0].to_string();
         assert!(text.contains(annotations::SAVED_REPLENISHMENT_INTERVAL), "{text}");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_a_retry_is_asked_for_in_a_few_words() {
+    fn s03_a_retry_is_requested_in_a_few_words() {
         let long = plan(&[(annotations::RETRY, &"x".repeat(254))]);
         let text = too_long(None, &long).unwrap().to_string();
         assert!(text.contains(annotations::RETRY) && text.contains("253"), "{text}");

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn s02_the_image_of_a_plan_is_fixed_whoever_asks() {
+    fn s02_the_image_of_a_plan_is_fixed_for_every_client() {
         let (before, after) = (plan(&[]), plan(&[(annotations::UPGRADE_TOOLKIT_IMAGE, "me/mine")]));
         let errors = refused(Some(&before), &after, &with(&Power::ALL));
         assert!(errors[0].to_string().contains("immutable"), "{}", errors[0]);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_who_skips_what_is_on_record_and_cannot_be_put_on_anybody_else() {
+    fn s11_who_skips_what_is_recorded_and_cannot_be_put_on_another_user() {
         let at = "2026-03-13T03:57:09Z".parse().unwrap();
         let skips = plan(&[
             (annotations::SKIP_WEBHOOK, "true"),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_let_in_while_nobody_can_be_asked() {
+    fn no_client_is_admitted_while_the_api_server_does_not_respond() {
         let asker = Asker {
             name: "alice".into(),
             powers: Err("no answer within 5 seconds".into()),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_each_use_is_on_record_with_its_value_and_none_hides_another() {
+    fn s11_each_use_is_recorded_with_its_value_and_none_hides_another() {
         let at = |second: i64| jiff::Timestamp::from_second(1_773_374_229 + second).unwrap();
         let mut known = plan(&[]);
         let mut old = None;

@@ -108,7 +108,7 @@ fn create_with_zero_nodes_says_just_that_about_pairing() {
 }
 
 #[test]
-fn create_with_two_nodes_and_one_machine_reports_the_counts_and_goes_on() {
+fn create_with_two_nodes_and_one_machine_reports_the_counts_and_continues() {
     let mut cluster = healthy(2);
     cluster.machines.as_mut().unwrap().pop();
     let errors = [

@@ -199,7 +199,7 @@ fn create_with_several_failures_reports_all_in_the_order_of_the_table_as_one_422
 }
 
 #[test]
-fn create_without_any_list_reports_each_list_once_in_the_message_and_goes_on() {
+fn create_without_any_list_reports_each_list_once_in_the_message_and_continues() {
     let cluster = Cluster::unknown("no route");
     let plan = plan_with(json!({"version": "v1.8.0", "nodeUpgradeOption": {"pauseNodes": ["ghost"]}}));
     let errors = create(&plan, &cluster);

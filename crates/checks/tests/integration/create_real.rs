@@ -1,4 +1,4 @@
-//! Creating a plan, held to what Harvester, CDI and KubeVirt really do (docs/world.md).
+//! Creating a plan, compared with what Harvester, CDI and KubeVirt really do (docs/world.md).
 
 use crate::support;
 use api::foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};

@@ -42,14 +42,14 @@ fn create_with_force_while_another_plan_progresses_is_still_rejected() {
 }
 
 #[test]
-fn create_beside_a_plan_that_does_not_progress_is_allowed() {
+fn create_with_a_plan_that_does_not_progress_is_allowed() {
     let mut cluster = healthy(1);
     cluster.plans = Ok(vec![other("older", "Succeeded", Some("False"))]);
     assert!(create(&plan(), &cluster).is_empty());
 }
 
 #[test]
-fn create_beside_a_plan_with_no_progressing_condition_is_allowed() {
+fn create_with_a_plan_with_no_progressing_condition_is_allowed() {
     let mut cluster = healthy(1);
     cluster.plans = Ok(vec![other("older", "", None)]);
     assert!(create(&plan(), &cluster).is_empty());

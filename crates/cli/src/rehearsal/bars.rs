@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_fills_up_with_its_nodes_and_tells_how_long_it_took() {
+    fn a_phase_fills_up_with_its_nodes_and_reports_how_long_it_took() {
         let mut bars = Bars::on(ProgressDrawTarget::hidden());
         let at = |phase: &str, time: &str| json!({"phase": phase, "phaseTransitionTimestamp": time});
         bars.show(

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_read_the_same_are_told_once_and_not_twice_as_waiting() {
+    fn waits_that_read_the_same_are_reported_once_and_not_twice_as_waiting() {
         let now = "2026-03-13T04:00:00Z".parse().unwrap();
         let wait =
             |what: &str, message: &str| json!({"what": what, "message": message, "since": "2026-03-13T04:00:00Z"});

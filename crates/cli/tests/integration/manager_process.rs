@@ -30,7 +30,7 @@ impl Drop for Running {
     }
 }
 
-/// The answer to a GET request, or nothing when nobody listens yet.
+/// The answer to a GET request, or nothing when no server listens yet.
 fn answer(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(
@@ -48,7 +48,7 @@ fn get(address: &str, path: &str) -> Option<String> {
     answer(address, path)?.lines().next().map(str::to_owned)
 }
 
-/// An address on loopback that nobody uses.
+/// An address on loopback that is not used.
 async fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().to_string()
@@ -124,7 +124,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     );
     assert_eq!(get(&health, "/healthz").as_deref(), Some("HTTP/1.1 200 OK"));
     assert_eq!(get(&health, "/readyz").as_deref(), Some("HTTP/1.1 200 OK"));
-    // The manager hears of its own last write a moment later.
+    // The manager observes its own last write shortly after.
     let phase = format!(
         "upgrade_toolkit_plan_phase{{phase=\"Failed\",plan=\"{}\"}} 1",
         plan.name_any()

@@ -170,7 +170,7 @@ fn termination_message(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_fails_before_the_first_step_leaves_a_last_word_too() {
+fn what_fails_before_the_first_step_leaves_a_termination_message_too() {
     let host = tempfile::tempdir().unwrap();
     let root = host.path().to_str().unwrap();
     for (arguments, why) in [

@@ -9,7 +9,7 @@ use std::{
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// The plan that three nodes end with, and what was said meanwhile. Rehearsed once for all tests that look at it.
+/// The plan that three nodes end with, and the output. Rehearsed once for all tests that look at it.
 static THREE_NODES: LazyLock<(Value, String)> = LazyLock::new(|| plan_of(&["-o", "json"]));
 
 fn rehearse(arguments: &[&str]) -> Output {
@@ -84,7 +84,7 @@ fn three_nodes_pass_the_seventeen_phases_of_a_real_cluster_in_order() {
 }
 
 #[test]
-fn three_nodes_end_with_the_fields_of_a_real_cluster_and_what_is_on_record_and_no_others() {
+fn three_nodes_end_with_the_fields_of_a_real_cluster_and_what_is_recorded_and_no_others() {
     let (ours, real) = (&THREE_NODES.0["status"], &seed()["status"]);
     // The existing toolkit records no digests and no certificate (S-07), and its notes in annotations (S-03).
     let mut wanted = keys(real);
@@ -112,7 +112,7 @@ fn three_nodes_end_with_the_fields_of_a_real_cluster_and_what_is_on_record_and_n
 }
 
 #[test]
-fn every_node_ends_cleaned_and_tells_when_it_was_upgraded() {
+fn every_node_ends_cleaned_and_reports_when_it_was_upgraded() {
     let nodes = &THREE_NODES.0["status"]["nodeUpgradeStatuses"];
     assert_eq!(keys(nodes), ["node-1", "node-2", "node-3"]);
     // In the order of their machines' names, which is not that of their own.
@@ -218,7 +218,7 @@ fn a_witness_is_upgraded_like_the_others() {
 }
 
 #[test]
-fn a_held_node_waits_until_the_administrator_lets_it_go() {
+fn a_paused_node_waits_until_the_administrator_resumes_it() {
     let (plan, progress) = plan_of(&["--pause", "node-2", "-o", "json"]);
     let at = |part: &str| {
         let found = progress.lines().position(|line| line.contains(part));
@@ -256,7 +256,7 @@ fn vms_that_were_shut_down_start_again() {
 }
 
 #[test]
-fn r31_a_rehearsal_is_refused_in_the_words_of_the_webhook() {
+fn r31_a_rehearsal_is_refused_with_the_message_of_the_webhook() {
     let output = rehearse(&["--restore-vm=false"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
@@ -333,7 +333,7 @@ fn a_reader_that_leaves_early_does_not_end_the_upgrade() {
 }
 
 #[test]
-fn s16_whoever_ends_a_served_rehearsal_its_kubeconfig_goes() {
+fn s16_however_a_served_rehearsal_ends_its_kubeconfig_is_removed() {
     for signal in ["-TERM", "-INT"] {
         let folder = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("upgrade-toolkit"))

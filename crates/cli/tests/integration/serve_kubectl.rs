@@ -77,7 +77,7 @@ fn a_person_follows_an_upgrade_from_beginning_to_end() {
 }
 
 #[test]
-fn a_person_holds_a_node_of_their_own_plan_and_lets_it_go() {
+fn a_user_pauses_a_node_of_their_own_plan_and_resumes_it() {
     let served = Served::start(&["--speed", "600", "--no-plan"]);
     let name = create(&served, PLAN);
     assert!(name.starts_with("mine-") && name.len() == "mine-".len() + 5, "{name}");

@@ -152,7 +152,7 @@ fn w11_an_object_of_the_plan_that_exists_already_is_taken_as_created() {
 }
 
 #[test]
-fn w11_somebody_elses_object_of_the_same_name_is_named_and_not_adopted() {
+fn w11_a_foreign_object_of_the_same_name_is_named_and_not_adopted() {
     let strangers = |plan: &UpgradePlan| {
         let mut service = objects::repo::service(plan).unwrap();
         service.metadata.owner_references = None;

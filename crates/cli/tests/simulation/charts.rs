@@ -59,7 +59,7 @@ fn methods(rehearsal: &Rehearsal) -> Value {
     kubevirt["spec"]["workloadUpdateStrategy"]["workloadUpdateMethods"].clone()
 }
 
-/// Somebody changes KubeVirt's methods on the object itself.
+/// A user changes KubeVirt's methods on the object itself.
 async fn set_methods(rehearsal: &Rehearsal, manager: &str, methods: &[&str]) {
     let kubevirts: Api<KubeVirt> = Api::namespaced(rehearsal.server.client(), names::HARVESTER_NAMESPACE);
     let params = PatchParams {
@@ -109,7 +109,7 @@ fn r02_an_upgrade_succeeds_though_earlier_ones_left_their_names_on_kubevirts_met
 }
 
 #[test]
-fn r02_a_field_that_somebody_else_owns_is_named_before_anything_is_paused() {
+fn r02_a_field_that_another_client_owns_is_named_before_anything_is_paused() {
     in_paused_time(async {
         let rehearsal = newer().await;
         set_methods(&rehearsal, "kubectl-edit", &["Evict"]).await;
@@ -162,7 +162,7 @@ fn the_generation_in_a_charts_status_is_that_of_its_bundle_and_a_paused_one_is_s
 }
 
 #[test]
-fn r14_a_plan_that_is_deleted_while_its_job_holds_the_charts_lets_them_go_on() {
+fn r14_a_plan_that_is_deleted_while_its_job_pauses_the_charts_resumes_them() {
     in_paused_time(async {
         let rehearsal = newer().await;
         let _manager = rehearsal.start_only_manager();

@@ -51,7 +51,7 @@ fn the_same_seed_gives_the_same_writes_in_the_same_order() {
 }
 
 #[test]
-fn no_event_is_told_twice_and_none_warns() {
+fn no_event_is_reported_twice_and_none_warns() {
     let ended = run(&Case::three_nodes());
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();
     let mut once = events.clone();

@@ -14,7 +14,7 @@ use crate::{
     watched::Watched,
 };
 
-/// Nobody lets the manager create events: a quota, a policy, a role.
+/// The manager may not create events: a quota, a policy, a role.
 fn refuses_events(rehearsal: &Rehearsal) {
     rehearsal.server.set_faults(FaultPlan::writes(|write| {
         if write.who.user == manager_user() && write.resource.plural == "events" {
@@ -36,7 +36,7 @@ fn refuses_events_at_first(rehearsal: &Rehearsal) {
 }
 
 #[test]
-fn r27_events_that_cannot_be_created_hold_nothing_up_and_show_in_degraded() {
+fn r27_events_that_cannot_be_created_block_nothing_and_show_in_degraded() {
     let ended = run(&Case {
         arranged: Some(refuses_events),
         ..Case::three_nodes()
@@ -60,7 +60,7 @@ fn r27_events_that_cannot_be_created_hold_nothing_up_and_show_in_degraded() {
 }
 
 #[test]
-fn r27_events_are_told_once_they_can_be() {
+fn r27_events_are_reported_once_they_can_be() {
     let expected = run(&Case::three_nodes());
     let ended = run(&Case {
         arranged: Some(refuses_events_at_first),
@@ -77,7 +77,7 @@ fn r27_events_are_told_once_they_can_be() {
 }
 
 #[test]
-fn r28_a_plan_that_cannot_be_written_holds_no_other_up() {
+fn r28_a_plan_that_cannot_be_written_blocks_no_other() {
     in_paused_time(async {
         let scenario = Scenario {
             definitions: crate::run::definitions(),
@@ -125,7 +125,7 @@ fn never_answers_events(rehearsal: &Rehearsal) {
 }
 
 #[test]
-fn events_that_are_never_answered_hold_nothing_up() {
+fn events_that_are_never_answered_block_nothing() {
     let ended = run(&Case {
         arranged: Some(never_answers_events),
         ..Case::three_nodes()
@@ -134,7 +134,7 @@ fn events_that_are_never_answered_hold_nothing_up() {
 }
 
 #[test]
-fn what_cannot_be_put_back_keeps_nothing_else_from_it() {
+fn what_cannot_be_restored_keeps_nothing_else_from_it() {
     in_paused_time(async {
         let scenario = Scenario {
             definitions: crate::run::definitions(),

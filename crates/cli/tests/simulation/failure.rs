@@ -1,4 +1,4 @@
-//! Upgrades that fail: with the documented message, with everything put back, and with Rancher's gate kept closed.
+//! Upgrades that fail: with the documented message, with everything restored, and with Rancher's hooks kept.
 
 use api::{Component, JobType, NodeState, Phase, UpgradePlan, annotations, reasons};
 use rstest::rstest;
@@ -183,7 +183,7 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
 #[case::disk(Troubles { full_disks: ["node-2".to_owned()].into(), ..Troubles::default() })]
 #[case::cleanup(failing_job(Component::ImageCleanup, None))]
 #[case::old_system(old_system())]
-fn a_failed_plan_that_is_tried_again_goes_on_where_it_failed(#[case] troubles: Troubles) {
+fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles: Troubles) {
     let ended = run(&Case {
         user: vec![User::MendsAndRetries],
         ..case(troubles)
@@ -230,7 +230,7 @@ fn a_failed_single_node_is_tried_again(#[case] troubles: Troubles) {
 }
 
 #[test]
-fn what_the_gate_replaced_stays_on_the_clusters_record_until_it_is_put_back() {
+fn what_the_gate_replaced_stays_on_the_clusters_record_until_it_is_restored() {
     let record = |ended: &Ended| {
         let clusters = ended
             .store

@@ -1,4 +1,4 @@
-//! Somebody in a tenant's namespace wants to steer an upgrade.
+//! An attacker in a tenant's namespace tries to control an upgrade.
 
 use api::{Component, JobType, Phase};
 use serde_json::Value;

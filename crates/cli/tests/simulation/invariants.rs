@@ -236,7 +236,7 @@ fn is_gated(cluster: &Value) -> bool {
     hook("controlPlaneDrainOptions") && hook("workerDrainOptions")
 }
 
-/// Nobody may open the gate while Rancher still has nodes to go on with, nor send Rancher off without one.
+/// No write may remove the hooks while Rancher still has nodes left, nor start Rancher without them.
 fn opened_the_gate(change: &Change, kubelets: &BTreeMap<String, Value>) -> Option<String> {
     let version = &change.object["spec"]["kubernetesVersion"];
     let behind: Vec<&String> = kubelets

@@ -86,7 +86,7 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
 }
 
 #[test]
-fn r06_a_node_that_somebody_has_brought_to_the_new_system_is_done_without_a_reboot() {
+fn r06_a_node_that_a_user_has_brought_to_the_new_system_is_done_without_a_reboot() {
     // It came back old once; then the boot menu is mended and it boots the new system by itself.
     let mut case = Case {
         user: vec![User::MendsAndRetries],
@@ -124,7 +124,7 @@ fn r06_a_node_that_somebody_has_brought_to_the_new_system_is_done_without_a_rebo
     );
 }
 
-/// Breaks an upgrade, deletes its plan, and lets another one go on; tells what the other one came to.
+/// Breaks an upgrade, deletes its plan, and lets another one continue; returns the result of the other one.
 fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<UpgradePlan>, Vec<String>) {
     in_paused_time(async move {
         let mut scenario = Case::three_nodes().scenario;
@@ -152,7 +152,7 @@ fn start_over(troubles: Troubles, there: fn(&UpgradePlan) -> bool) -> (Arc<Upgra
 }
 
 #[test]
-fn r07_a_plan_after_one_whose_post_drain_job_failed_goes_on_from_the_answered_hook() {
+fn r07_a_plan_after_one_whose_post_drain_job_failed_continues_from_the_answered_hook() {
     let mut troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
     troubles.jobs[0].node = Some("node-2".to_owned());
     let (plan, left) = start_over(troubles, has_failed);
@@ -169,7 +169,7 @@ fn r07_a_plan_after_one_that_was_deleted_while_a_node_rebooted_answers_for_it() 
 }
 
 #[test]
-fn r10_a_node_that_is_let_go_before_its_turn_is_never_shown_as_not_held_yet() {
+fn r10_a_node_that_is_resumed_before_its_turn_is_never_shown_as_not_paused_yet() {
     let ended = run(&Case {
         pause: vec!["node-3".to_owned()],
         user: vec![User::LetsGoAtOnce],

@@ -1,4 +1,4 @@
-//! Upgrades that an older manager began and this one goes on with: notes in annotations of the plan, no certificate and no
+//! Upgrades that an older manager began and this one continues: notes in annotations of the plan, no certificate and no
 //! digests on record, a repository that is read over plain HTTP, the journal of Rancher's upgrade in its old place.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -120,7 +120,7 @@ fn times(all: &[Value], is: impl Fn(&Value) -> bool) -> usize {
 #[case::as_the_cluster_is_upgraded(Phase::ClusterUpgrading, true)]
 #[case::as_nodes_are_upgraded(Phase::NodeUpgrading, true)]
 #[case::as_it_cleans_up(Phase::CleaningUp, true)]
-fn an_upgrade_that_an_older_manager_began_goes_on_to_its_end(#[case] phase: Phase, #[case] is_plain: bool) {
+fn an_upgrade_that_an_older_manager_began_continues_to_its_end(#[case] phase: Phase, #[case] is_plain: bool) {
     in_paused_time(async {
         let rehearsal = Watched::start(Case::three_nodes().scenario, Clock::simulated(beginning(), 1.0)).await;
         let first = rehearsal.start_manager("manager-1");

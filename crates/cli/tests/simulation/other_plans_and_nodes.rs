@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn a_held_node_holds_until_it_is_let_go() {
+fn a_paused_node_waits_until_it_is_resumed() {
     let ended = run(&Case {
         pause: vec!["node-2".into()],
         user: vec![User::LetsGo],
@@ -26,7 +26,7 @@ fn a_held_node_holds_until_it_is_let_go() {
 }
 
 #[test]
-fn a_held_node_is_shown_as_held_before_its_turn_and_does_not_hold_up_those_before_it() {
+fn a_paused_node_is_shown_as_paused_before_its_turn_and_does_not_block_those_before_it() {
     let ended = run(&Case {
         pause: vec!["node-3".into()],
         user: vec![User::LetsGo],
@@ -50,7 +50,7 @@ fn a_held_node_is_shown_as_held_before_its_turn_and_does_not_hold_up_those_befor
 }
 
 #[test]
-fn a_node_that_is_let_go_before_its_turn_was_never_held() {
+fn a_node_that_is_resumed_before_its_turn_was_never_paused() {
     let ended = run(&Case {
         pause: vec!["node-3".into()],
         user: vec![User::LetsGoAtOnce],
@@ -66,7 +66,7 @@ fn a_node_that_is_let_go_before_its_turn_was_never_held() {
 }
 
 #[test]
-fn a_held_single_node_holds_until_it_is_let_go() {
+fn a_paused_single_node_waits_until_it_is_resumed() {
     let mut case = Case {
         pause: vec!["node-1".into()],
         user: vec![User::LetsGo],
@@ -106,7 +106,7 @@ fn a_node_that_joins_is_named_and_left_to_another_upgrade() {
 }
 
 #[test]
-fn a_new_plan_goes_on_with_the_cluster_that_a_failed_one_left_half_upgraded() {
+fn a_new_plan_continues_with_the_cluster_that_a_failed_one_left_half_upgraded() {
     let mut case = Case {
         user: vec![User::MendsAndStartsOver],
         ..Case::three_nodes()

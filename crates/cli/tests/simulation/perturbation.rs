@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 /// The manager that a run starts with.
 pub(crate) const FIRST: &str = "manager-1";
-/// How long a watch is held back: longer than the manager waits for its own writes to show.
+/// How long a watch is delayed: longer than the manager waits for its own writes to show.
 const DEAF_FOR: Duration = Duration::from_secs(90);
 /// How far back a stale list goes, and how many lists are stale: all that a manager begins with.
 const STALE_BY: u64 = 25;
@@ -28,7 +28,7 @@ pub(crate) enum Perturbation {
     Crash,
     /// It is applied, but the manager sees a broken connection.
     LostReply,
-    /// It is refused as if somebody had been faster.
+    /// It is refused as if another client had been faster.
     Conflict,
     /// It is refused because the API server is busy.
     Unavailable,
@@ -56,7 +56,7 @@ impl Perturbation {
 pub(crate) struct Signals {
     /// The manager is to be killed.
     pub crashed: Arc<Notify>,
-    /// Watches of `deaf_to` are to be held back for a while.
+    /// Watches of `deaf_to` are delayed for a while.
     pub deaf: Arc<Notify>,
     pub deaf_to: ResourceId,
 }

@@ -241,7 +241,7 @@ fn drain_is_explained(without: Option<&(String, usize)>) -> bool {
     })
 }
 
-/// What a program of a node's Job waits for is told by its pod.
+/// What a program of a node's Job waits for is reported on its pod.
 fn programs_are_heard(without: Option<&(String, usize)>) -> bool {
     let mut scenario = Case::unhurried().scenario;
     scenario.shape.vms = 6;
@@ -305,7 +305,7 @@ mod sweep {
 }
 
 #[test]
-fn every_verb_that_the_roles_allow_is_asked_for() {
+fn every_verb_that_the_roles_allow_is_requested() {
     let asked = Asked::default();
     for (_, case) in SCENARIOS {
         run(&Case {

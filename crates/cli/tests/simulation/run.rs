@@ -28,7 +28,7 @@ pub(crate) struct Case {
     pub restore_vm: bool,
     /// Nodes that the plan holds.
     pub pause: Vec<String>,
-    /// What a person does meanwhile.
+    /// What the user does during the upgrade.
     pub user: Vec<User>,
     /// Which write of the manager, counted from 1 without renewals of its lease, and what happens to it.
     pub perturbed: Option<(u64, Perturbation)>,
@@ -59,7 +59,7 @@ impl Case {
         }
     }
 
-    /// Three nodes, in a cluster where everything takes so long that people are told what is waited for.
+    /// Three nodes, in a cluster where everything takes so long that waits are recorded.
     pub(crate) fn unhurried() -> Self {
         let mut case = Self::three_nodes();
         let durations = &mut case.scenario.durations;
@@ -80,7 +80,7 @@ impl Case {
         case
     }
 
-    /// Three nodes, of which the second is held until its turn has come and somebody lets it go.
+    /// Three nodes, of which the second is paused until its turn has come and a user resumes it.
     pub(crate) fn held() -> Self {
         Self {
             pause: vec!["node-2".to_owned()],
@@ -113,7 +113,7 @@ pub(crate) struct Ended {
 /// Longer than any upgrade of a small cluster takes.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
 
-/// Runs something in time that passes only while everybody waits.
+/// Runs something in time that passes only while all tasks wait.
 pub(crate) fn in_paused_time<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -128,7 +128,7 @@ pub(crate) fn run(case: &Case) -> Ended {
     try_run(case).unwrap_or_else(|plans| panic!("the upgrade did not end: {plans}"))
 }
 
-/// The same for a case that may not end; then tells what its plans look like.
+/// The same for a case that may not end; then prints its plans.
 pub(crate) fn try_run(case: &Case) -> Result<Ended, String> {
     in_paused_time(simulate(case))
 }

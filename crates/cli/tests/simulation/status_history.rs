@@ -1,4 +1,4 @@
-//! What a plan told while it was upgraded: every status it had, and what it waited for.
+//! The history of a plan's status: every status it had, and what it waited for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ impl StatusHistory {
             .unwrap_or_default()
     }
 
-    /// The first wait of that word whose message begins so, and when it was told.
+    /// The first wait of that name whose message begins so, and when it was recorded.
     pub(crate) fn first(&self, what: &str, message: &str) -> (Timestamp, WaitingFor) {
         let mut all = self
             .statuses

@@ -135,7 +135,7 @@ fn rehearse_until(case: Case, attack: Option<RepositoryTrouble>) -> StatusHistor
         }
         let ended = |plan: &api::UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
         let plan = rehearsal.follow(&plan.name_any(), Some(24 * HOUR), ended).await;
-        // VMs are started again while nobody waits for them any more.
+        // VMs are started again when the plan no longer waits for them.
         rehearsal.clock.sleep(4 * HOUR).await;
         let events = rehearsal.objects("", "events");
         let events = events
@@ -231,7 +231,7 @@ fn s07_an_iso_with_another_checksum_than_its_version_says_ends_the_upgrade_befor
 }
 
 #[test]
-fn s07_whoever_answers_as_the_repository_after_its_digests_are_on_record_is_refused_on_every_node() {
+fn s07_a_server_that_answers_as_the_repository_after_its_digests_are_recorded_is_refused_on_every_node() {
     for (trouble, words) in [
         (
             RepositoryTrouble::SwappedRelease,

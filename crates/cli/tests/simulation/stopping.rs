@@ -1,4 +1,4 @@
-//! Pods that outlive their Jobs: nothing is put back before they are gone.
+//! Pods that outlive their Jobs: nothing is restored before they are gone.
 
 use std::time::Duration;
 

@@ -217,7 +217,7 @@ fn whatever_happens_a_single_node_ends_the_same() {
 }
 
 #[test]
-fn whatever_happens_a_held_node_ends_the_same() {
+fn whatever_happens_a_paused_node_ends_the_same() {
     let case = Case {
         pause: vec!["node-2".into()],
         user: vec![User::LetsGo],
@@ -275,18 +275,18 @@ fn whatever_happens_a_deletion_between_nodes_keeps_ranchers_gate_closed(#[case] 
     sweep_drawn(&case, Same::WhatWasPutBack, 2);
 }
 
-/// Somebody makes look-alikes of all that the plan makes, before it does.
+/// An attacker creates look-alikes of all objects of the plan, before it does.
 #[rstest]
 #[case::several_nodes(Case::three_nodes())]
 #[case::one_node(Case::single_node())]
 #[case::vms_to_start_again(Case { restore_vm: true, ..Case::three_nodes() })]
-fn s01_whatever_happens_beside_a_saboteur_the_upgrade_ends_the_same(#[case] mut case: Case) {
+fn s01_whatever_happens_with_a_saboteur_the_upgrade_ends_the_same(#[case] mut case: Case) {
     case.scenario.troubles.saboteur = true;
     sweep_drawn(&case, Same::Everything, 3);
 }
 
 #[test]
-fn s01_whatever_happens_beside_a_saboteur_a_plan_that_is_tried_again_succeeds() {
+fn s01_whatever_happens_with_a_saboteur_a_plan_that_is_tried_again_succeeds() {
     let mut case = Case {
         user: vec![User::MendsAndRetries],
         ..Case::three_nodes()

@@ -1,4 +1,4 @@
-//! Two plans at once: the older runs, the younger waits, says so, and goes on by itself.
+//! Two plans at once: the older runs, the younger waits, reports it, and continues automatically.
 
 use std::time::Duration;
 

@@ -22,9 +22,9 @@ use world::Troubles;
 /// What a person does while an upgrade runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// Lets held nodes go, ten minutes after they are held.
+    /// Resumes paused nodes, ten minutes after they are paused.
     LetsGo,
-    /// Lets held nodes go as soon as they are held, long before their turn.
+    /// Resumes paused nodes as soon as they are paused, long before their turn.
     LetsGoAtOnce,
     /// Deletes the plan when it has reached a phase.
     DeletesAt(Phase),
@@ -205,12 +205,12 @@ pub(crate) fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
     entry.is_some_and(|entry| entry.state.as_deref() == Some(state.as_str()))
 }
 
-/// The plan has failed, and everything is put back.
+/// The plan has failed, and everything is restored.
 pub(crate) fn has_failed(plan: &UpgradePlan) -> bool {
     plan.phase() == Some(Phase::Failed) && plan.finalizers().is_empty()
 }
 
-/// A node of the plan is held, and it is its turn: nothing else is waited for.
+/// A node of the plan is paused, and it is its turn: the plan waits for nothing else.
 pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
     let mut nodes = status.node_upgrade_statuses.values();

@@ -26,7 +26,7 @@ use crate::{
 /// minutes it may take; 0 for what only a person ends.
 type ExpectedWait<'a> = (&'a str, &'a str, &'a str, i64);
 
-/// The station is told as it should be.
+/// The wait is reported as expected.
 fn check(history: &StatusHistory, (what, message, object, minutes): ExpectedWait<'_>) {
     let (at, wait) = history.first(what, message);
     assert_eq!(
@@ -95,7 +95,7 @@ fn rancher_is_waited_for_by_the_name_of_its_secret() {
 }
 
 #[test]
-fn a_repository_that_nobody_can_reach_is_told_with_the_address_and_the_error() {
+fn a_repository_that_no_client_can_reach_is_reported_with_the_address_and_the_error() {
     let mut case = Case::three_nodes();
     case.scenario.troubles.repository = Some(RepositoryTrouble::Unreachable);
     let history = follow(&case, HOUR);
@@ -113,7 +113,7 @@ fn a_repository_that_nobody_can_reach_is_told_with_the_address_and_the_error() {
 }
 
 #[test]
-fn endpoints_that_are_not_ready_are_told_from_pods_that_are_not_ready() {
+fn endpoints_that_are_not_ready_are_distinguished_from_pods_that_are_not_ready() {
     let case = Case {
         arranged: Some(lists_endpoints_late),
         ..Case::three_nodes()
@@ -147,7 +147,7 @@ fn takes_its_setting_back_late(rehearsal: &Rehearsal) {
 }
 
 #[test]
-fn what_is_still_to_be_put_back_is_told_with_its_deadline() {
+fn what_is_still_to_be_restored_is_reported_with_its_deadline() {
     let case = Case {
         arranged: Some(takes_its_setting_back_late),
         ..Case::three_nodes()
@@ -162,7 +162,7 @@ fn what_is_still_to_be_put_back_is_told_with_its_deadline() {
 }
 
 #[test]
-fn a_held_node_is_told_without_a_deadline_and_with_those_behind_it() {
+fn a_paused_node_is_reported_without_a_deadline_and_with_those_behind_it() {
     let case = Case {
         pause: vec!["node-1".to_owned()],
         user: vec![User::LetsGo],
@@ -249,7 +249,7 @@ const NO_ROOM: &str = "Unschedulable: \"0/3 nodes are available: 3 Insufficient 
 #[case::misconfigured_preload(misconfigured_preload, "cattle-system", CONFIG)]
 #[case::unschedulable_cluster_job(unschedulable_cluster_job, names::HARVESTER_NAMESPACE, NO_ROOM)]
 #[case::misconfigured_cluster_job(misconfigured_cluster_job, names::HARVESTER_NAMESPACE, CONFIG)]
-fn a_pod_that_does_not_come_up_is_told_with_the_reason_and_past_its_deadline_as_stalled(
+fn a_pod_that_does_not_come_up_is_reported_with_the_reason_and_past_its_deadline_as_stalled(
     #[case] arranged: fn(&Rehearsal),
     #[case] namespace: &str,
     #[case] reason: &str,

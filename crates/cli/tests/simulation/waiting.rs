@@ -143,7 +143,7 @@ fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(
 }
 
 #[test]
-fn a_held_node_is_named() {
+fn a_paused_node_is_named() {
     let seen = waits(Case::three_nodes(), &["node-1", "node-3"], 6 * HOUR);
     assert_seen(&seen, "Paused: node upgrade paused: node-1");
     assert_seen(

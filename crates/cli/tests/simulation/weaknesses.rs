@@ -108,7 +108,7 @@ fn w13_a_repository_whose_endpoints_come_late_is_gone_on_with_as_soon_as_they_co
     let created = entered(&plan, "RepoCreated").unwrap();
     let after = created.duration_since(served);
     assert!(after.as_secs() <= 5, "{after} after the endpoints");
-    // And meanwhile it said what it waited for.
+    // And it reported what it waited for.
     let said = versions(&ended.store, "upgradeplans").into_iter();
     let said = said.filter(|(at, _)| (deployed..served).contains(at));
     let mut said = said.map(|(_, plan)| plan["status"]["waitingFor"][0].clone());

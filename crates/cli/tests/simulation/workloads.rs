@@ -76,7 +76,7 @@ fn r04_from_the_first_to_the_last_every_workload_runs_the_managers_own_image() {
 }
 
 #[test]
-fn r08_another_try_skips_the_manifests_on_every_node_again_and_ends_that_on_every_node() {
+fn r08_a_retry_skips_the_manifests_on_every_node_again_and_ends_that_on_every_node() {
     let mut case = Case::three_nodes();
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
     case.user = vec![User::MendsAndRetries];
@@ -89,7 +89,7 @@ fn r08_another_try_skips_the_manifests_on_every_node_again_and_ends_that_on_ever
 }
 
 #[test]
-fn r15_a_preload_that_fails_again_and_again_ends_the_plan_within_minutes_with_its_last_word() {
+fn r15_a_preload_that_fails_again_and_again_ends_the_plan_within_minutes_with_its_termination_message() {
     let mut case = Case::three_nodes();
     case.scenario.troubles = trouble(Component::ImagePreload, "node-2", JobFailure::Fails(1000));
     let ended = run(&case);

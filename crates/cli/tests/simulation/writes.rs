@@ -1,4 +1,4 @@
-//! What is written in whole upgrades, held against the real definitions.
+//! What is written in whole upgrades, compared with the real definitions.
 //!
 //! Every write asks the API server to refuse fields that a definition does not name, so a single one would stop the
 //! upgrade. Here they are counted, and looked at once more without the API server.

@@ -66,7 +66,7 @@ fn manifest(context: &Context, name: &str) -> Result<Option<Value>> {
     }
 }
 
-/// The defaults that an addon has now: those on record, else those of the release that runs, where they came along.
+/// The defaults that an addon has now: those that are recorded, otherwise those of the running release, if the image has them.
 /// Without any, everything counts as the user's.
 fn defaults_before(context: &Context, current: &Addon, name: &str) -> Result<Option<String>> {
     if let Some(recorded) = current.annotations().get(ADDON_DEFAULTS) {

@@ -19,7 +19,7 @@ pub(super) struct Change<'a> {
     pub(super) version: &'a str,
     /// Its values, when they change.
     pub(super) values: Option<String>,
-    /// The values of its manifest, to tell what users change from now on.
+    /// The values of its manifest, to recognise what users change from now on.
     pub(super) defaults: Option<&'a str>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    /// The addon of that name, as people see it; deployed for so long it counts.
+    /// The addon of that name, as users see it; deployed for so long it counts.
     #[must_use]
     pub(super) fn of(called: &str, steady: Duration) -> Self {
         Self {

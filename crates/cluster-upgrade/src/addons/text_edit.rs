@@ -1,6 +1,6 @@
 //! Small edits of a YAML text that leave its comments and layout alone. Pure.
 //!
-//! These edits are guesses about text: whoever uses one reads the result and compares it with the value that was meant.
+//! These edits are guesses about text: the caller parses the result and compares it with the intended value.
 
 use serde_json::{Map, Value};
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_added_value_stands_beside_its_siblings() {
+    fn an_added_value_is_next_to_its_siblings() {
         let text = "# top\nmetrics:\n   # inner\n   a: 1\nz: 2";
         let old = json!({"metrics": {"a": 1}, "z": 2});
         let new = json!({"metrics": {"a": 1, "list": ["nodes=[*]"]}, "z": 2, "b": {"c": false}});

@@ -59,7 +59,7 @@ impl Yaml {
 pub(super) struct Merged {
     /// Their text; nothing when they stay as they are.
     pub(super) text: Option<String>,
-    /// Where users have one value and the release has named ones, or the other way round: theirs would mean nothing to the
+    /// If one side has a scalar and the other a map: theirs would mean nothing to the
     /// new software, and the release's are taken.
     pub(super) reshaped: Vec<String>,
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn r35_one_value_that_becomes_named_ones_is_the_releases_and_is_told() {
+    fn r35_one_value_that_becomes_named_ones_is_the_releases_and_is_reported() {
         let defaults = "resources:\n  limits:\n    cpu: 1\nport: 80\nnodeSelector: null\nlabels: {}\n";
         let present = "resources: small\nport:\n  http: 8080\nnodeSelector:\n  a: b\nlabels: null\n";
         let mut merged = merged(None, present, defaults).unwrap();

@@ -43,7 +43,7 @@ pub(super) async fn wait(context: &Context, ctx: StepContext<'_>) -> Result<()> 
         .await
 }
 
-/// What the cluster still lacks at this moment.
+/// What the cluster still lacks currently.
 #[must_use]
 pub(super) fn lacks(cluster: Option<&Cluster>) -> Option<String> {
     let Some(cluster) = cluster else {
@@ -57,7 +57,7 @@ pub(super) fn lacks(cluster: Option<&Cluster>) -> Option<String> {
         .then(|| "its last change has not been observed yet".to_owned())
 }
 
-/// Whether something has been so for long enough. Whenever it is not, the time begins anew.
+/// Whether something has been so for long enough. Whenever it is not, the time starts again.
 fn steady(since: &mut Option<Timestamp>, is_so: bool, now: Timestamp, enough: Duration) -> bool {
     if !is_so {
         *since = None;
@@ -90,7 +90,7 @@ mod tests {
         cluster.metadata.generation = Some(2);
         cluster.status.phase = Some("Provisioned".into());
         cluster.status.observed_generation = Some(1);
-        assert!(lacks(Some(&cluster)).unwrap().contains("not been seen"));
+        assert!(lacks(Some(&cluster)).unwrap().contains("not been observed"));
         cluster.status.observed_generation = Some(2);
         assert_eq!(lacks(Some(&cluster)), None);
         cluster.status.phase = Some("Provisioning".into());

@@ -1,4 +1,4 @@
-//! Fleet after an upgrade of Rancher: its agent deployed anew, its configuration as it was, its cluster imported.
+//! Fleet after an upgrade of Rancher: its agent redeployed, its configuration restored, its cluster imported.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the times that Fleet writes are waited for to fit.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// Has Fleet deploy its agent anew, once per upgrade of Rancher, and waits until it has.
+/// Makes Fleet redeploy its agent, once per upgrade of Rancher, and waits until it has.
 pub(crate) async fn redeploy_agent(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let Some(mut journal) = journal::unsettled(context).await? else {
         return Ok(());
@@ -89,7 +89,7 @@ fn created(at: Option<Timestamp>) -> String {
     at.map_or_else(String::new, |at| at.to_string())
 }
 
-/// A generation that Fleet has not deployed and nobody has asked for.
+/// A generation that Fleet has not deployed and that was not requested.
 #[must_use]
 pub(super) fn next_generation(cluster: &Cluster) -> i64 {
     let deployed = cluster.status.agent_deployed_generation.unwrap_or(0);
@@ -141,8 +141,8 @@ pub(crate) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()
     journal::write(context, &journal).await
 }
 
-/// Fleet's configuration is the one that the new chart brings: only then does it stay as it is put back. Helm says so
-/// already, so that a configuration that cannot be told is worth a note and not a failure.
+/// Fleet's configuration is the one that the new chart brings: only then does it stay as restored. Helm reports this
+/// already, so that a configuration that is unclear causes a note and not a failure.
 async fn wait_config(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let Some(fleet) = context.release()?.rancher_dependencies.get("fleet") else {
         return Ok(());
@@ -157,8 +157,8 @@ async fn wait_config(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fleet has imported the cluster, as far as times tell; where they never fit, it is enough that the agent is the one we
-/// asked for. Fleet notes the time of the import once the agent is deployed, which may be more than a moment later, and a
+/// Fleet has imported the cluster, as far as its timestamps show; if they never match, it is enough that the agent is the one we
+/// requested. Fleet records the time of the import once the agent is deployed, which may be much later, and a
 /// controller that moved to another node is newer than everything it did before.
 async fn wait_import(context: &Context, ctx: StepContext<'_>, agent: Option<&journal::Agent>) -> Result<()> {
     let Some(agent) = agent else {
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_generation_is_new_to_everybody() {
+    fn the_next_generation_is_new_to_all() {
         let mut cluster = Cluster::named("local");
         assert_eq!(next_generation(&cluster), 1);
         cluster.status.agent_deployed_generation = Some(3);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_was_only_asked_for_is_not_deployed() {
+    fn an_agent_that_was_only_requested_is_not_deployed() {
         let mut cluster = Cluster::named("local");
         cluster.spec.redeploy_agent_generation = Some(3);
         assert!(!has_deployed(&cluster, 3));

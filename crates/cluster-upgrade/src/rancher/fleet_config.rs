@@ -17,7 +17,7 @@ fn config_of(map: Option<&ConfigMap>) -> Result<Value> {
     serde_saphyr::from_str(text).map_err(odd)
 }
 
-/// The address that Fleet's agents call and the certificate they trust; empty where nobody has set them.
+/// The address that Fleet's agents call and the certificate they trust; empty if they are not set.
 ///
 /// # Errors
 /// When the configuration is not what Fleet reads.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rancher_changed_is_put_back_and_the_rest_stays() {
+    fn only_what_rancher_changed_is_restored_and_the_rest_stays() {
         let before = map(&json!({"apiServerURL": "https://vip", "apiServerCA": "Y2E="}).to_string());
         assert_eq!(
             server_of(Some(&before)).unwrap(),

@@ -2,7 +2,7 @@
 //! changed.
 //!
 //! It says which server Fleet's agent will call, and that agent is an administrator. So it lies where Fleet's own
-//! configuration lies, where whoever can change one can change the other, and it counts for the plan that it names only.
+//! configuration is, where a client that can change one can change the other, and it counts for the plan that it names only.
 
 use std::collections::BTreeMap;
 
@@ -32,18 +32,18 @@ pub struct Journal {
     pub server_url: String,
     /// The certificate they trust, before the upgrade.
     pub server_ca: String,
-    /// The deployment of Fleet's agent that was asked for.
+    /// The deployment of Fleet's agent that was requested.
     pub agent: Option<Agent>,
     /// All that belongs to Rancher has settled.
     pub settled: bool,
 }
 
-/// A deployment of Fleet's agent that was asked for.
+/// A deployment of Fleet's agent that was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
     /// Its `redeployAgentGeneration`.
     pub generation: i64,
-    /// When the Deployment before it was created. A newer one is the one that was asked for.
+    /// When the Deployment before it was created. A newer one is the requested one.
     pub created_before: String,
 }
 
@@ -72,7 +72,7 @@ impl Journal {
         let agent = self.agent.as_ref();
         let generation = agent.map(|agent| agent.generation.to_string());
         let created_before = agent.map(|agent| agent.created_before.clone());
-        // All of them, always: an apply leaves what it does not name as somebody else has put it there.
+        // All of them, always: an apply keeps fields of other managers that it does not name.
         BTreeMap::from([
             (PLAN_UID.to_owned(), self.plan.clone()),
             ("target".to_owned(), self.target.clone()),
@@ -125,11 +125,11 @@ pub(super) async fn unsettled(context: &Context) -> Result<Option<Journal>> {
     Ok(journal.filter(|journal| !journal.settled))
 }
 
-/// Takes over the journal of an upgrade of Rancher that somebody else began and did not settle: a plan that is gone or
+/// Takes over the journal of an upgrade of Rancher that another plan began and did not settle: a plan that is gone or
 /// failed, or this one under an older release, which kept it in another place.
 ///
 /// Only where Rancher was upgraded to its version, or that was tried, and `tried` is when. What lies in the old place is
-/// believed only if that was in the time of this plan: another Rancher has not changed since, and has nothing to settle.
+/// used only if that was during this plan: another Rancher has not changed since, and has nothing to settle.
 pub(super) async fn take_over(context: &Context, target: &str, tried: Option<Timestamp>) -> Result<()> {
     if own(context, target).await?.is_some() {
         return Ok(());

@@ -121,7 +121,7 @@ async fn wait_chart(context: &Context, ctx: StepContext<'_>, namespace: &str, na
     Ok(revision)
 }
 
-/// Rancher, its webhook and Fleet run what they were told to.
+/// Rancher, its webhook and Fleet run their current templates.
 pub(crate) async fn wait_rollouts(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     for (namespace, name) in [
         (names::CATTLE_NAMESPACE, "rancher"),
@@ -137,7 +137,7 @@ pub(crate) async fn wait_rollouts(context: &Context, ctx: StepContext<'_>) -> Re
     context.wait_rollout(ctx, FLEET_AGENT_SYSTEM, "fleet-agent").await
 }
 
-/// The Secret that Rancher's aggregation wants to find, empty.
+/// The Secret that Rancher's aggregation requires, empty.
 #[must_use]
 pub fn aggregation_secret() -> Value {
     json!({

@@ -28,7 +28,7 @@ use super::{FLEET_SYSTEM, RELEASE, capi, journal, values};
 
 const TICK: Duration = Duration::from_secs(5);
 const FLEET_CONTROLLER: &str = "fleet-controller";
-/// Rancher makes these anew, with the charts of its version.
+/// Rancher recreates these, with the charts of its version.
 const STALE_REPOS: [&str; 3] = ["rancher-charts", "rancher-rke2-charts", "rancher-partner-charts"];
 const STALE_SETTING: &str = "chart-default-branch";
 
@@ -117,7 +117,7 @@ fn is_deployed(history: &[HelmRelease], target: &str) -> bool {
     helm_release::deployed(history).is_some_and(|release| values::is_at(&release.config, target))
 }
 
-/// Where Rancher stands, once nobody is at it.
+/// The state of Rancher's release, once no client works on it.
 async fn stand(context: &Context, ctx: StepContext<'_>, target: &str) -> Result<Standing> {
     let secrets = context.namespaced::<Secret>(names::CATTLE_NAMESPACE);
     let of_rancher = watcher::Config::default().labels(&selector(RELEASE));
@@ -207,8 +207,8 @@ async fn begin_journal(context: &Context, target: &str) -> Result<()> {
     journal::write(context, &journal).await
 }
 
-/// Webhooks of an older Cluster API that Rancher leaves behind on its way from Harvester v1.7: nobody answers them, so
-/// they must be gone before the new Rancher writes what they are asked about, and when an earlier try got so far too.
+/// Webhooks of an older Cluster API that Rancher leaves behind on its way from Harvester v1.7: no server answers them, so
+/// they must be gone before the new Rancher writes objects that they review, also when an earlier attempt got that far.
 async fn remove_legacy_webhooks(context: &Context) -> Result<()> {
     if !is_of_line(context.previous_version()?, 1, 7) {
         return Ok(());

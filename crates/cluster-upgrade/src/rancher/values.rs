@@ -9,7 +9,7 @@ use super::features::{self, Features};
 /// Keys of charts before `image.*`.
 const LEGACY: [&str; 3] = ["rancherImage", "rancherImageTag", "rancherImagePullPolicy"];
 
-/// The version that the values ask for; nothing when they name none.
+/// The version in the values; nothing when they name none.
 #[must_use]
 pub(super) fn version(values: &Value) -> Option<&str> {
     let texts = [&values["rancherImageTag"], &values["image"]["tag"]];
@@ -18,7 +18,7 @@ pub(super) fn version(values: &Value) -> Option<&str> {
         .find_map(|text| text.as_str().filter(|text| !text.is_empty()))
 }
 
-/// Whether the values ask for that version.
+/// Whether the values have that version.
 #[must_use]
 pub fn is_at(values: &Value, target: &str) -> bool {
     version(values) == Some(target)
@@ -84,7 +84,7 @@ mod tests {
                 "image": {"repository": "rancher/rancher", "pullPolicy": "IfNotPresent", "tag": "v2.14.0"},
             })
         );
-        // Another try changes nothing.
+        // A retry changes nothing.
         assert_eq!(upgraded(&values, "v2.14.0", &nodes(3, false)), values);
         assert!(is_at(&values, "v2.14.0") && !is_at(&current, "v2.14.0"));
     }

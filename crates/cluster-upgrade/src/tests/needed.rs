@@ -102,7 +102,7 @@ async fn outcome(harness: &Harness) -> (Result<Vec<String>, String>, Vec<String>
 }
 
 #[tokio::test(start_paused = true)]
-async fn s06_every_verb_on_every_name_that_the_roles_allow_is_asked_for() {
+async fn s06_every_verb_on_every_name_that_the_roles_allow_is_requested() {
     let asked = Asked::default();
     for which in CLUSTERS {
         let harness = cluster(which).await;

@@ -54,7 +54,7 @@ async fn a_rancher_that_was_at_its_version_all_along_is_left_alone() {
     assert!(webhooks(&harness).is_empty());
 }
 
-/// A journal that somebody wrote.
+/// A forged journal.
 pub(super) fn journal(namespace: &str, data: &Value) -> Value {
     let mut whole = json!({"target": "v2.14.0", "apiServerURL": "https://evil.test", "apiServerCA": "ZXZpbA==", "settled": "false"});
     for (key, value) in data.as_object().unwrap() {
@@ -83,7 +83,7 @@ fn fleet(harness: &Harness) -> (bool, bool) {
 /// Who may change every ConfigMap of harvester-system says where Fleet's agent, an administrator, shall call; or that
 /// nothing is left to do.
 #[tokio::test(start_paused = true)]
-async fn s01_a_journal_that_somebody_else_wrote_is_not_believed() {
+async fn s01_a_journal_that_another_client_wrote_is_not_trusted() {
     for (namespace, settled, has_uid) in [
         ("harvester-system", "false", true),
         ("harvester-system", "true", true),
@@ -110,7 +110,7 @@ async fn s01_a_journal_that_somebody_else_wrote_is_not_believed() {
 
 /// A release that brings the same Rancher: nobody upgrades it, so nothing that the old place says can be true.
 #[tokio::test(start_paused = true)]
-async fn s01_a_journal_in_the_old_place_is_not_believed_of_a_rancher_that_the_plan_did_not_upgrade() {
+async fn s01_a_journal_in_the_old_place_is_not_trusted_of_a_rancher_that_the_plan_did_not_upgrade() {
     for namespace in ["harvester-system", "cattle-fleet-system"] {
         let mut harness = Harness::new().await;
         harness.release = objects::RELEASE.replace("v2.14.0", "v2.13.0");

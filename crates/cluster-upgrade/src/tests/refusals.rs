@@ -77,7 +77,7 @@ async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_of_somebody_else_is_not_adopted() {
+async fn a_plan_of_another_client_is_not_adopted() {
     let harness = Harness::new().await;
     let plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",

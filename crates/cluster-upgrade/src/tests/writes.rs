@@ -1,4 +1,4 @@
-//! What the program writes, held against the real definitions of foreign kinds.
+//! What the program writes, compared with the real definitions of foreign kinds.
 
 use apiserver::Verb;
 use rstest::rstest;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_whole_and_conflicts_alone_are_another_look() {
+    fn what_failed_is_reported_whole_and_conflicts_alone_are_another_look() {
         assert!(told(&[]).is_ok());
         assert!(told(&[409, 409]).unwrap_err().is_conflict());
         let both = told(&[500, 409, 403]).unwrap_err();

@@ -57,7 +57,7 @@ mod tests {
         nameserver 10.53.0.10\noptions ndots:5\n";
 
     #[test]
-    fn s07_the_repository_is_asked_for_by_its_absolute_name() {
+    fn s07_the_repository_is_requested_by_its_absolute_name() {
         let url = api::names::repo_url("up", api::names::RepoScheme::Https);
         assert_eq!(
             absolute(&url, POD),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_size_of_a_file_is_asked_for_without_reading_it() {
+    async fn the_size_of_a_file_is_requested_without_reading_it() {
         let url = answering("HTTP/1.1 200 OK\r\ncontent-length: 5000000000\r\n\r\n").await;
         assert_eq!(size(&url, None).await, Ok(5_000_000_000));
         let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_file_is_told_from_a_broken_server() {
+    async fn a_missing_file_is_distinguished_from_a_broken_server() {
         let url = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
         assert_eq!(get(&url, None).await, Err(FetchError::NotFound));
         let url = answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;

@@ -120,7 +120,7 @@ mod tests {
     const SECOND: [Phase; 3] = [Phase::NodeUpgrading, Phase::Failed, Phase::ClusterUpgraded];
 
     #[test]
-    fn r08_every_try_and_every_plan_serves_all_nodes_anew() {
+    fn r08_every_try_and_every_plan_serves_all_nodes_again() {
         for node_plan in [
             NodePlan::SkipManifestsApply,
             NodePlan::SkipManifestsRemove,

@@ -130,8 +130,8 @@ impl Facts {
         }
     }
 
-    /// Objects that are not watched, listed at most once in [`SHARED`] for all requests: every client that reaches the webhook may send some, and each
-    /// list is as large as the cluster.
+    /// Objects that are not watched, listed at most once in [`SHARED`] for all requests: every client that reaches the
+    /// webhook may send some, and each list is as large as the cluster.
     async fn shared(&self) -> Arc<Cluster> {
         let mut known = self.listed.lock().await;
         if let Some((at, cluster)) = &*known

@@ -159,8 +159,8 @@ impl Review {
         }
     }
 
-    /// The answer of the mutating webhook: uses of options that need a separate permission are recorded, and whoever wrote
-    /// something else there did not.
+    /// The answer of the mutating webhook: uses of options that need a separate permission are recorded, and what a user
+    /// wrote there is replaced.
     #[must_use]
     pub fn mutate(self, now: Timestamp) -> Answer {
         let by = self.user.username.as_deref().unwrap_or_default();

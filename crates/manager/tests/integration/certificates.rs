@@ -67,7 +67,7 @@ async fn of_a_chain_the_certificate_that_ends_first_counts_wherever_it_stands() 
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_trusts_or_that_has_ended_is_told_all_the_same() {
+async fn a_certificate_that_no_client_trusts_or_that_has_ended_is_reported_all_the_same() {
     let long_ago: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
     let address = presenting("127.0.0.1:0", long_ago, &[1]).await.unwrap();
     let ended: Timestamp = "2020-01-02T00:00:00Z".parse().unwrap();
@@ -96,7 +96,7 @@ async fn a_server_that_is_not_there_or_speaks_no_tls_is_named_with_the_cause() {
         .to_string();
     assert!(error.starts_with(&format!("{address}: ")), "{error}");
     closing.await.unwrap();
-    // Now nobody listens there.
+    // Now no server listens there.
     let error = Network::default()
         .certificate_end(&address)
         .await
@@ -108,7 +108,7 @@ async fn a_server_that_is_not_there_or_speaks_no_tls_is_named_with_the_cause() {
     );
 }
 
-/// Time passes only while everybody waits, so nobody waits really.
+/// Time passes only while all tasks wait, so no real time passes.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_takes_the_call_and_says_nothing_is_given_up_after_ten_seconds() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -25,7 +25,7 @@ use proptest::prelude::*;
 use release::tls::{Identity, TlsError, Trust};
 use serde_json::{Value, json};
 
-/// An outside that says the same to everybody, and remembers who was asked.
+/// External probes with fixed results, which record their calls.
 #[derive(Default)]
 struct Stub {
     body: Vec<u8>,
@@ -204,7 +204,7 @@ fn refused_or_read(body: &[u8]) -> Result<(), TestCaseError> {
         ..Stub::default()
     });
     let facts = runtime.block_on(async {
-        // Nobody asks the API for a file of the repository.
+        // No client asks the API for a file of the repository.
         let server = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning)));
         ask(server.client(), probes.clone(), Need::Release, Vec::new()).await
     });
@@ -280,7 +280,7 @@ impl ExternalProbes for Files {
 }
 
 #[tokio::test]
-async fn s07_the_manager_itself_believes_only_what_is_on_record() {
+async fn s07_the_manager_itself_trusts_only_what_is_recorded() {
     let client = apiserver::ApiServer::new(apiserver::Config::new(Arc::new(support::beginning))).client();
     let release = b"harvester: v1.8.0\nos: x\nkubernetes: y\n".to_vec();
     let manifest = |release: &[u8]| {

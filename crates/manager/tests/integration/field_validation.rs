@@ -1,4 +1,4 @@
-//! Fields that the API server does not know, seen by whoever writes them.
+//! Fields that the API server does not know, as reported to their writer.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn plan(name: &str, spec: &Value) -> DynamicObject {
 }
 
 #[tokio::test]
-async fn a_field_that_was_dropped_is_told_once_with_its_object() {
+async fn a_field_that_was_dropped_is_reported_once_with_its_object() {
     let server = cluster().await;
     let (client, warnings) = for_product(server.client(), Mode::Warn);
     let api = plans(client);

@@ -65,7 +65,7 @@ async fn s07_only_a_secret_that_this_manager_has_made_is_mounted() {
     let client = server.client();
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    // Nobody serves them here.
+    // They are not served here.
     for found in mutating.list(&Default::default()).await.unwrap() {
         mutating
             .delete(&found.name_any(), &DeleteParams::default())
@@ -110,7 +110,7 @@ async fn s07_only_a_secret_that_this_manager_has_made_is_mounted() {
     assert!(matches!(act().await, Err(ActError::LostKey { .. })));
     assert!(secrets.get_opt(SECRET).await.unwrap().is_none() && deployed().await.is_none());
 
-    // Somebody else was faster: what he stored is mounted nowhere, and the key is given up for another one.
+    // Another client was faster: its Secret is not mounted, and the key is replaced by another one.
     let mut theirs = Secret::default();
     theirs.metadata.name = Some(SECRET.to_owned());
     secrets.create(&PostParams::default(), &theirs).await.unwrap();

@@ -1,4 +1,4 @@
-//! S-07: the manager reads the manifest of a release from the plan's own repository or from nobody. Whoever else answers for
+//! S-07: the manager reads the manifest of a release from the plan's own repository or from none. Another server that answers for
 //! its name, at the first question already, vouches for nothing.
 
 use crate::support;
@@ -48,7 +48,7 @@ async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = stream.shutdown().await;
 }
 
-/// Somebody who answers for the repository, over TLS or without. Where the manager meets him.
+/// A server that answers for the repository, over TLS or without; returns its address.
 async fn somebody(identity: Option<&Identity>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -90,11 +90,11 @@ async fn refusal(plan: &UpgradePlan, host: String) -> String {
 }
 
 #[tokio::test]
-async fn s07_the_first_manifest_comes_from_whoever_has_the_key_and_from_nobody_else() {
+async fn s07_the_first_manifest_comes_from_the_server_with_the_key_only() {
     let own = identity(&names::repo_server_name("up"));
     let found = digests(&plan(Some(&own)), somebody(Some(&own)).await).await;
     assert!(matches!(found.digests, Fetched::Got(_)), "{:?}", found.digests);
-    // Without a certificate on record the attack succeeds: whoever answers is believed.
+    // Without a recorded certificate the attack succeeds: every server is trusted.
     let found = digests(&plan(None), somebody(None).await).await;
     assert!(matches!(found.digests, Fetched::Got(_)));
 
@@ -114,7 +114,7 @@ async fn s07_the_first_manifest_comes_from_whoever_has_the_key_and_from_nobody_e
 }
 
 #[tokio::test]
-async fn s07_a_manager_that_is_told_to_ask_without_tls_does_not_where_a_certificate_is_on_record() {
+async fn s07_a_manager_that_is_configured_without_tls_uses_it_where_a_certificate_is_recorded() {
     let own = identity(&names::repo_server_name("up"));
     let host = format!("http://{}", somebody(None).await);
     assert!(matches!(

@@ -281,7 +281,7 @@ async fn whichever_write_fails_or_loses_its_reply_the_next_look_settles_it() {
 }
 
 #[tokio::test]
-async fn a_caught_up_configuration_is_repaired_when_somebody_resets_it() {
+async fn a_caught_up_configuration_is_repaired_when_a_user_resets_it() {
     let server = cluster().await;
     let (keeper, _) = keeper(&server, days_on(0));
     keeper.look().await.unwrap();

@@ -320,7 +320,7 @@ fn counting(asked: Arc<Mutex<Vec<String>>>) -> kube::Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s04_whoever_asks_however_often_the_cluster_is_listed_once_a_second_and_in_pages() {
+async fn s04_however_often_clients_ask_the_cluster_is_listed_once_a_second_and_in_pages() {
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let clock = Clock::simulated(support::beginning(), 1.0);
     let facts = Facts::new(counting(asked.clone()), Watched::default(), clock.clone());

@@ -216,7 +216,7 @@ async fn a_body_of_more_than_3_mebibytes_is_refused_with_413() {
 }
 
 #[tokio::test]
-async fn a_list_that_fails_is_an_internal_error_beside_the_others() {
+async fn a_list_that_fails_is_an_internal_error_with_the_others() {
     let webhook = Webhook::start().await;
     // Without the role that lets it list, nothing but the API server's refusal is known.
     let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(webhook.cluster.client());

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Somebody with one of the roles for people.
+/// A user with one of the roles for users.
 async fn somebody(server: &ApiServer, name: &str, role: &str) -> Api<UpgradePlan> {
     let role = format!("t-upgradeplan-{role}-role");
     for object in manager::rbac::people(support::PREFIX) {
@@ -75,7 +75,7 @@ async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
 }
 
 #[tokio::test]
-async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_on_record() {
+async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_recorded() {
     let server = support::asking_cluster().await;
     let editor = somebody(&server, "eve", "editor").await;
     let version = json!({"version": "v9.9.9"});
@@ -111,7 +111,7 @@ async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_on_rec
 }
 
 #[tokio::test]
-async fn s03_notes_of_the_manager_are_refused_from_whoever_may_change_plans() {
+async fn s03_notes_of_the_manager_are_refused_from_users_who_may_change_plans() {
     let server = support::asking_cluster().await;
     let admin = somebody(&server, "ada", "admin").await;
     let version = json!({"version": "v1.8.0"});
@@ -128,7 +128,7 @@ async fn s03_notes_of_the_manager_are_refused_from_whoever_may_change_plans() {
 }
 
 #[tokio::test]
-async fn s03_the_status_of_a_plan_is_refused_from_whoever_may_do_everything_but_is_not_the_manager() {
+async fn s03_the_status_of_a_plan_is_refused_from_users_who_may_do_everything_but_are_not_the_manager() {
     let server = support::asking_cluster().await;
     let all = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"},

@@ -4,13 +4,13 @@ use std::{fs, path::Path};
 
 use program::error::{Error, Result};
 
-/// Where the kernel tells what is mounted in this mount namespace.
+/// Where the kernel lists what is mounted in this mount namespace.
 pub const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// Reads what is mounted.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the list cannot be read.
 pub fn read() -> Result<String> {
     fs::read_to_string(MOUNTINFO).map_err(|error| Error::file("read", MOUNTINFO, error))
 }
@@ -57,7 +57,7 @@ mod tests {
 ";
 
     #[test]
-    fn what_is_mounted_is_told_from_what_is_not() {
+    fn what_is_mounted_is_distinguished_from_what_is_not() {
         assert!(is_mounted(INFO, Path::new("/host/run/cos/state")));
         assert!(is_mounted(INFO, Path::new("/host/tmp/a b\\c")));
         // A path of the container, a root of a mount, a part of a path, an option: none of them is a mount point.

@@ -73,7 +73,7 @@ pub fn progress(root: &HostRoot, plan: &str, os: &str) -> Result<Progress> {
     let there = root
         .read(&receipt_path())?
         .and_then(|content| serde_json::from_slice::<Receipt>(&content).ok());
-    // After a boot that brought the old system back, what was installed has not proven itself: install it anew.
+    // After a boot into the old system, what was installed may be broken: install it again.
     Ok(if there.is_some_and(|there| there == wanted) {
         Progress::Installed
     } else {
@@ -95,7 +95,7 @@ pub fn note_installed(root: &HostRoot, plan: &str, os: &str) -> Result<()> {
     root.write(&receipt_path(), &content, 0o600).map(drop)
 }
 
-/// What is left beside the image of a system once it is on the node, whole and checked.
+/// The marker next to the image of a system once it is on the node, complete and checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FetchedImage {
     plan: String,
@@ -105,7 +105,7 @@ struct FetchedImage {
     sha256: Option<String>,
 }
 
-/// Beside the image, with the beginning of what a download keeps there: it goes with those.
+/// Next to the image, with the prefix of the download's files: it is removed with those.
 fn fetched_path() -> String {
     format!("{UPGRADE_DIR}/.{IMAGE_IN_REPOSITORY}.checked")
 }
@@ -125,7 +125,7 @@ fn image_there(root: &HostRoot, plan: &str, os: &str, promise: &Promise) -> Resu
     }))
 }
 
-/// Whether the image of a system is on the node already, for this plan and since this boot. Then nobody need be asked for it:
+/// Whether the image of a system is on the node already, for this plan and since this boot. Then no request is needed:
 /// on a cluster of one node the repository is down by the time it is needed.
 ///
 /// # Errors
@@ -189,7 +189,7 @@ fn flaw_of(head: &[u8], length: u64, promised: Option<u64>) -> Option<String> {
     }
 }
 
-/// The name of a system, as people see it and as its kubelet reports it.
+/// The name of a system, as users see it and as its kubelet reports it.
 fn pretty_name(os_release: &str) -> Option<&str> {
     let mut lines = os_release.lines();
     let value = lines.find_map(|line| line.trim().strip_prefix("PRETTY_NAME="))?.trim();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_cut_off_or_none_is_told_from_a_whole_one() {
+    fn an_image_that_is_cut_off_or_none_is_distinguished_from_a_whole_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         let flaw = |content: &[u8], promise: &Promise| {

@@ -1,6 +1,6 @@
 //! Puts the new operating system on the node's disk with `elemental`, in the node's own root.
 //!
-//! Everything that is only needed meanwhile is in one folder of a fixed name, which is taken away at the end, and at the
+//! All temporary files are in one folder of a fixed name, which is removed at the end, and at the
 //! beginning in case the last try was cut off. Mounts live in the container's mount namespace and end with it at the
 //! latest.
 
@@ -16,7 +16,7 @@ use super::{
     tools::{Call, HostTools, must},
 };
 
-/// Everything that is only needed meanwhile: where only root writes, since root runs some of it.
+/// Temporary files: where only root writes, since root runs some of it.
 const WORK_DIR: &str = "/run/upgrade-toolkit";
 /// The partition that systems are on.
 const STATE_DIR: &str = "/run/initramfs/cos-state";
@@ -182,7 +182,7 @@ impl Installation<'_> {
         Ok(path)
     }
 
-    /// Takes away what a try leaves behind: mounts first, since what is in them is not ours to remove.
+    /// Removes what an attempt leaves behind: mounts first, since what is in them is not ours to remove.
     ///
     /// # Errors
     /// When something stays mounted or cannot be removed.

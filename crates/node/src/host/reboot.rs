@@ -1,14 +1,14 @@
-//! The reboot of a node, after the Job that asked for it has ended and the kubelet has told so.
+//! The reboot of a node, after the Job that requested it has ended and the kubelet has reported it.
 //!
 //! A guard on the node watches the container of the Job, from outside: a one-shot systemd unit with a small POSIX shell
 //! script. It is a script, not a copy of this program, since a program that was linked against the container's C library
 //! need not run on the node; a script of four tools (`crictl`, `rm`, `sleep`, `reboot`) does.
 //!
-//! - The container has exited with code 0: after a grace for the kubelet, RKE2's static pods are taken away (a kubelet
+//! - The container has exited with code 0: after a grace for the kubelet, RKE2's static pods are removed (a kubelet
 //!   that finds outdated ones starts them) and the node reboots.
 //! - It has exited otherwise: the guard ends. The Job's next try arms another.
 //! - Its record was seen and has been gone for a while: containerd's garbage collection was faster; as after code 0,
-//!   since arming the guard is the last thing that the container does.
+//!   since arming the guard is the last step of the container.
 //! - `crictl` fails, as it does while containerd restarts: that look does not count.
 //! - Nothing of this within the time: the guard gives up, and says so in the journal.
 
@@ -44,7 +44,7 @@ pub struct Guard {
     pub missing: u32,
     /// Looks at most.
     pub looks: u32,
-    /// What stands before paths; empty on a node.
+    /// The prefix of paths; empty on a node.
     pub root: String,
 }
 
@@ -156,7 +156,7 @@ fn unit() -> String {
     )
 }
 
-/// Arms the guard; one that is armed already begins anew.
+/// Arms the guard; one that is already armed restarts.
 ///
 /// # Errors
 /// When the files cannot be written or systemd does not start it.

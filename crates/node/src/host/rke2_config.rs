@@ -1,4 +1,4 @@
-//! RKE2's configuration on a node: small files that each say one thing. The texts are pure.
+//! RKE2's configuration on a node: small files with one setting each. The texts are pure.
 //!
 //! A file of which users may have their own version is only written when it is absent, and corrected only when it is,
 //! to the letter, one that this toolkit or its predecessor wrote for another number of processors.
@@ -29,7 +29,7 @@ fn file(name: &str) -> String {
     format!("{FOLDER}/{name}.yaml")
 }
 
-/// Takes away what would bring an outdated network configuration back.
+/// Removes a file that would restore an outdated network configuration.
 ///
 /// # Errors
 /// When the file cannot be removed.
@@ -47,7 +47,7 @@ pub fn disable_charts(root: &HostRoot) -> Result<()> {
     root.write(&file("40-disable-charts"), text.as_bytes(), MODE).map(drop)
 }
 
-/// Makes Traefik the ingress controller where the new release expects it, unless somebody chose one.
+/// Makes Traefik the ingress controller where the new release expects it, unless a user chose one.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -70,7 +70,7 @@ fn brings_traefik(release: &str) -> bool {
     }
 }
 
-/// Lets a node take as many pods as Harvester needs, unless somebody chose a number.
+/// Lets a node take as many pods as Harvester needs, unless a user chose a number.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -93,7 +93,7 @@ pub fn device_permissions(root: &HostRoot) -> Result<()> {
 /// Reserves processor time for the system and for Kubernetes, by the number of processors.
 ///
 /// # Errors
-/// When that number cannot be told, or the file cannot be written.
+/// When that number cannot be read, or the file cannot be written.
 pub async fn reserve_resources(root: &HostRoot, tools: &dyn HostTools) -> Result<()> {
     let printed = must(tools, Call::host("nproc", &[])).await?;
     let cores = printed.trim().parse().map_err(|_| {
@@ -143,7 +143,7 @@ fn pods_allowed(root: &HostRoot) -> Result<u32> {
     Ok(chosen.unwrap_or(MAX_PODS))
 }
 
-/// A file that we, or our predecessor, wrote for some number of processors. A remark in it is somebody's own.
+/// A file that we, or our predecessor, wrote for some number of processors. A comment in it comes from a user.
 fn is_our_reservation(text: &str) -> bool {
     let Some(args) = kubelet_args(text).filter(|_| !text.contains('#') && text.contains("kubelet-arg+")) else {
         return false;

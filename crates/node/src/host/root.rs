@@ -1,8 +1,8 @@
 //! The file system of the node, seen from a container: every path is resolved inside it, as if it were the root.
 //!
 //! A symbolic link on the node leads where it would lead on the node, never into the container. Files are replaced in
-//! one move, so that whoever reads one, also after a crash, sees the old or the new content; a file that already is as
-//! wanted is not touched. Nobody else is expected to move directories about meanwhile.
+//! one move, so that every reader, also after a crash, sees the old or the new content; a file that already is as
+//! wanted is not written. No other program is expected to move directories at the same time.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,7 +16,7 @@ use program::error::{Error, Result};
 
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;
-/// The bits of a mode that people set.
+/// The permission bits of a mode.
 const MODE_BITS: u32 = 0o7777;
 
 /// Whether a file had to be touched.
@@ -145,7 +145,7 @@ impl HostRoot {
     /// Whether there is something of that name.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When that cannot be read.
     pub fn exists(&self, path: &str) -> Result<bool> {
         match fs::symlink_metadata(self.resolve(path)?) {
             Ok(_) => Ok(true),
@@ -259,7 +259,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Writes beside the file and moves it there: readers see the old or the new content, whatever happens.
+/// Writes a temporary file and renames it: readers see the old or the new content, whatever happens.
 fn replace(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("not the name of a file"));
@@ -267,8 +267,8 @@ fn replace(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) ->
     fs::create_dir_all(directory)?;
     let mut beside = OsString::from(".");
     beside.push(name);
-    // A fixed name: what a crash left behind is taken away by the next try. Whatever else is there, a link perhaps, is
-    // taken away too, and never written through.
+    // A fixed name: what a crash left behind is removed by the next attempt. Whatever else is there, a link perhaps, is
+    // removed too, and never written through.
     beside.push(OsStr::new(".upgrade-toolkit"));
     let beside = directory.join(beside);
     match fs::remove_file(&beside) {

@@ -22,7 +22,7 @@ pub const SUSPEND_STEPS: &[Step<AgentNode>] = &[Step {
     run: |node, _| Box::pin(suspend(&node.root, node.tools.as_ref())),
 }];
 
-/// The node whose agent is held back.
+/// The node whose agent is suspended.
 pub struct AgentNode {
     /// Its files.
     pub root: HostRoot,
@@ -51,7 +51,7 @@ pub async fn recover(root: &HostRoot, tools: &dyn HostTools) -> Result<()> {
     restart(tools).await
 }
 
-/// The agent is restarted each time: whether it already runs with what is on the disk cannot be told after a crash in
+/// The agent is restarted each time: whether it already runs with what is on the disk is unknown after a crash in
 /// between, and a restart only makes it look at its plan again.
 async fn restart(tools: &dyn HostTools) -> Result<()> {
     must(tools, Call::host("systemctl", &["daemon-reload"])).await?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_is_held_back_by_a_drop_in_and_its_environment_and_let_go_without_a_trace() {
+    async fn an_agent_is_suspended_by_a_drop_in_and_its_environment_and_resumed_without_a_trace() {
         let (_keep, root) = host();
         suspend(&root, &Systemd::failing(0)).await.unwrap();
         assert_eq!(root.names_in(DROP_IN).unwrap(), [ENVIRONMENT_FILE, "override.conf"]);

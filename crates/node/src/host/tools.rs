@@ -103,7 +103,7 @@ pub trait HostTools: Send + Sync {
     /// What is mounted, in the form of `/proc/self/mountinfo`.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When that cannot be read.
     fn mountinfo(&self) -> Result<String>;
 }
 
@@ -129,7 +129,7 @@ pub async fn must(tools: &dyn HostTools, call: Call) -> Result<String> {
     )))
 }
 
-/// The real thing: programs of the node run through `chroot`.
+/// The real implementation: programs of the node run through `chroot`.
 #[derive(Clone, Debug)]
 pub struct Chroot {
     root: PathBuf,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_is_run_without_a_shell_and_its_end_is_told() {
+    async fn a_program_is_run_without_a_shell_and_its_end_is_reported() {
         let tools = Chroot::new("/");
         let ended = tools
             .run(&Call::container("printf", &["%s", "a b; $(c)"]))

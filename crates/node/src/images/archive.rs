@@ -1,4 +1,4 @@
-//! An archive of images on its way from the repository into the node: unpacked in passing, and never taken for whole
+//! An archive of images on its way from the repository into the node: decompressed while it is streamed, and never treated as complete
 //! when it is not.
 
 use std::{
@@ -93,7 +93,7 @@ async fn import_once(
     Ok(())
 }
 
-/// Remembers why what it passes on broke. Who reads it cannot be asked: a store reports its own trouble the same way.
+/// Remembers why its source failed. The reader does not know: a store reports its own errors the same way.
 struct Witness<R> {
     inner: R,
     broken: Arc<OnceLock<String>>,
@@ -112,7 +112,7 @@ impl<R: Read> Read for Witness<R> {
     }
 }
 
-/// What the repository says about an archive, when the bundle does not contradict; and its SHA-256: the one on record, else
+/// What the repository says about an archive, when the bundle does not contradict; and its SHA-256: the recorded one, else
 /// that of the bundle, if it has one.
 pub(super) async fn promised(repository: &Repository, archive: &Archive) -> Result<(Head, Option<Sha256Sum>)> {
     let path = archive.archive.as_str();
@@ -196,7 +196,7 @@ pub(crate) fn has_sum(file: impl Read, sum: &Sha256Sum) -> io::Result<bool> {
     }
 }
 
-/// Passes a tar on, but its zeros only when something follows, or when it has ended as a tar ends. Who reads it sees
+/// Passes a tar on, but its zeros only when something follows, or when it has ended as a tar ends. The reader gets
 /// no end of an archive that is cut off, and so does not take half of one for all.
 struct WholeTar<R> {
     inner: R,
@@ -204,7 +204,7 @@ struct WholeTar<R> {
     ready: std::ops::Range<usize>,
     /// Zeros to be passed on before what is ready.
     owed: u64,
-    /// Zeros held back.
+    /// Zeros that are not sent yet.
     zeros: u64,
     length: u64,
     ended: bool,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tar_without_its_end_is_told_from_a_whole_one_though_its_compression_is_whole() {
+    fn a_tar_without_its_end_is_distinguished_from_a_whole_one_though_its_compression_is_whole() {
         let (_, tar) = archive();
         let content_end = tar.iter().rposition(|byte| *byte != 0).unwrap();
         let cut = zstd::encode_all(&tar[..content_end], 3).unwrap();

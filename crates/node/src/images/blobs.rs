@@ -1,7 +1,7 @@
-//! The blobs of an image archive, hashed in passing: a blob whose name or image says which SHA-256 it has must have that one.
+//! The blobs of an image archive, hashed while they are streamed: a blob whose name or image says which SHA-256 it has must have that one.
 //! containerd takes an archive of `docker save` by what is in it, whatever it is called; so this is ours to verify.
 //!
-//! Whole archives are verified by the digest on record. This one finds what was wrong before that was recorded.
+//! Whole archives are verified by the recorded digest. This check finds errors from before it was recorded.
 
 use std::{
     collections::BTreeMap,

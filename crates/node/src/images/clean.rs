@@ -124,7 +124,7 @@ fn is_exempt(target: &str) -> bool {
     last_segment(target).starts_with("vmdp:") || is_retained(target)
 }
 
-/// The rule of the manager, so that nobody's list removes more than the manager's own.
+/// The rule of the manager, so that no list removes more than the manager's own.
 fn is_retained(name: &str) -> bool {
     rules::stale_images::stale(&[name.to_owned()], &[]).is_empty()
 }

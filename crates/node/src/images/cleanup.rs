@@ -18,7 +18,7 @@ use program::{
     step::{Step, StepContext, run_all},
 };
 
-/// The only step: a runtime that does not answer is asked again. A release leaves a hundred images behind, and on a slow
+/// The only step: a runtime that does not respond is queried again. A release leaves a hundred images behind, and on a slow
 /// disk one takes its time.
 pub const STEPS: &[Step<CleanImages>] = &[Step {
     name: "clean-images",

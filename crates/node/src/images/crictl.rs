@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::images::ctr::{PROGRAMS, SOCKET};
 
-    /// A host whose `crictl` answers as the real one does, and notes what it is asked.
+    /// A host whose `crictl` answers as the real one does, and records its calls.
     fn host() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let programs = root.path().join(PROGRAMS);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_crictl_is_told() {
+    fn a_host_without_crictl_is_reported() {
         let root = tempfile::tempdir().unwrap();
         assert!(
             Crictl::of_host(root.path())

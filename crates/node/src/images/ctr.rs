@@ -151,7 +151,7 @@ impl Ctr {
             (Some(why), _) => Err(Error::Transient(why)),
             (None, _) if !status.success() => Err(failure(&self.program, &arguments, status, &complaint)),
             (None, None) => Ok(()),
-            // Content with less than all: what it has not read is padding, or else it is not what we think it is.
+            // It ended before reading everything: the rest is padding, or the content is not what we expect.
             (None, Some(archive)) => read_to_end(archive).await,
         }
     }
@@ -202,7 +202,7 @@ async fn read_to_end(mut archive: Box<dyn Read + Send>) -> Result<()> {
     }
 }
 
-/// containerd may be restarting, so another try may help.
+/// containerd may be restarting, so a retry may help.
 pub(super) fn failure(program: &Path, arguments: &[&str], status: ExitStatus, stderr: &[u8]) -> Error {
     let text = String::from_utf8_lossy(stderr);
     let complaint: String = text.trim().chars().take(LONGEST_COMPLAINT).collect();

@@ -1,4 +1,4 @@
-//! One file of the repository as a stream of bytes that survives broken connections: it goes on where it broke, and
+//! One file of the repository as a stream of bytes that survives broken connections: it resumes where it broke, and
 //! only with the very version it began with.
 
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl<'a> Download<'a> {
     /// The next bytes; nothing at the end, which comes after exactly as many as were promised.
     ///
     /// # Errors
-    /// Transient when the file changed meanwhile; permanent when it is gone, or patience is at its end.
+    /// Transient when the file changed in the meantime; permanent when it is gone, or after too many attempts.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if self.at >= self.head.size {

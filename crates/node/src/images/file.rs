@@ -241,7 +241,7 @@ struct Recorder<R> {
     file: File,
 }
 
-/// Trouble of the file, not of what is written.
+/// An error of the file, not of its content.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OfFile(io::Error);

@@ -1,5 +1,5 @@
 //! What a repository must be: a manifest whose digest the manager has recorded, and nothing that is not in it. A repository
-//! without such a pin, in an upgrade that began under an older manager, is believed as it is.
+//! without such a pin, in an upgrade that began under an older manager, is trusted as it is.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::repository::Repository;
 use program::error::{Error, Result};
 
-/// The digest of the manifest on record, and the manifest once it was read.
+/// The recorded digest of the manifest, and the manifest once it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Pin {
     root: Sha256Sum,

@@ -27,7 +27,7 @@ use program::{
     step::StepContext,
 };
 
-/// Says which version of a file lies beside it.
+/// Records which version of a file is next to it.
 const VERSION: &str = "version";
 const PARTIAL: &str = "partial";
 /// How much may have to be fetched again after a power failure.
@@ -48,7 +48,7 @@ impl node_run::Repository for Repository {
     }
 }
 
-/// What is known about the file that is on its way, beside it.
+/// What is known about the file that is being downloaded, next to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     /// Which version of it.
@@ -105,7 +105,7 @@ async fn save(repository: &Repository, path: &str, to: &Path, ctx: StepContext<'
     if there.is_some() {
         state.synced = known.synced;
     } else {
-        // The old file first: beside the new version it would pass for it.
+        // The old file first: next to the new version's record it would count as that version.
         for old in [to, &place.partial] {
             match fs::remove_file(old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -138,7 +138,7 @@ async fn save(repository: &Repository, path: &str, to: &Path, ctx: StepContext<'
     synced.map_err(|error| Error::file("write", folder, error))
 }
 
-/// Whether a file is the one on record, all of it read from the disk; any is where none is on record.
+/// Whether a file is the recorded one, read completely from the disk; any file is if none is recorded.
 async fn is_it(file: &Path, sum: Option<&Sha256Sum>) -> Result<bool> {
     let Some(sum) = sum.cloned() else { return Ok(true) };
     let path = file.to_owned();
@@ -214,7 +214,7 @@ async fn fetch(
     Ok(())
 }
 
-/// What tells this version of a file from others.
+/// What identifies this version of a file.
 fn version_of(head: &Head) -> String {
     names::digest(&format!(
         "{} {}",

@@ -40,7 +40,7 @@ pub const RKE2_FOLDER: &str = "var/lib/rancher/rke2/agent/images";
 /// Where the agent loads archives from, on the host.
 pub const AGENT_FOLDER: &str = "var/lib/rancher/agent/images";
 
-/// How often a repository is asked that does not answer yet.
+/// How often a repository that does not respond yet is queried.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -332,7 +332,7 @@ impl Prepare {
         });
     }
 
-    /// Whatever was said on the way: what is listed must be there now.
+    /// Whatever was reported before: listed images must exist now.
     async fn verify(&self) -> Result<()> {
         let (_, bundle) = self.release().await?;
         let mut listed = BTreeSet::new();

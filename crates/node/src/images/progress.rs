@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use program::{report::Waiting, step::StepContext};
 
-/// How often it is said.
+/// How often it is reported.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The way of one archive.

@@ -11,7 +11,7 @@ use program::{error::Result, step::StepContext};
 
 impl ReleaseFiles for Repository {
     fn text<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String>> {
-        // Once: the step that asks shows what goes wrong, and tries again until its deadline.
+        // Once: the calling step reports the error, and retries until its deadline.
         Box::pin(self.text_once(path, bundle::LARGEST_BYTES))
     }
 

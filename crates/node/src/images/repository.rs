@@ -52,7 +52,7 @@ impl Default for Patience {
 pub(super) struct Head {
     /// How many bytes it has.
     pub(super) size: u64,
-    /// What tells this version of it from others; a strong entity tag or a date.
+    /// What identifies this version of it; a strong entity tag or a date.
     pub(super) validator: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Repository {
 
 impl Repository {
     /// The repository at a URL, which is that of the ISO's root: `https://…/harvester-iso`. With something to trust nothing
-    /// is read from anybody else, and nothing without TLS.
+    /// is read from any other server, and nothing without TLS.
     ///
     /// # Errors
     /// What is to be trusted is no certificate, or the URL goes without TLS.
@@ -93,7 +93,7 @@ impl Repository {
         })
     }
 
-    /// The same, with the SHA-256 of its manifest: what does not fit is refused. Without one it is believed as it is.
+    /// The same, with the SHA-256 of its manifest: files that do not match are refused. Without one it is trusted as it is.
     #[must_use]
     pub fn pinned_to(self, root: Option<Sha256Sum>) -> Self {
         if root.is_none() {
@@ -136,7 +136,7 @@ impl Repository {
     /// Reads a text once. What is longer than `largest` is not what was looked for.
     ///
     /// # Errors
-    /// [`Error::Transient`] when another try may help, [`Error::Refused`] when it is not the recorded one, else
+    /// [`Error::Transient`] when a retry may help, [`Error::Refused`] when it is not the recorded one, else
     /// [`Error::Permanent`].
     pub async fn text_once(&self, path: &str, largest: u64) -> Result<String> {
         let url = self.url(path);
@@ -204,7 +204,7 @@ impl Repository {
         Ok(head)
     }
 
-    /// Asks for a file, once, and waits for the head of the answer.
+    /// Requests a file, once, and waits for the head of the response.
     pub(super) async fn request(&self, method: Method, path: &str, headers: HeaderMap) -> Result<Response<Incoming>> {
         self.ask(method, &self.url(path), headers).await
     }
@@ -220,7 +220,7 @@ impl Repository {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 let why = format!("failed to reach {url}: {}", with_causes(&error));
-                // Another try would meet the same stranger.
+                // A retry would reach the same wrong server.
                 Err(match is_stranger(&error) {
                     true => Error::Refused(format!(
                         "{why}: it is not the repository of this upgrade, or its clock or ours is wrong"
@@ -280,7 +280,7 @@ pub(super) fn head_of(headers: &HeaderMap) -> Option<Head> {
     Some(Head { size, validator })
 }
 
-/// Whether somebody answers who is not the one that is trusted: with another certificate, or not over TLS.
+/// Whether a server answers that is not the trusted one: with another certificate, or not over TLS.
 fn is_stranger(error: &(dyn std::error::Error + 'static)) -> bool {
     if error.is::<rustls::Error>() {
         return true;

@@ -57,7 +57,7 @@ pub struct Found {
 
 /// Which of a node's running VMs must be stopped, why each, and which of them are to be started again. In the order
 /// of `vmis`. VMs that have ended or are on their way down already are none of our business; nor are those that KubeVirt alone
-/// says it cannot migrate: [`crate::evacuation`] deals with them as the plan wants.
+/// says it cannot migrate: [`crate::evacuation`] handles them as the plan requests.
 #[must_use]
 pub fn decide<'a>(
     nodes: impl IntoIterator<Item = &'a Node>,
@@ -130,7 +130,7 @@ impl Detected {
     }
 }
 
-/// Runs the detector. A VM that cannot be stopped does not fail it: whoever empties the node waits for its VMs anyway
+/// Runs the detector. A VM that cannot be stopped does not fail it: the evacuation of the node waits for its VMs anyway
 /// and sees which one stays.
 ///
 /// # Errors
@@ -183,7 +183,7 @@ pub struct Detector {
     hypervisor: Arc<dyn Hypervisor>,
     options: Options,
     events: Option<Recorder>,
-    /// Decided once: who looks again after some VMs were stopped does not find them.
+    /// Decided once: a second check after some VMs were stopped would not find them.
     found: OnceLock<Vec<Found>>,
     recorded: OnceLock<()>,
     stopped: Mutex<BTreeMap<VmName, Result<(), NotStopped>>>,
@@ -224,7 +224,7 @@ impl Detector {
         Ok(())
     }
 
-    /// Stops all of them, the willing ones first: one that makes trouble does not keep the others waiting.
+    /// Stops all of them, those without errors first: one that fails does not delay the others.
     async fn stop(&self, ctx: StepContext<'_>) -> Result<()> {
         if !self.options.shutdown {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the programs ask of KubeVirt. In a rehearsal, what stands for it answers; the programs are the same.
+//! The interface of the programs to KubeVirt. A rehearsal simulates it; the programs are the same.
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
@@ -18,19 +18,19 @@ pub trait Hypervisor: Send + Sync {
     /// It did not answer.
     fn immovable<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<Found>>>;
 
-    /// Sees to it that a VM stops. Does not wait until it has.
+    /// Requests that a VM stops. Does not wait until it has.
     ///
     /// # Errors
     /// It refused or was not reached; whether trying again may help, the error says.
     fn stop<'a>(&'a self, vm: &'a VmName) -> BoxFuture<'a, Result<()>>;
 
-    /// Sees to it that a VM starts. Does not wait until it runs.
+    /// Requests that a VM starts. Does not wait until it runs.
     ///
     /// # Errors
     /// It refused or was not reached; whether trying again may help, the error says.
     fn start<'a>(&'a self, vm: &'a VmName) -> BoxFuture<'a, Result<()>>;
 
-    /// Whether it is well enough to be asked.
+    /// Whether it is healthy.
     ///
     /// # Errors
     /// It is not, and why.

@@ -1,6 +1,6 @@
 //! Stops and starts a VM, whatever state it is in: what is wanted already is no error.
 //!
-//! KubeVirt answers 409 both when there is nothing to do and when somebody else wrote at the same moment. So after a
+//! KubeVirt answers 409 both when there is nothing to do and when another client wrote at the same time. So after a
 //! refusal the VM itself is looked at, and what it is decides.
 
 use api::foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};
@@ -10,7 +10,7 @@ use rules::migration::has_ended;
 use super::{VmName, subresource};
 use program::error::{Error, Result};
 
-/// Sees to it that a VM stops. Does not wait until it has.
+/// Requests that a VM stops. Does not wait until it has.
 ///
 /// # Errors
 /// KubeVirt refused or was not reached; whether trying again may help, the error says.
@@ -28,7 +28,7 @@ pub async fn stop(client: &Client, name: &VmName) -> Result<()> {
     Err(refused("stop", name, vm.as_ref(), error))
 }
 
-/// Sees to it that a VM starts. Does not wait until it runs.
+/// Requests that a VM starts. Does not wait until it runs.
 ///
 /// # Errors
 /// KubeVirt refused or was not reached; whether trying again may help, the error says.
@@ -52,7 +52,7 @@ pub fn runs(vmi: &VirtualMachineInstance) -> bool {
     vmi.status.phase.as_deref() == Some("Running") && vmi.metadata.deletion_timestamp.is_none()
 }
 
-/// The VM stands still, or is about to: without an instance that lives, or by its own wish.
+/// The VM is off, or shutting down: without a running instance, or by its own run strategy.
 fn stops(vm: Option<&VirtualMachine>, vmi: Option<&VirtualMachineInstance>) -> bool {
     !vmi.is_some_and(lives)
         || vm.is_some_and(|vm| {

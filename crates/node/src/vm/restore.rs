@@ -24,7 +24,7 @@ use program::{
     step::{self, Step, StepContext},
 };
 
-/// Between two questions whether KubeVirt is well, and between two tries to start a VM: neither can be watched.
+/// Between two health checks of KubeVirt, and between two attempts to start a VM: neither can be watched.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The program. Each line is safe to repeat.
@@ -134,7 +134,7 @@ pub async fn run_on(
 /// How far a VM is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// KubeVirt has been asked; what it says about the VM since.
+    /// KubeVirt was called; the status of the VM since.
     Asked(String),
     /// It runs.
     Runs,
@@ -197,7 +197,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Asks KubeVirt for all of them; one that makes trouble does not keep the others waiting.
+    /// Starts all of them through KubeVirt; one that fails does not delay the others.
     async fn start(&self, ctx: StepContext<'_>) -> Result<()> {
         loop {
             let mut waiting = Vec::new();
@@ -240,7 +240,7 @@ impl Restore {
         }
     }
 
-    /// The VMs that KubeVirt has been asked for and that do not run yet.
+    /// The VMs that KubeVirt was asked to start and that do not run yet.
     fn asked(&self) -> Vec<VmName> {
         self.those(|outcome| matches!(outcome, Some(Outcome::Asked(_))))
     }
@@ -345,7 +345,7 @@ fn waiting_for(vm: &VmName, message: String) -> Waiting {
     }
 }
 
-/// How a VM stands that does not run yet, in KubeVirt's words.
+/// The state of a VM that does not run yet, as KubeVirt reports it.
 fn stands(vm: Option<&VirtualMachine>, vmi: Option<&VirtualMachineInstance>) -> String {
     let Some(vm) = vm else {
         return "it is gone".to_owned();

@@ -10,7 +10,7 @@ use kube::{Api, Client, api::PostParams};
 use super::VmName;
 use program::error::{Error, Result};
 
-/// How often a write is tried when somebody else wrote at the same time. Each conflict means that one of them got
+/// How often a write is tried when another client wrote at the same time. Each conflict means that one of them got
 /// through, and there is one writer per node.
 const TRIES: u32 = 20;
 
@@ -54,7 +54,7 @@ pub fn merge(before: &str, vms: &[VmName]) -> String {
 /// The ConfigMap as it should be, or `None` if it is so already. `plan` is the metadata of the plan.
 ///
 /// One that this plan does not own counts for nothing: of an earlier plan of the same name, which the garbage collector is
-/// about to remove, or of somebody who chose that name.
+/// about to remove, or of a user who chose that name.
 #[must_use]
 pub fn with_vms(existing: Option<&ConfigMap>, plan: &ObjectMeta, node: &str, vms: &[VmName]) -> Option<ConfigMap> {
     let owner = owner::reference(plan);
@@ -121,7 +121,7 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
         let Some(wanted) = with_vms(existing.as_ref(), &found.metadata, node, vms) else {
             return Ok(Added::Unchanged);
         };
-        // With the version that was read: what somebody else has added meanwhile is never lost.
+        // With the version that was read: concurrent additions are never lost.
         let written = match &existing {
             None => config_maps(client).create(&PostParams::default(), &wanted).await,
             Some(_) => {
@@ -140,7 +140,7 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
             }
             Ok(_) => return Ok(Added::Updated),
             Err(error) => {
-                // 409: somebody else wrote or created it; 404: it was removed; the others: the server was busy.
+                // 409: another client wrote or created it; 404: it was removed; the others: the server was busy.
                 let again =
                     matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409 | 429 | 500 | 504));
                 refusal = Error::api(format!("write {}", shown(&name)), error);
@@ -153,7 +153,7 @@ pub async fn add(client: &Client, plan: &str, node: &str, vms: &[VmName]) -> Res
     Err(refusal)
 }
 
-/// How people are told of it.
+/// How it is reported.
 #[must_use]
 pub fn shown(name: &str) -> String {
     format!("ConfigMap {}/{name}", names::HARVESTER_NAMESPACE)
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_added_beside_the_others_and_nothing_is_written_twice() {
+    fn a_node_is_added_with_the_others_and_nothing_is_written_twice() {
         let first = with_vms(None, &plan("u1"), "node-1", &vms(&["default/a"])).unwrap();
         let second = with_vms(Some(&first), &plan("u1"), "node-2", &[]).unwrap();
         assert_eq!(of_node(&second, "node-1"), Some("default/a"));

@@ -1,4 +1,4 @@
-//! What is asked of KubeVirt's own API: stop a VM, start a VM, are you well?
+//! Calls of KubeVirt's own API: stop a VM, start a VM, health.
 
 use kube::Client;
 
@@ -23,7 +23,7 @@ pub async fn start(client: &Client, vm: &VmName) -> Result<(), kube::Error> {
     put(client, vm, "start").await
 }
 
-/// Asks KubeVirt's API whether it is well.
+/// Asks KubeVirt's API whether it is healthy.
 ///
 /// # Errors
 /// It is not, or was not reached.
@@ -35,7 +35,7 @@ pub async fn healthz(client: &Client) -> Result<(), kube::Error> {
         .map(drop)
 }
 
-/// Where KubeVirt's API says whether it is well.
+/// The health endpoint of KubeVirt's API.
 #[must_use]
 pub fn healthz_path() -> String {
     format!("{ROOT}/healthz")

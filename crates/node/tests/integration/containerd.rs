@@ -191,7 +191,7 @@ async fn a_download_that_breaks_reaches_containerd_whole_or_not_at_all() {
     assert!(error.to_string().contains("gave up after"), "{error}");
     assert!(store.list().await.unwrap().is_empty());
 
-    // Cut in the middle of the import, the stream goes on in the same import.
+    // Cut in the middle of the import, the stream continues in the same import.
     repository.behave();
     repository.requests();
     repository.faults(COMMON, [ServerFault::CutAfter(200_000), ServerFault::CutAfter(300_000)]);

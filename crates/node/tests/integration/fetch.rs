@@ -14,7 +14,7 @@ use rstest::rstest;
 #[case(false)]
 #[case(true)]
 #[tokio::test]
-async fn f03_a_download_goes_on_where_its_connection_was_cut(#[case] has_no_tags: bool) {
+async fn f03_a_download_continues_where_its_connection_was_cut(#[case] has_no_tags: bool) {
     let bench = Bench::new().await;
     if has_no_tags {
         bench.repository.have_no_tags();

@@ -41,7 +41,7 @@ async fn save(hostile: &Hostile, to: &Path) -> program::Result<()> {
 }
 
 #[tokio::test]
-async fn it_goes_on_where_the_connection_was_cut_and_is_not_fetched_twice() {
+async fn it_continues_where_the_connection_was_cut_and_is_not_fetched_twice() {
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join("upgrade_tmp").join(IMAGE);
@@ -55,7 +55,7 @@ async fn it_goes_on_where_the_connection_was_cut_and_is_not_fetched_twice() {
 }
 
 #[tokio::test]
-async fn a_program_that_was_killed_goes_on_and_until_then_there_is_no_file_of_that_name() {
+async fn a_program_that_was_killed_continues_and_until_then_there_is_no_file_of_that_name() {
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join(IMAGE);
@@ -98,7 +98,7 @@ async fn after_a_power_failure_only_what_was_synced_is_trusted() {
         (180_000..190_000).contains(&(hostile.sent() - before)),
         "what was certain is not fetched again"
     );
-    // A note that is no note: everything anew.
+    // An invalid record: everything is downloaded again.
     fs::write(&note, "{").unwrap();
     save(&hostile, &to).await.unwrap();
     assert_eq!(fs::read(&to).unwrap(), content(1));

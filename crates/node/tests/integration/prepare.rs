@@ -75,7 +75,7 @@ async fn f02_a_list_that_says_nothing_ends_the_preload_with_its_name(#[case] con
 }
 
 #[tokio::test]
-async fn f02_a_list_that_fails_for_a_while_is_asked_for_again() {
+async fn f02_a_list_that_fails_for_a_while_is_requested_again() {
     let bench = Bench::new().await;
     bench
         .repository
@@ -147,7 +147,7 @@ async fn people_see_which_archive_is_brought_and_how_much_of_it() {
 #[tokio::test(start_paused = true)]
 async fn f06_a_repository_that_never_answers_ends_the_program_in_time() {
     let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
-    // Nobody listens on this port: it was free a moment ago.
+    // No server listens on this port: it was free just before.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -1,4 +1,4 @@
-//! S-07: somebody else answers as the repository. What he serves is not what is on record, and is refused by name; nothing
+//! S-07: another server answers as the repository. What it serves does not match the record, and is refused by name; nothing
 //! is imported and nothing is left behind.
 
 use crate::support;
@@ -78,7 +78,7 @@ fn forged() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_brought() {
+async fn what_is_recorded_is_brought() {
     let (bench, root) = recorded().await;
     prepare(&bench, Some(&root)).await.unwrap();
     bench.assert_complete();
@@ -112,7 +112,7 @@ async fn s07_a_truncated_archive_is_refused_before_any_of_it_is_fetched() {
     let (bench, root) = recorded().await;
     let half = bench.files[COMMON][..100_000].to_vec();
     bench.repository.put(COMMON, half);
-    assert_refused(&bench, &root, &[COMMON, "has 100000 bytes", "cut off"]).await;
+    assert_refused(&bench, &root, &[COMMON, "has 100000 bytes", "truncated"]).await;
     assert_eq!(bench.memory_store.imports(), 0);
     let fetched = bench.repository.requests();
     assert!(
@@ -129,7 +129,7 @@ async fn s07_a_swapped_list_or_release_is_refused() {
     ] {
         let (bench, root) = recorded().await;
         bench.repository.put(path, content.into());
-        assert_refused(&bench, &root, &[path, "is refused", "on record"]).await;
+        assert_refused(&bench, &root, &[path, "is refused", "recorded"]).await;
         assert_eq!(bench.memory_store.imports(), 0);
     }
 }
@@ -203,7 +203,7 @@ async fn s07_a_swapped_operating_system_is_refused_and_nothing_of_it_stays() {
 
     hostile.put(ROOTFS, vec![2; SIZE - 1]);
     let error = save(&hostile, Some(&root), &to).await.unwrap_err();
-    assert!(error.to_string().contains("are on record"), "{error}");
+    assert!(error.to_string().contains("are recorded"), "{error}");
     // One byte in a download that broke off and was taken up again.
     hostile.put(ROOTFS, vec![1; SIZE]);
     hostile.faults(ROOTFS, [Damage]);

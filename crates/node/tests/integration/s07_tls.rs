@@ -1,5 +1,5 @@
-//! S-07: whoever answers for the repository's name without the key of the plan's certificate is refused by name before
-//! anything is read, and what comes from whoever has it is still held to what is on record.
+//! S-07: a server that answers for the repository's name without the key of the plan's certificate is refused by name before
+//! anything is read, and what the server with the key sends must still match the record.
 
 use crate::support;
 use crate::support::{
@@ -88,7 +88,7 @@ async fn assert_refused(bench: &Bench, done: program::Result<()>, words: &str) {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_brought_over_tls() {
+async fn what_is_recorded_is_brought_over_tls() {
     let (bench, root) = recorded().await;
     let own = identity(NAME);
     let url = front(&bench, &own).await;
@@ -97,7 +97,7 @@ async fn what_is_on_record_is_brought_over_tls() {
 }
 
 #[tokio::test]
-async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_is_asked_for() {
+async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_is_requested() {
     let own = identity(NAME);
     for (who, name) in [
         ("somebody who makes a certificate for the name", NAME),
@@ -116,7 +116,7 @@ async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_i
 }
 
 #[tokio::test]
-async fn s07_a_certificate_on_record_counts_for_its_own_name_only() {
+async fn s07_a_recorded_certificate_counts_for_its_own_name_only() {
     let (bench, root) = recorded().await;
     let other = identity("other-repo.harvester-system.svc");
     let url = front(&bench, &other).await;
@@ -125,11 +125,11 @@ async fn s07_a_certificate_on_record_counts_for_its_own_name_only() {
 }
 
 #[tokio::test]
-async fn s07_nobody_is_believed_without_tls_where_a_certificate_is_on_record() {
+async fn s07_no_server_is_trusted_without_tls_where_a_certificate_is_recorded() {
     let (bench, root) = recorded().await;
     let plain = bench.repository.url.clone();
     let own = identity(NAME);
-    // Without a certificate on record, whoever answers is asked: the attack succeeds.
+    // Without a recorded certificate every server is trusted: the attack succeeds.
     prepare(&bench, &plain, None, &root).await.unwrap();
     let (bench, root) = recorded().await;
     // He answers on the port for TLS as he would without.
@@ -144,7 +144,7 @@ async fn s07_nobody_is_believed_without_tls_where_a_certificate_is_on_record() {
     });
     let done = prepare(&bench, &url, Some(&trust(&own)), &root).await;
     assert_refused(&bench, done, "not the repository of this upgrade").await;
-    // And the program itself asks nobody without TLS, whatever URL it is told.
+    // And the program itself does not connect without TLS, whatever its URL.
     let plain = bench.repository.url.clone();
     let error = Repository::new(&plain, Some(&trust(&own)), Clock::system(), PATIENCE).unwrap_err();
     assert!(error.to_string().contains(&plain), "{error}");
@@ -167,7 +167,7 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
     type Attack<'a> = &'a dyn Fn(&Bench) -> Files;
     let attacks: [(Attack<'_>, &str); 3] = [
         (&swapped, COMMON),
-        (&truncated, "cut off"),
+        (&truncated, "truncated"),
         (&replayed, "another release"),
     ];
     for (attack, words) in attacks {

@@ -1,6 +1,6 @@
 //! Rancher sets a hook before it drains a node and after it has updated it; these rules answer.
 //!
-//! A question is a token in an annotation of the node's machine-plan Secret; the answer is the same token in an
+//! A hook is a token in an annotation of the node's machine-plan Secret; the answer is the same token in an
 //! annotation of ours. Between hook and answer, a Job does the work. Rancher keeps hook and answer until it uncordons
 //! the node, and sets the hook again with another token when the drain options change: what counts is always the
 //! token that is there now.

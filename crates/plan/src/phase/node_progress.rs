@@ -59,7 +59,7 @@ pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a Obse
 fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     let state = node_progress(draft, node).filter(|_| draft.observed.nodes.contains_key(node))?;
     let stage = Stage::of(state);
-    // Rancher keeps its questions until it has let the node go: one that is done is in flight again between the first answer
+    // Rancher keeps its hooks until it has uncordoned the node: a completed node is in progress again between the first answer
     // and the last.
     let asked = machine_plan(draft, node).is_some_and(|plan| {
         let has_last_answer = plan.post_drain.is_some() && hooks::asks_after_drain(plan).is_none();

@@ -66,7 +66,7 @@ fn r12_a_plan_that_another_manager_left_is_not_started_and_says_how_it_can_be() 
 }
 
 #[test]
-fn r12_who_wishes_for_a_plan_that_was_left_gets_it() {
+fn r12_a_plan_that_was_left_starts_on_request() {
     let mut model = left();
     let decision = model.decide();
     model.apply(&decision);
@@ -79,7 +79,7 @@ fn r12_who_wishes_for_a_plan_that_was_left_gets_it() {
 }
 
 #[test]
-fn r12_a_plan_that_nobody_has_looked_at_is_started_and_so_is_one_that_was_begun() {
+fn r12_a_plan_that_no_manager_has_processed_is_started_and_so_is_one_that_was_begun() {
     let mut new = Model::new(3);
     new.observed.plan.status = Some(api::UpgradePlanStatus::default());
     let mut begun = left();

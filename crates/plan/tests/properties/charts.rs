@@ -37,7 +37,7 @@ fn fail_cluster_job(model: &mut Model) {
 #[case(json!(["LiveMigrate"]))]
 #[case(json!(["Evict"]))]
 #[case(json!([]))]
-fn r02_kubevirts_methods_are_a_value_of_the_chart_and_are_put_back_as_they_were(#[case] before: Value) {
+fn r02_kubevirts_methods_are_a_value_of_the_chart_and_are_restored_as_they_were(#[case] before: Value) {
     for fails in [false, true] {
         let mut model = Model::new(3);
         harvester(&mut model).methods = before.clone();
@@ -93,7 +93,7 @@ fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
     harvester(&mut model).paused = true;
     until(&mut model, at(Phase::ClusterUpgrading));
     assert!(!harvester(&mut model).paused);
-    // One that somebody pauses after the change was made would never be applied either.
+    // One that a user pauses after the change was made would never be applied either.
     let mut model = Model::new(3);
     until(&mut model, |model| {
         let chart = model.observed.charts.get(names::HARVESTER_CHART);
@@ -105,7 +105,7 @@ fn r02_a_paused_chart_is_applied_so_that_kubevirt_follows() {
 }
 
 #[test]
-fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
+fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_restored() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::ClusterUpgrading));
     let record = json!({"methods": ["LiveMigrate"], "ignored": false}).to_string();
@@ -125,7 +125,7 @@ fn r02_what_an_older_version_changed_on_the_kubevirt_object_is_put_back() {
     assert_eq!(note(&model, annotations::SAVED_WORKLOAD_UPDATE_METHODS), None);
 }
 
-/// A plan whose Job has paused two charts; a third was paused by somebody else, and one by a plan that is gone.
+/// A plan whose Job has paused two charts; a third was paused by an administrator, and one by a plan that is gone.
 fn paused() -> Model {
     let mut model = Model::new(3);
     until(&mut model, |model| {
@@ -144,7 +144,7 @@ fn pauses(model: &Model) -> Vec<bool> {
 }
 
 #[test]
-fn r14_charts_that_the_plan_paused_go_on_after_a_failure_and_others_stay() {
+fn r14_charts_that_the_plan_paused_continue_after_a_failure_and_others_stay() {
     let mut model = paused();
     fail_cluster_job(&mut model);
     until(&mut model, ended);
@@ -153,7 +153,7 @@ fn r14_charts_that_the_plan_paused_go_on_after_a_failure_and_others_stay() {
 }
 
 #[test]
-fn r14_charts_go_on_when_the_plan_is_deleted_and_its_job_is_gone() {
+fn r14_charts_continue_when_the_plan_is_deleted_and_its_job_is_gone() {
     let mut model = paused();
     model.observed.plan.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now));
@@ -172,7 +172,7 @@ fn r14_charts_go_on_when_the_plan_is_deleted_and_its_job_is_gone() {
 }
 
 #[test]
-fn a_chart_that_somebody_had_paused_is_applied_for_the_upgrade_and_paused_again_after_it() {
+fn a_chart_that_a_user_had_paused_is_applied_for_the_upgrade_and_paused_again_after_it() {
     for fails in [false, true] {
         let mut model = Model::new(3);
         let others = names::MANAGED_CHARTS
@@ -201,7 +201,7 @@ fn a_chart_that_somebody_had_paused_is_applied_for_the_upgrade_and_paused_again_
 }
 
 #[test]
-fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_put_back_by_the_next_one() {
+fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_restored_by_the_next_one() {
     let mut gone = Model::new(3);
     harvester(&mut gone).methods = json!(["Evict"]);
     harvester(&mut gone).paused = true;
@@ -222,7 +222,7 @@ fn what_a_plan_that_was_removed_by_force_changed_is_on_the_chart_and_put_back_by
 }
 
 #[test]
-fn a_plan_has_not_ended_before_fleet_has_applied_what_was_put_back_or_has_had_its_time() {
+fn a_plan_has_not_ended_before_fleet_has_applied_what_was_restored_or_has_had_its_time() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
         model.observed.jobs.contains_key(&names::cluster_job("up"))

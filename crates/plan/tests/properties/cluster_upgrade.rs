@@ -8,7 +8,7 @@ use crate::{
     walk::{at, until},
 };
 
-/// A cluster whose components are being upgraded, after its agents have been held back on a node.
+/// A cluster whose components are being upgraded, after its agents have been suspended on a node.
 fn agents_held(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
@@ -46,7 +46,7 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
 }
 
 #[test]
-fn a_pod_that_holds_an_agent_and_cannot_start_is_named() {
+fn a_pod_that_suspends_an_agent_and_cannot_start_is_named() {
     let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
     let pod = ObservedPod {
         name: "cattle-system/apply-up-x".to_owned(),

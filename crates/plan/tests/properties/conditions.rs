@@ -54,7 +54,7 @@ fn a_plan_that_succeeded_ends_with_the_conditions_that_the_readme_shows() {
 }
 
 #[test]
-fn a_plan_that_failed_keeps_why_until_everything_is_put_back_and_after() {
+fn a_plan_that_failed_keeps_why_until_everything_is_restored_and_after() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
         model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
@@ -74,7 +74,7 @@ fn a_plan_that_failed_keeps_why_until_everything_is_put_back_and_after() {
 }
 
 #[test]
-fn an_error_makes_the_plan_degraded_and_is_told_once_until_another_one_comes_or_it_is_over() {
+fn an_error_makes_the_plan_degraded_and_is_reported_once_until_another_one_comes_or_it_is_over() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
         model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
@@ -173,7 +173,7 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
 }
 
 #[test]
-fn what_is_still_to_be_put_back_is_named_with_its_deadline() {
+fn what_is_still_to_be_restored_is_named_with_its_deadline() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::CleanedUp));
     let decision = model.decide();

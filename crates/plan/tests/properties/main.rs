@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_is_put_back(nodes in 2usize..5, choices in proptest::collection::vec(any::<u8>(), 1..100)) {
+    fn everything_is_restored(nodes in 2usize..5, choices in proptest::collection::vec(any::<u8>(), 1..100)) {
         let before = Model::new(nodes).observed;
         let after = follow(Model::new(nodes), &choices, |_, _| ()).observed;
         prop_assert_eq!(after.replenishment_interval, before.replenishment_interval);
@@ -173,7 +173,7 @@ proptest! {
 }
 
 #[test]
-fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
+fn a_wait_past_its_deadline_is_shown_as_stalled_and_continues_when_it_ends() {
     let mut model = Model::new(3);
     while model.phase() != Some(Phase::ISODownloading) || model.observed.iso_image.is_none() {
         let decision = model.decide();
@@ -219,7 +219,7 @@ fn a_wait_past_its_deadline_is_shown_as_stalled_and_goes_on_when_it_ends() {
 }
 
 #[test]
-fn who_is_warned_of_a_stall_is_not_warned_again_when_only_its_words_change() {
+fn who_is_warned_of_a_stall_is_not_warned_again_when_only_its_message_changes() {
     let mut model = Model::new(3);
     let rancher = |model: &Model| {
         let waits = model.observed.plan.status.iter().flat_map(|status| &status.waiting_for);

@@ -93,7 +93,7 @@ fn r05_a_node_that_is_done_is_not_drained_once_more_while_another_is_in_flight()
 }
 
 #[test]
-fn r05_two_nodes_that_are_in_flight_already_go_on_one_after_the_other() {
+fn r05_two_nodes_that_are_in_flight_already_continue_one_after_the_other() {
     let mut model = Model::new(3);
     until(&mut model, is_at("node-1", NodeState::PreDrained));
     for node in ["node-1", "node-2"] {
@@ -146,7 +146,7 @@ fn taking_over() -> Model {
 }
 
 #[test]
-fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_goes_on() {
+fn r07_a_plan_that_takes_over_is_where_the_answered_hook_says_and_continues() {
     let mut model = taking_over();
     until(&mut model, |model| {
         model.observed.jobs.contains_key(&job(JobType::PostDrain, "node-2"))
@@ -257,7 +257,7 @@ fn r09_a_node_that_joins_before_a_single_node_stops_its_vms_fails_the_plan() {
     );
     let why = model.observed.plan.condition(api::reasons::PROGRESSING).unwrap();
     assert!(why.message.contains("Node node-9 joined"), "{}", why.message);
-    // What has begun goes on.
+    // What has begun continues.
     let mut model = Model::new(1);
     let name = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.observed.jobs.contains_key(&name));
@@ -319,7 +319,7 @@ fn r23_a_node_with_the_kubelet_of_a_candidate_is_recognised() {
 fn r60_the_answer_is_to_the_question_that_is_asked_now() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.observed.machine_plans[0].pre_hook.is_some());
-    // Somebody changes how nodes are drained: Rancher starts over and asks with other words.
+    // A user changes the drain options: Rancher starts over and sets the hook with another token.
     ask(&mut model, "node-1", "other options");
     decide_and_apply(&mut model);
     assert_eq!(

@@ -8,7 +8,7 @@ use crate::{
     walk::{ended, until},
 };
 
-/// What somebody who may annotate plans would have the manager put back.
+/// What a user who may annotate plans would have the manager restore.
 const FORGED: [(&str, &str); 4] = [
     (annotations::SAVED_REPLENISHMENT_INTERVAL, "999999"),
     (
@@ -28,7 +28,7 @@ fn forge(model: &mut Model) {
 }
 
 #[test]
-fn s03_notes_that_a_user_writes_at_any_moment_are_neither_believed_nor_kept() {
+fn s03_notes_that_a_user_writes_at_any_moment_are_neither_trusted_nor_kept() {
     let mut clean = Model::new(3);
     until(&mut clean, ended);
     for phase in [None, Some(Phase::RepoCreating), Some(Phase::NodeUpgrading)] {
@@ -89,11 +89,11 @@ fn notes_of_an_older_manager_move_into_the_status_before_they_are_removed() {
 }
 
 #[test]
-fn s03_an_image_on_record_that_no_allowed_repository_has_is_not_run() {
+fn s03_a_recorded_image_that_no_allowed_repository_has_is_not_run() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreating));
     for forged in ["evil.test/pwn:v1", "evil.test/pwn@sha256:00"] {
-        // By an annotation before an update of the manager, and by whoever may write the status.
+        // By an annotation before an update of the manager, and by a user who may write the status.
         let mut moved = model.clone();
         moved.observed.plan.status.as_mut().unwrap().notes = None;
         let annotations = moved.observed.plan.metadata.annotations.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! Another try of a plan after somebody else has taken the cluster further: it never takes anything back, and it ends.
+//! A retry of a plan after another plan has upgraded the cluster further: it never downgrades, and it ends.
 
 use api::{Component, JobType, NodeState, Phase, annotations, names, reasons};
 use jiff::SignedDuration;
@@ -35,7 +35,7 @@ fn failed_at(step: JobType) -> Model {
     model
 }
 
-/// A node that somebody has brought to the release, and that Rancher has let go.
+/// A node that was upgraded to the release, and that Rancher has uncordoned.
 fn through(model: &mut Model, name: &str) {
     let node = model.observed.nodes.get_mut(name).unwrap();
     (node.os_image, node.kubelet_version) = (OS.into(), KUBERNETES.into());
@@ -73,7 +73,7 @@ fn last_words(model: &Model) -> String {
         .clone()
 }
 
-/// The try ends at once: nothing is done, the plan says why, and the wish is granted.
+/// The retry ends at once: nothing is done, the plan has the reason, and the request is recorded.
 fn is_refused(mut model: Model, words: &[&str]) {
     retry(&mut model, "1");
     let decision = decide_and_apply(&mut model);
@@ -142,7 +142,7 @@ fn a_try_after_a_smaller_upgrade_begins_at_the_beginning_from_what_runs_now() {
 }
 
 #[test]
-fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
+fn a_try_after_its_own_release_runs_already_continues_where_it_was() {
     let mut model = failed_with_components();
     model.observed.server_version = Some("v1.8.0".into());
     retry(&mut model, "1");
@@ -154,7 +154,7 @@ fn a_try_after_its_own_release_runs_already_goes_on_where_it_was() {
 #[rstest]
 #[case(JobType::PreDrain)]
 #[case(JobType::PostDrain)]
-fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] step: JobType) {
+fn r07_a_node_that_another_plan_brought_through_is_done_for_a_retry(#[case] step: JobType) {
     let mut model = failed_at(step);
     // The other plan failed at node-3.
     through(&mut model, "node-2");
@@ -167,7 +167,7 @@ fn r07_a_node_that_another_plan_brought_through_is_done_for_another_try(#[case] 
 }
 
 #[test]
-fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
+fn r07_a_retry_after_another_plan_has_succeeded_finds_all_done() {
     let mut model = failed_at(JobType::PostDrain);
     through(&mut model, "node-2");
     through(&mut model, "node-3");
@@ -179,7 +179,7 @@ fn r07_another_try_after_another_plan_has_succeeded_finds_all_done() {
 }
 
 #[test]
-fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
+fn r07_a_hook_that_another_client_answered_is_behind_a_retry() {
     let mut model = failed_at(JobType::PreDrain);
     let plan = &mut model.observed.machine_plans[1];
     plan.pre_hook.clone_from(&plan.pre_drain);
@@ -193,7 +193,7 @@ fn r07_a_hook_that_somebody_else_answered_is_behind_another_try() {
 }
 
 #[test]
-fn a_single_node_that_another_plan_upgraded_is_done_for_another_try() {
+fn a_single_node_that_another_plan_upgraded_is_done_for_a_retry() {
     let mut model = Model::new(1);
     let job = job(JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.observed.jobs.contains_key(&job));
@@ -221,7 +221,7 @@ fn failed_before_rancher() -> Model {
 }
 
 #[test]
-fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
+fn r07_a_retry_takes_over_from_a_plan_that_sent_rancher_off_in_the_meantime() {
     let mut model = failed_before_rancher();
     // The other plan failed at the pre-drain of node-2. Another generation would set Rancher on the first node again, which
     // waits for node-2, which waits for Rancher.
@@ -248,7 +248,7 @@ fn r07_another_try_takes_over_from_a_plan_that_sent_rancher_off_meanwhile() {
 #[rstest]
 #[case::before_rancher(failed_before_rancher())]
 #[case::in_the_middle_of_a_round(another_has_ended_the_round(failed_at(JobType::PreDrain)))]
-fn what_a_user_changes_between_two_tries_is_put_back_by_the_second(#[case] mut model: Model) {
+fn what_a_user_changes_between_two_tries_is_restored_by_the_second(#[case] mut model: Model) {
     let changed = serde_json::json!({"workerConcurrency": "2"});
     model.observed.cluster.as_mut().unwrap().upgrade_strategy = Some(changed.clone());
     retry(&mut model, "1");
@@ -259,7 +259,7 @@ fn what_a_user_changes_between_two_tries_is_put_back_by_the_second(#[case] mut m
     assert_eq!(cluster.upgrade_strategy, Some(changed));
 }
 
-/// Another plan has upgraded the other nodes, and put back what was there before both.
+/// Another plan has upgraded the other nodes, and restored what was there before both.
 fn another_has_ended_the_round(mut model: Model) -> Model {
     let generation = model.observed.cluster.as_ref().unwrap().provision_generation;
     another_has_succeeded(&mut model);
@@ -275,7 +275,7 @@ fn failed_first_of_two() -> Model {
     model
 }
 
-/// All nodes run the release, Rancher has let them go, and nothing of a gate is left: another plan has succeeded.
+/// All nodes run the release, Rancher has uncordoned them, and no hooks are left: another plan has succeeded.
 fn another_has_succeeded(model: &mut Model) {
     for node in ["node-1", "node-2", "node-3"] {
         through(model, node);
@@ -290,7 +290,7 @@ fn another_has_succeeded(model: &mut Model) {
 #[case::before_rancher(failed_before_rancher())]
 #[case::components(failed_with_components())]
 #[case::begun_again_from_what_runs_now(failed_first_of_two())]
-fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut model: Model) {
+fn r07_a_retry_after_another_plan_has_succeeded_drains_no_node(#[case] mut model: Model) {
     another_has_succeeded(&mut model);
     retry(&mut model, "1");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
@@ -317,7 +317,7 @@ fn r07_another_try_after_another_plan_has_succeeded_drains_no_node(#[case] mut m
     other.begun.as_mut().unwrap().nodes_done_at = None;
     model.observed.other_plans = vec![other];
 })]
-fn another_try_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) {
+fn a_retry_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) {
     let mut model = failed_with_components();
     another_has_succeeded(&mut model);
     change(&mut model);
@@ -385,7 +385,7 @@ fn r07_a_plan_for_another_release_than_the_one_that_has_begun_with_nodes_changes
 #[rstest]
 #[case::on_record(Some(OS))]
 #[case::of_an_older_manager(None)]
-fn r07_a_plan_for_the_release_that_has_begun_goes_on(#[case] os: Option<&str>) {
+fn r07_a_plan_for_the_release_that_has_begun_continues(#[case] os: Option<&str>) {
     let mut model = behind_a_gate(os, KUBERNETES);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn w08_trouble_with_a_kubelet_is_tried_again_and_not_the_end() {
+fn w08_an_error_of_a_kubelet_is_tried_again_and_not_the_end() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.decide().needs.contains(&Need::Preflight));
     let error = "failed to ask the kubelet of node node-2 for configz: connection refused";

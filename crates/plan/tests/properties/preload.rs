@@ -43,7 +43,7 @@ fn states(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn r25_whoever_skips_the_preload_skips_the_check_of_its_size_too() {
+fn r25_a_user_who_skips_the_preload_skips_the_check_of_its_size_too() {
     let full = KubeletFacts {
         capacity_bytes: 1 << 30,
         used_bytes: 1 << 29,
@@ -65,7 +65,7 @@ fn r25_whoever_skips_the_preload_skips_the_check_of_its_size_too() {
 }
 
 #[test]
-fn r25_a_preload_that_is_skipped_while_it_runs_is_removed_and_its_nodes_go_on() {
+fn r25_a_preload_that_is_skipped_while_it_runs_is_removed_and_its_nodes_continue() {
     let mut model = preloading();
     let decision = model.decide();
     model.apply(&decision);

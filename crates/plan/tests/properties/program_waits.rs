@@ -41,7 +41,7 @@ fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
 }
 
 #[test]
-fn what_a_program_waits_for_stands_beside_the_wait_for_its_job() {
+fn what_a_program_waits_for_is_shown_with_the_wait_for_its_job() {
     let mut model = pre_draining();
     let said = entry("web-1", model.now, "it moves to node-2");
     speak(&mut model, "node-1", vec![said.clone()]);

@@ -51,7 +51,7 @@ fn a_failed_plan_leaves_no_labels_of_system_upgrade_controller_on_nodes() {
 }
 
 #[test]
-fn another_try_imports_the_iso_anew_when_its_import_failed() {
+fn a_retry_imports_the_iso_again_when_its_import_failed() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.observed.iso_image.is_some());
     model.observed.iso_image.as_mut().unwrap().imported = Some(false);
@@ -63,7 +63,7 @@ fn another_try_imports_the_iso_anew_when_its_import_failed() {
 }
 
 #[test]
-fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_another_try() {
+fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_a_retry() {
     let mut model = with_a_stopped_vm();
     let pre_drain = names::node_job("up", JobType::PreDrain, "node-1");
     model.observed.jobs.get_mut(&pre_drain).unwrap().outcome = failed();

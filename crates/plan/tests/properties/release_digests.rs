@@ -74,7 +74,7 @@ fn s07_a_manifest_without_a_file_that_nodes_read_ends_the_upgrade_before_anythin
 }
 
 #[test]
-fn s07_digests_are_on_record_before_the_release_is_read_and_before_any_job_is_created() {
+fn s07_digests_are_recorded_before_the_release_is_read_and_before_any_job_is_created() {
     // As people copy it from a web page.
     let mut model = with_checksum(&format!(" {} ", GIVEN.repeat(64).to_uppercase()));
     found(&mut model, &GIVEN.repeat(64));
@@ -105,7 +105,7 @@ fn s07_without_a_checksum_the_computed_one_is_shown_with_a_warning() {
 }
 
 #[test]
-fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
+fn s07_a_plan_that_an_older_manager_began_continues_with_a_warning() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     model.observed.repo.serves_manifest = false;
@@ -132,7 +132,7 @@ fn s07_a_plan_that_an_older_manager_began_goes_on_with_a_warning() {
 }
 
 #[test]
-fn s07_whoever_changes_the_deployment_of_the_repository_does_not_turn_verification_off() {
+fn s07_a_client_that_changes_the_deployment_of_the_repository_does_not_turn_verification_off() {
     let mut model = Model::new(3);
     until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
     // An annotation of the Deployment is all that it takes.
@@ -140,15 +140,15 @@ fn s07_whoever_changes_the_deployment_of_the_repository_does_not_turn_verificati
     until(&mut model, |model| model.phase() == Some(Phase::Failed));
     let status = model.observed.plan.status.as_ref().unwrap();
     let why = status.phase_transition_timestamps.last().unwrap().message.clone();
-    assert!(why.as_ref().unwrap().contains("somebody changed it"), "{why:?}");
+    assert!(why.as_ref().unwrap().contains("a client changed it"), "{why:?}");
     assert!(model.observed.jobs.is_empty(), "no node has read from it");
 }
 
 #[test]
-fn s07_another_release_than_the_one_on_record_is_refused_by_every_try() {
+fn s07_another_release_than_the_recorded_one_is_refused_by_every_try() {
     let mut model = with_checksum("");
     until(&mut model, |model| model.phase() == Some(Phase::MetadataPopulated));
-    // The manager has forgotten what it knew of the try before, and somebody else serves, who claims the same ISO.
+    // The manager has forgotten what it knew of the previous attempt, and another server claims to serve the same ISO.
     model.observed.facts.digests = Fetched::Unknown;
     until(&mut model, |model| {
         matches!(model.observed.facts.digests, Fetched::Got(_))

@@ -1,4 +1,4 @@
-//! S-07: the repository is told from others by a certificate that is on record before its key is stored.
+//! S-07: the repository is identified by a certificate that is recorded before its key is stored.
 
 use api::{Phase, RepositoryAccess, annotations};
 use plan::{
@@ -46,7 +46,7 @@ fn restart(model: &mut Model) {
 }
 
 #[test]
-fn s07_the_certificate_is_on_record_and_its_secret_is_created_before_the_repository() {
+fn s07_the_certificate_is_recorded_and_its_secret_is_created_before_the_repository() {
     let model = with_key();
     let decision = model.decide();
     let access = decision.status.repository.clone().unwrap();
@@ -83,7 +83,7 @@ fn s07_a_key_that_was_lost_before_it_was_stored_is_replaced_under_another_name()
 }
 
 #[test]
-fn s07_a_repository_that_is_deleted_gets_the_same_certificate_again_whoever_manages() {
+fn s07_a_repository_that_is_deleted_gets_the_same_certificate_again_by_any_manager() {
     let mut model = with_key();
     until(&mut model, |model| model.phase() == Some(Phase::NodeUpgrading));
     let before = recorded(&model).unwrap();
@@ -98,7 +98,7 @@ fn s07_a_repository_that_is_deleted_gets_the_same_certificate_again_whoever_mana
 }
 
 #[test]
-fn s07_a_deployment_that_does_not_mount_the_secret_on_record_is_replaced_and_never_read() {
+fn s07_a_deployment_that_does_not_mount_the_recorded_secret_is_replaced_and_never_read() {
     for mounted in [None, Some("up-repo-another".to_owned())] {
         let mut model = with_key();
         until(&mut model, |model| model.phase() == Some(Phase::RepoCreated));
@@ -123,7 +123,7 @@ fn s07_a_deployment_that_does_not_mount_the_secret_on_record_is_replaced_and_nev
 }
 
 #[test]
-fn s07_another_try_before_any_node_has_read_makes_another_certificate() {
+fn s07_a_retry_before_any_node_has_read_makes_another_certificate() {
     let mut model = with_key();
     until(&mut model, |model| {
         matches!(model.observed.facts.digests, Fetched::Got(_))

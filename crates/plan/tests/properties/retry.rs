@@ -24,7 +24,7 @@ fn failed() -> JobOutcome {
     }
 }
 
-/// An upgrade whose first pre-drain Job has failed, with everything put back.
+/// An upgrade whose first pre-drain Job has failed, with everything restored.
 fn failed_at_pre_drain() -> Model {
     let mut model = Model::new(3);
     let job = names::node_job("up", JobType::PreDrain, "node-1");
@@ -41,7 +41,7 @@ fn ask(model: &mut Model, value: &str) {
 }
 
 #[test]
-fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
+fn a_try_that_is_requested_is_not_lost_when_its_first_write_is_the_last() {
     let mut model = failed_at_pre_drain();
     ask(&mut model, "1");
     // Between the two writes of every decision the manager dies once.
@@ -59,7 +59,7 @@ fn a_try_that_is_asked_for_is_not_lost_when_its_first_write_is_the_last() {
 }
 
 #[test]
-fn one_wish_is_one_try() {
+fn one_request_is_one_attempt() {
     let mut model = failed_at_pre_drain();
     ask(&mut model, "1");
     let job = names::node_job("up", JobType::PreDrain, "node-1");
@@ -80,7 +80,7 @@ fn one_wish_is_one_try() {
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
 
-/// The names and the words of what is told of the newest changes of the phase.
+/// The names and messages of the events of the newest phase changes.
 fn told(model: &Model) -> Vec<(String, String)> {
     let reporter = EventReporter {
         component: reasons::SOURCE_MANAGER,
@@ -99,14 +99,14 @@ fn told(model: &Model) -> Vec<(String, String)> {
 }
 
 #[test]
-fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() {
+fn r26_every_failure_is_reported_with_its_own_reason_and_so_is_the_same_one_again() {
     let mut model = failed_at_pre_drain();
     let why = "Upgrade failed: ";
     let first = told(&model).pop().unwrap();
     assert!(first.1.starts_with(why) && first.1.contains("node-1"), "{first:?}");
     ask(&mut model, "1");
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
-    // What is said meanwhile in the condition is not what the failure was about.
+    // The condition in the meantime does not have the failure.
     let events = told(&model);
     assert_eq!(events[0], first, "the failure keeps its words and its name");
     assert_eq!(events[1].1, "Trying again from phase NodeUpgrade");
@@ -128,7 +128,7 @@ fn r26_every_failure_is_told_with_its_own_reason_and_so_is_the_same_one_again() 
 }
 
 #[test]
-fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
+fn a_retry_waits_for_a_younger_plan_that_runs_in_the_meantime() {
     let mut model = failed_at_pre_drain();
     model.observed.other_plans = vec![OtherPlan {
         name: "younger".into(),
@@ -154,7 +154,7 @@ fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
     let mut patient = model.clone();
     patient.observed.other_plans[0].active = false;
     until(&mut patient, |model| model.phase() == Some(Phase::Succeeded));
-    // Who takes the wish back is not shown as waiting for ever.
+    // A withdrawn request does not leave a wait.
     let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.remove(annotations::RETRY);
     assert!(!is_settled(&model.observed.plan));
@@ -179,7 +179,7 @@ fn a_new_plan_finds_what_a_deleted_one_replaced_on_the_cluster() {
 }
 
 #[test]
-fn vms_that_could_not_be_started_again_are_told_of() {
+fn vms_that_could_not_be_started_again_are_reported() {
     let mut model = Model::new(3);
     model
         .observed
@@ -199,12 +199,12 @@ fn vms_that_could_not_be_started_again_are_told_of() {
         "{}",
         told.message
     );
-    // The upgrade itself goes on.
+    // The upgrade itself continues.
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
 
 #[test]
-fn a_held_node_that_is_tried_again_is_shown_as_paused_until_it_is_let_go() {
+fn a_paused_node_that_is_tried_again_is_shown_as_paused_until_it_is_resumed() {
     let mut model = failed_at_pre_drain();
     let hold = |model: &mut Model, nodes: &[&str]| {
         let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Programs of the upgrade are stopped, and seen to be gone, before anything is put back.
+//! Programs of the upgrade are stopped, and observed to be gone, before anything is restored.
 
 use api::{Component, JobType, Phase, WaitingFor, names, reasons};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -47,7 +47,7 @@ fn puts_back(decision: &Decision) -> bool {
 }
 
 #[test]
-fn nothing_is_put_back_while_the_pod_of_a_job_that_is_gone_still_runs() {
+fn nothing_is_restored_while_the_pod_of_a_job_that_is_gone_still_runs() {
     let mut model = upgrading();
     delete(&mut model);
     let decision = model.decide();
@@ -142,7 +142,7 @@ fn a_job_that_empties_a_node_is_stopped_by_a_failure_though_it_has_not_tainted_i
 }
 
 #[test]
-fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
+fn a_retry_begins_when_jobs_that_are_being_deleted_are_gone() {
     let mut model = upgrading();
     model.observed.pods.clear();
     fail(&mut model, &names::cluster_job("up"));
@@ -157,7 +157,7 @@ fn another_try_begins_when_jobs_that_are_being_deleted_are_gone() {
     let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
     assert!(message.contains("harvester-system/up-cluster-upgrade"), "{message}");
     model.apply(&decision);
-    // Beyond its deadline people are told, once, and it is waited for.
+    // Past its deadline it is reported, once, and the plan keeps waiting.
     let is_degraded = |decision: &Decision| {
         let mut conditions = decision.status.conditions.iter();
         conditions.any(|one| one.type_ == reasons::DEGRADED && one.status == "True" && one.reason == reasons::STALLED)

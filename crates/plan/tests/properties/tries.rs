@@ -1,4 +1,4 @@
-//! Another try, and a node that is let go: states never go back.
+//! Retries, and a node that is resumed: states never go back.
 
 use api::{JobType, NodeState, Phase, reasons};
 use plan::{node::Stage, observed::JobOutcome};
@@ -27,7 +27,7 @@ fn to_the_end(model: &mut Model) {
 }
 
 #[test]
-fn r10_a_node_that_is_let_go_before_its_turn_stays_where_it_is_and_says_so() {
+fn r10_a_node_that_is_resumed_before_its_turn_stays_where_it_is_and_says_so() {
     let mut model = Model::new(3);
     model.observed.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
         pause_nodes: Some(vec!["node-3".into()]),

@@ -5,7 +5,7 @@ use plan::{Decision, observed::JobOutcome};
 
 use crate::model::Model;
 
-/// Lets the upgrade go on, the outside doing always the first thing it could, until `there`.
+/// Advances the upgrade, with the first possible change of the cluster each time, until `there`.
 pub(crate) fn until(model: &mut Model, there: impl Fn(&Model) -> bool) {
     for _ in 0..2000 {
         if there(model) {

@@ -38,7 +38,7 @@ fn record_only(model: &mut Model, decision: &Decision) {
 }
 
 #[test]
-fn w02_the_provision_generation_is_on_record_before_rancher_gets_it_and_is_given_once() {
+fn w02_the_provision_generation_is_recorded_before_rancher_gets_it_and_is_given_once() {
     let mut model = Model::new(3);
     let provisions = |decision: &Decision| {
         let mut actions = decision.actions.iter();
@@ -59,7 +59,7 @@ fn w02_the_provision_generation_is_on_record_before_rancher_gets_it_and_is_given
 }
 
 #[test]
-fn w03_what_a_setting_was_is_on_record_before_it_is_changed() {
+fn w03_what_a_setting_was_is_recorded_before_it_is_changed() {
     let mut model = Model::new(3);
     let changes = |decision: &Decision| {
         let mut actions = decision.actions.iter();
@@ -109,7 +109,7 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
 }
 
 #[test]
-fn w09_a_node_that_is_held_after_its_job_started_is_not_stopped() {
+fn w09_a_node_that_is_paused_after_its_job_started_is_not_stopped() {
     let mut model = Model::new(1);
     let job = names::node_job("up", JobType::SingleNodeUpgrade, "node-1");
     until(&mut model, |model| model.observed.jobs.contains_key(&job));
@@ -130,7 +130,7 @@ fn w10_nodes_whose_preload_jobs_came_and_went_unseen_count_as_preloaded() {
     until(&mut model, at(Phase::ImagePreloading));
     let decision = model.decide();
     model.apply(&decision);
-    // Nobody looked while the Jobs ran and were removed.
+    // No manager ran while the Jobs ran and were removed.
     model.observed.jobs.clear();
     model
         .observed
@@ -203,7 +203,7 @@ fn w14_a_failed_preload_job_fails_the_plan_also_when_its_condition_says_so_no_mo
 }
 
 #[test]
-fn w16_kubevirts_methods_are_put_back_to_what_they_were_and_only_if_we_changed_them() {
+fn w16_kubevirts_methods_are_restored_to_what_they_were_and_only_if_we_changed_them() {
     let evict = |model: &mut Model| {
         model.observed.workload_update_methods = Some(vec!["Evict".into()]);
         let chart = model.observed.charts.get_mut(names::HARVESTER_CHART).unwrap();

@@ -1,4 +1,4 @@
-//! What `release inspect` tells about an ISO.
+//! What `release inspect` prints about an ISO.
 
 use release::{
     inspect::{InspectError, Inspection, inspect},
@@ -37,7 +37,7 @@ fn a_whole_release_has_no_problems() {
 }
 
 #[test]
-fn all_that_is_missing_is_told_at_once() {
+fn all_that_is_missing_is_reported_at_once() {
     let sources = Sources::sample();
     sources.remove("rootfs.squashfs");
     sources.remove("bundle/harvester/images/harvester-images-v1.8.0.tar.zst");

@@ -232,7 +232,7 @@ static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(sources.iso()).unwrap()
 });
 
-/// Reads all that can be read, as somebody would who trusts the image.
+/// Reads all that can be read, as a client that trusts the image would.
 fn read_everything(image: Vec<u8>) -> Result<usize, IsoError> {
     let iso = Iso::read(Bytes(image))?;
     let mut read = 0;
@@ -275,7 +275,7 @@ proptest! {
     fn noise_after_a_volume_descriptor_is_read_without_harm(noise in prop::collection::vec(any::<u8>(), 0..20_000), root in 16_u8..30) {
         let mut image = IMAGE[..18 * 2048].to_vec();
         image.extend(noise);
-        // The volume shall have the size that is there, so that reading goes on to the root.
+        // The volume shall have the size that is there, so that reading continues to the root.
         let blocks = u32::try_from(image.len() / 2048).unwrap().to_le_bytes();
         image[16 * 2048 + 80..][..4].copy_from_slice(&blocks);
         image[16 * 2048 + 158] = root;

@@ -160,7 +160,7 @@ async fn a_file_of_more_than_4_gib_is_served_to_its_last_byte() {
         let expected = format!("bytes {at}-{}/{SIZE}", at + text.len() as u64 - 1);
         assert_eq!(reply.header("content-range"), Some(expected.as_str()));
     }
-    // A download that broke near its end goes on there, over the border of two extents.
+    // A download that broke near its end resumes there, across the border of two extents.
     let from = 2 * LARGEST_EXTENT - 10;
     let rest = running.get(url, &format!("Range: bytes={from}-\r\n")).await;
     assert_eq!(rest.body.len() as u64, SIZE - from);

@@ -79,7 +79,7 @@ fn s07_an_iso_that_was_changed_by_one_byte_does_not_have_its_checksum() {
 }
 
 #[test]
-fn s07_another_manifest_than_the_one_on_record_is_refused() {
+fn s07_another_manifest_than_the_recorded_one_is_refused() {
     let sources = Sources::sample();
     let text = manifest(&sources.iso(), None).text();
     let root = sha256(text.as_bytes());
@@ -94,7 +94,7 @@ fn s07_another_manifest_than_the_one_on_record_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_served_beside_the_image_once_it_is_made() {
+async fn it_is_served_next_to_the_image_once_it_is_made() {
     let sources = Sources::sample();
     let path = sources.iso();
     let server = Running::start(&path, Limits::REPOSITORY).await;

@@ -175,7 +175,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_download_that_nobody_takes_gives_its_place_back() {
+async fn a_download_without_a_reader_gives_its_place_back() {
     let (_sources, iso) = big();
     let limits = Limits {
         connections: 1,
@@ -221,7 +221,7 @@ fn is_open(stream: &TcpStream) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s08_connections_that_only_rest_keep_nobody_out() {
+async fn s08_connections_that_only_rest_block_no_client() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
     setrlimit(Resource::Nofile, files).unwrap();
@@ -260,7 +260,7 @@ async fn s08_connections_that_only_rest_keep_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s08_a_house_full_of_downloads_refuses_downloads_and_answers_probes() {
+async fn s08_a_server_full_of_downloads_refuses_downloads_and_answers_probes() {
     let (_sources, iso) = big();
     let limits = Limits {
         connections: 8,
@@ -295,7 +295,7 @@ async fn s08_a_house_full_of_downloads_refuses_downloads_and_answers_probes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_the_end_downloads_finish_and_nobody_new_is_served() {
+async fn at_the_end_downloads_finish_and_no_new_client_is_served() {
     let (_sources, iso) = big();
     let mut server = Running::start(&iso, Limits::REPOSITORY).await;
     let mut resting = TcpStream::connect(server.address).await.unwrap();

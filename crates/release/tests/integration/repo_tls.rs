@@ -1,4 +1,4 @@
-//! The repository over TLS: the same answers as without, for those who trust its certificate, and for nobody else.
+//! The repository over TLS: the same answers as without, for those who trust its certificate, and for no other client.
 
 use crate::support;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -115,7 +115,7 @@ async fn several_requests_share_a_connection() {
 }
 
 #[tokio::test]
-async fn s07_only_the_certificate_on_record_is_believed_and_only_for_its_name() {
+async fn s07_only_the_recorded_certificate_is_trusted_and_only_for_its_name() {
     let sources = Sources::sample();
     let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     let own = server.identity.certificate.clone();
@@ -127,7 +127,7 @@ async fn s07_only_the_certificate_on_record_is_believed_and_only_for_its_name() 
 }
 
 #[test]
-fn s07_nobody_serves_with_a_certificate_whose_key_he_does_not_have() {
+fn s07_no_server_uses_a_certificate_without_its_key() {
     let (own, other) = (identity(), identity());
     let mixed = Identity {
         certificate: own.certificate,
@@ -143,7 +143,7 @@ fn s07_nobody_serves_with_a_certificate_whose_key_he_does_not_have() {
 }
 
 #[tokio::test]
-async fn half_handshakes_end_and_keep_nobody_out() {
+async fn half_handshakes_end_and_block_no_client() {
     let sources = Sources::sample();
     let limits = Limits {
         connections: 4,
@@ -162,7 +162,7 @@ async fn half_handshakes_end_and_keep_nobody_out() {
         assert_eq!(server.ask("GET", RELEASE, "").await.status, 200);
         assert_eq!(ask(server.plain, "GET", RELEASE, "").await.status, 200);
     }
-    // Each ends: within the time for a handshake, or because somebody else has its place.
+    // Each ends: within the time for a handshake, or because another connection has replaced it.
     for mut stream in held {
         let end = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
         assert!(end.is_ok(), "a half handshake goes on");
@@ -170,7 +170,7 @@ async fn half_handshakes_end_and_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_told_so_and_let_go() {
+async fn a_client_without_tls_gets_an_error_and_is_closed() {
     let sources = Sources::sample();
     let server = Running::start(&sources.iso(), Limits::REPOSITORY).await;
     let bytes = support::send(server.secure, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;

@@ -186,7 +186,7 @@ fn a_migration_that_a_user_started_and_that_failed_stops_nothing() {
 }
 
 #[test]
-fn retry_waits_longer_each_time_and_at_last_for_somebody() {
+fn retry_waits_longer_each_time_and_at_last_for_a_user() {
     let mut observed = Seen {
         policy: OnMigrationFailure::Retry,
         migrations: vec![failed(1)],
@@ -217,7 +217,7 @@ fn retry_waits_longer_each_time_and_at_last_for_somebody() {
     let decision = observed.decide();
     assert!(decision.acts.is_empty() && decision.look_again.is_none());
     assert!(
-        observed.message().contains("also after 3 more tries"),
+        observed.message().contains("also after 3 retries"),
         "{}",
         observed.message()
     );
@@ -366,7 +366,7 @@ fn r18_a_vm_that_kubevirt_will_not_migrate_is_stopped_only_if_the_plan_says_so()
 }
 
 #[test]
-fn r56_a_taint_that_somebody_took_away_is_set_again_while_vms_are_waited_for() {
+fn r56_a_taint_that_a_controller_removed_is_set_again_while_vms_are_left() {
     let mut observed = Seen {
         tainted: false,
         ..Seen::default()
@@ -382,7 +382,7 @@ fn r56_a_taint_that_somebody_took_away_is_set_again_while_vms_are_waited_for() {
 }
 
 #[test]
-fn r33_of_many_vms_those_with_trouble_come_first_and_those_that_wait_are_counted() {
+fn r33_of_many_vms_those_with_errors_come_first_and_those_that_wait_are_counted() {
     let mut instances: Vec<Value> = (0..250).map(|number| instance(&format!("vm-{number:03}"))).collect();
     instances.push(instance("web"));
     instances.push(denied("zz"));

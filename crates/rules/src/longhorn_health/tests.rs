@@ -155,7 +155,7 @@ fn with_two_nodes_as_many_copies_as_there_is_room_for_are_enough() {
 }
 
 #[test]
-fn volumes_that_nobody_uses_or_that_are_skipped_do_not_count() {
+fn volumes_that_no_pod_uses_or_that_are_skipped_do_not_count() {
     let mut detached = case("v", 3, "degraded", "node-1", &[("node-1", "RW")]);
     detached.engine["status"]["currentState"] = json!("stopped");
     let skipped = case("w", 3, "degraded", "node-1", &[("node-1", "RW")]);

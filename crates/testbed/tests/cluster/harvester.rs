@@ -238,12 +238,12 @@ impl Harvester {
         found.ok().map(|found| found.unwrap().unwrap())
     }
 
-    /// Waits until a manager leads; tells which.
+    /// Waits until a manager leads; returns its name.
     pub(crate) async fn leader(&self) -> String {
         self.leader_other_than("").await
     }
 
-    /// Waits until another manager leads than this one; tells which.
+    /// Waits until another manager leads than this one; returns its name.
     pub(crate) async fn leader_other_than(&self, other: &str) -> String {
         let holder = |lease: Option<&Lease>| lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
         let is_another = |lease: Option<&Lease>| holder(lease).is_some_and(|found| !found.is_empty() && found != other);

@@ -31,7 +31,7 @@ struct Kubelet {
     facts: Facts,
 }
 
-/// Listens as the kubelet of a node until the tasks are dropped; tells where. The certificate is one of those in the
+/// Listens as the kubelet of a node until the tasks are dropped; returns its address. The certificate is one of those in the
 /// control plane's directory.
 pub(crate) async fn serve(
     directory: &Path,
@@ -97,7 +97,7 @@ impl Kubelet {
         }
     }
 
-    /// Why somebody may not read something, if so.
+    /// Why a client may not read something, if so.
     async fn refusal(&self, token: Option<&str>, path: &str) -> Option<(u16, String)> {
         let review = TokenReview {
             spec: TokenReviewSpec {

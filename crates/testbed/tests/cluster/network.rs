@@ -1,6 +1,6 @@
 //! The network inside the cluster, as far as the API server uses it: kubelets and Services. It sends everything that is
 //! for them to one Unix socket: CONNECT with an address, then what it has to say. Kubelets answer from the world's facts;
-//! what is for a Service goes to whoever listens for it on loopback.
+//! what is for a Service goes to its listener on loopback.
 
 use std::{
     collections::BTreeMap,

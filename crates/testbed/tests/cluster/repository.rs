@@ -16,7 +16,7 @@ use release::tls::acceptor;
 use tokio::{net::TcpListener, task::JoinSet};
 use world::{Facts, RepositoryError};
 
-/// Serves the repository of a plan until the tasks are dropped; tells where.
+/// Serves the repository of a plan until the tasks are dropped; returns its address.
 pub(crate) async fn serve(plan: &str, facts: Facts, tasks: &mut JoinSet<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -133,7 +133,7 @@ fn three_nodes_are_upgraded_to_the_end() {
 }
 
 #[test]
-fn a_held_node_waits_for_its_user_and_a_second_plan_for_the_first() {
+fn a_paused_node_waits_for_its_user_and_a_second_plan_for_the_first() {
     on_cluster_of(3, async |harvester| {
         harvester.start_manager().await;
         let pause = NodeUpgradeOption {

@@ -29,7 +29,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     }
 }
 
-/// What is known of an addon. A controller that starts anew takes one that runs for one of its version, and gives one that
+/// What is known of an addon. A controller that restarts takes one that runs for one of its version, and gives one that
 /// moves the full time again.
 #[derive(Default)]
 struct Known {

@@ -24,7 +24,7 @@ pub(crate) async fn run(world: Arc<Context>) {
         let (kind, key) = inbox.next().await;
         if kind == Kind::Node {
             let is_up = world.is_up(&key.1);
-            // Only a node that went down or came back changes who is ready.
+            // Only a node that went down or came back changes which pods are ready.
             if up.insert(key.1, is_up) != Some(is_up) {
                 for set in world.daemon_sets.list() {
                     inbox.now(Kind::DaemonSet, key_of(set.as_ref()));

@@ -35,7 +35,7 @@ pub(crate) async fn run(world: Arc<Context>) {
                 inbox.settle("deployments", (kind, key), outcome);
             }
             Kind::Pod => {
-                // The pod's name tells its Deployment, also when the pod is gone.
+                // The pod's name contains its Deployment, also when the pod is gone.
                 let deployment = (key.0, deployment_of(&key.1));
                 if world.deployments.at(&deployment).is_some() {
                     inbox.now(Kind::Deployment, deployment);
@@ -47,7 +47,7 @@ pub(crate) async fn run(world: Arc<Context>) {
                     inbox.now(Kind::Deployment, deployment);
                 }
             }
-            // A node that went down or came back changes who serves.
+            // A node that went down or came back changes which pods serve.
             _ => {
                 for deployment in world.deployments.list() {
                     inbox.now(Kind::Deployment, key_of(deployment.as_ref()));

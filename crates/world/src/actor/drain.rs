@@ -75,7 +75,7 @@ async fn evict(world: &Context, pod: &Pod, node: &str) -> Result<()> {
     }
 }
 
-/// KubeVirt's webhook: a VM whose pod somebody wants to evict is to migrate.
+/// KubeVirt's webhook: a VM whose pod is to be evicted migrates.
 async fn ask_to_leave(world: &Context, pod: &Pod, node: &str) -> Result<()> {
     let Some(vm) = label(&pod.metadata, vms::VM_LABEL) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! KubeVirt's evacuation controller: instances leave a node that carries the drain taint, or when somebody wants to evict
+//! KubeVirt's evacuation controller: instances leave a node that carries the drain taint, or when a client tries to evict
 //! their pod. Only so many migrations run at a time, in the cluster and off one node; while the node carries the taint, the
 //! controller looks every few seconds whether there is room for the next ones.
 
@@ -60,7 +60,7 @@ pub(crate) async fn run(world: Arc<Context>) {
                             inbox.now(Kind::Node, (String::new(), node.to_owned()));
                         }
                     }
-                    // Somebody cancelled it: whichever node it was for may need another one.
+                    // It was cancelled: whichever node it was for may need another one.
                     None => {
                         for node in world.nodes.select(has_drain_taint) {
                             inbox.now(Kind::Node, key_of(node.as_ref()));

@@ -21,7 +21,7 @@ const STUCK_PAUSE: Duration = Duration::from_secs(60);
 /// What Rancher puts before a chart's name.
 const PREFIX: &str = "mcc-";
 
-/// What Fleet knows of a bundle. A Fleet that starts anew takes what is ready for applied, and gives the rest the full
+/// What Fleet knows of a bundle. A Fleet that restarts treats what is ready as applied, and gives the rest the full
 /// time again.
 #[derive(Default)]
 struct Known {
@@ -145,7 +145,7 @@ fn status(generation: Option<i64>, state: &State, before: &Value, now: &str) -> 
     })
 }
 
-/// What Fleet says of a bundle that is as it is to be, for a cluster at rest.
+/// The status of a ready bundle, for a settled cluster.
 pub(crate) fn at_rest(since: &str) -> Value {
     status(Some(1), &State::Ready, &Value::Null, since)
 }

@@ -1,5 +1,5 @@
 //! What Fleet's agent does with the chart `harvester`: it applies the KubeVirt object under its own name and fails where
-//! somebody else owns a field of it; and what comes up with a new Harvester.
+//! another manager owns a field of it; and what starts with a new Harvester.
 
 use api::{
     foreign::{harvester::Setting, kubevirt::KubeVirt},
@@ -24,7 +24,7 @@ use super::longhorn;
 /// The name under which Fleet's agent applies: Helm takes that of the program it runs in.
 pub(crate) const FIELD_MANAGER: &str = "fleetagent";
 
-/// Upgrades the release. Somebody else's name on a field is told and nothing more is done.
+/// Upgrades the release. A field of another manager is reported and nothing else is done.
 pub(super) async fn upgrade(world: &Context, release: &Value) -> Result<Option<String>> {
     if let Some(conflict) = apply_kubevirt(world, &release["values"]).await? {
         return Ok(Some(conflict));
@@ -52,7 +52,7 @@ pub(super) async fn upgrade(world: &Context, release: &Value) -> Result<Option<S
 }
 
 /// Applies the KubeVirt object. A release that was first installed before v1.8 is merged by the client as ever, which
-/// asks nobody; later ones are applied by the server.
+/// ignores owners; later ones use server-side apply.
 async fn apply_kubevirt(world: &Context, values: &Value) -> Result<Option<String>> {
     let methods = &values["kubevirt"]["spec"]["workloadUpdateStrategy"]["workloadUpdateMethods"];
     let object = platform::kubevirt_manifest((!methods.is_null()).then_some(methods));
@@ -71,7 +71,7 @@ async fn apply_kubevirt(world: &Context, values: &Value) -> Result<Option<String
     }
 }
 
-/// Settings are not watched: nobody else here reads them.
+/// Settings are not watched: nothing else here reads them.
 async fn set_server_version(world: &Context, version: &str) -> Result<()> {
     let what = "set the server version";
     let patch = json!({ "value": version });

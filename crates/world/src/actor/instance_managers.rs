@@ -87,7 +87,7 @@ fn is_cordoned(world: &Context, node: &str) -> bool {
     node.is_some_and(|node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true))
 }
 
-/// Longhorn's rule with the drain policy that Harvester sets, `allow-if-replica-is-stopped`: copies of volumes that nobody uses
+/// Longhorn's rule with the drain policy that Harvester sets, `allow-if-replica-is-stopped`: copies of unused volumes
 /// do not count.
 fn may_go(world: &Context, node: &str) -> bool {
     let attached = world.volumes.select(|volume| attached_to(volume).is_some());

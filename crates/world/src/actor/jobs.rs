@@ -1,7 +1,7 @@
 //! The Job controller: one pod at a time per Job, replaced when it fails, until it succeeds or the backoff limit is
 //! reached. Respects `suspend`, `parallelism: 0`, `activeDeadlineSeconds` and `ttlSecondsAfterFinished`.
 //!
-//! The n-th pod of a Job is named after it, so that a controller that starts anew finds its pods and counts them.
+//! The n-th pod of a Job is named after it, so that a controller that restarts finds its pods and counts them.
 
 use std::{sync::Arc, time::Duration};
 

@@ -136,7 +136,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
 }
 
 /// Ends a pod that is being deleted, and removes it. Where its node is down, or the kubelet cannot end it, it stays as it is:
-/// nobody else removes it.
+/// nothing else removes it.
 async fn terminate(
     world: &Context,
     inbox: &Inbox,
@@ -172,7 +172,7 @@ async fn terminate(
     world.pods.delete(key, true).await
 }
 
-/// What goes wrong with a pod of a Job.
+/// The simulated failure of a pod of a Job.
 fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
     let component = Component::of(&pod.metadata)?;
     world
@@ -183,7 +183,7 @@ fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
 async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
     let containers = containers(pod);
     if trouble(world, pod) == Some(JobFailure::ImagePullBackOff) {
-        // Kubelets try again, and by then somebody may have mended it.
+        // Kubelets retry, and by then it may have been repaired.
         inbox.later(Kind::Pod, key.clone(), after(world.clock.now(), PULL_PAUSE));
         if pod
             .status

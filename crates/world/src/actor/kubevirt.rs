@@ -1,5 +1,5 @@
 //! KubeVirt's VMs: a VM that is to run has an instance, a virt-launcher pod and, when it can migrate, a
-//! PodDisruptionBudget that forbids its eviction; a VM that is to stand still has none of them.
+//! PodDisruptionBudget that forbids its eviction; a stopped VM has none of them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.vms.subscribe(&inbox);
     world.vmis.subscribe(&inbox);
-    // When a VM began to start or to stop. A controller that starts anew gives it the full time again.
+    // When a VM began to start or to stop. A controller that restarts gives it the full time again.
     let mut since = BTreeMap::new();
     loop {
         let (kind, key) = inbox.next().await;
@@ -58,7 +58,7 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
         };
     };
     let now = world.clock.now();
-    // One that goes down is waited for, whatever is wanted meanwhile.
+    // It waits for an instance that shuts down, whatever is requested in the meantime.
     let goes_down = vmi
         .as_ref()
         .is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());

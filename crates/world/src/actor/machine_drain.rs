@@ -1,7 +1,7 @@
 //! Rancher's drain controller: it looks at one machine-plan Secret whenever that changes. A machine that is to be drained
-//! is cordoned, then its pre-drain hook is asked, and once that is answered its pods are evicted. A machine that is to be
-//! let go has its post-drain hook asked, and once that is answered it is uncordoned and everything about the drain is
-//! removed, answers too. Until then question and answer stay.
+//! is cordoned, then its pre-drain hook is set, and once that is answered its pods are evicted. When the drain of a
+//! machine ends, its post-drain hook is set, and once that is answered it is uncordoned and everything about the drain is
+//! removed, answers too. Until then hook and answer stay.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     .await;
 }
 
-/// A machine that is removed meanwhile needs no more steps.
+/// A machine that is removed in the meantime needs no further steps.
 async fn while_it_is_there(world: &Context, key: &Key) -> Result<()> {
     let look = || {
         world
@@ -77,7 +77,7 @@ async fn drain_machine(world: &Context, plan: &MachinePlan) -> Result<()> {
         drain(world, &plan.node).await?;
         world.clock.sleep_until(after(began, world.durations.drain)).await;
     }
-    // With other options meanwhile this is the end of an older drain, and the new one begins.
+    // With changed options this is the end of an older drain, and the new one begins.
     if is_answered(world, plan, &wanted) {
         annotate(world, &plan.secret, DRAIN_DONE, &plan.drain).await?;
     }

@@ -10,11 +10,11 @@ use crate::{
     watched::key_of,
 };
 
-/// How the machine is to be drained, as JSON. What hooks are asked with is this text.
+/// How the machine is to be drained, as JSON. Hooks have this text as their value.
 pub(crate) const DRAIN: &str = "rke.cattle.io/drain-options";
 /// The options that the machine has been drained with.
 pub(crate) const DRAIN_DONE: &str = "rke.cattle.io/drain-done";
-/// The machine is to be let go again.
+/// The machine is to be uncordoned.
 pub(crate) const UNCORDON: &str = "rke.cattle.io/uncordon";
 /// On the Secret: the target that the machine's plan is for.
 pub(crate) const PLAN: &str = "world.upgrade-toolkit/plan";
@@ -48,7 +48,7 @@ pub(crate) struct MachinePlan {
     pub(crate) post_drain: String,
     /// Its plan could not be applied.
     pub(crate) failed: bool,
-    /// What is asked on it whether it is well says that it is.
+    /// Its probes are healthy.
     pub(crate) healthy: bool,
     /// It has been well since its plan was applied.
     pub(crate) was_healthy: bool,
@@ -120,7 +120,7 @@ impl MachinePlan {
         self.is_in_sync() && !self.healthy && !self.was_healthy
     }
 
-    /// It goes on whatever the limit of its tier is.
+    /// It continues whatever the limit of its tier is.
     pub(crate) fn is_exempt(&self) -> bool {
         self.is_in_drain() || self.failed || self.was_never_healthy()
     }

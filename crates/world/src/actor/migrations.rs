@@ -1,5 +1,5 @@
 //! KubeVirt's migrations: every migration moves its instance to another node, in the time that the instance's memory takes,
-//! or fails. Who has to leave is said by [`super::evacuation`].
+//! or fails. [`super::evacuation`] decides which VMs have to leave.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! What a Harvester cluster does by itself: one file per controller.
 //!
 //! Every actor is a loop over its inbox. It looks at one object as it is now, brings it one step closer to what that
-//! controller wants, and leaves. What takes time is looked at again when it is due.
+//! controller wants, and returns. What takes time is processed again when it is due.
 
 pub(crate) mod addons;
 pub(crate) mod cdi;

@@ -1,5 +1,5 @@
 //! Harvester's node-down controller as it was before July 2026: it takes `kubevirt.io/drain` away from every node that is Ready,
-//! since it knows no UpgradePlan. Only where the troubles say so.
+//! since it knows no UpgradePlan. Only if the troubles enable it.
 
 use std::sync::Arc;
 

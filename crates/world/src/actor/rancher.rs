@@ -1,5 +1,5 @@
 //! Rancher and Fleet themselves: a new Rancher says its version, then brings its catalogs, its Fleet and its webhook;
-//! Fleet deploys its agent anew when it is asked to; catalogs are read again when they are asked to be.
+//! Fleet redeploys its agent on request; catalogs are refreshed on request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.deployments.subscribe(&inbox);
     world.fleet_clusters.subscribe(&inbox);
     world.repos.subscribe(&inbox);
-    // When a Rancher came up, by its version. A controller that starts anew gives it the full time again.
+    // When a Rancher came up, by its version. A controller that restarts gives it the full time again.
     let mut since = BTreeMap::new();
     loop {
         let (kind, key) = inbox.next().await;
@@ -101,7 +101,7 @@ async fn bring(world: &Context) -> Result<()> {
         let image = format!("rancher/{repository}:v{version}");
         set_image(world, namespace, name, &image).await?;
     }
-    // Helm says that it is done when all of that is: who waits for a release may go on then.
+    // Helm reports success when all of that is done: clients that wait for a release may continue then.
     let none = json!({});
     for (namespace, name, (chart, app)) in [
         (FLEET_SYSTEM, "fleet-crd", release::FLEET),
@@ -162,7 +162,7 @@ where
         .map_err(|error| Error::api(format!("patch {name}"), error))
 }
 
-/// Fleet deploys the agent of a cluster anew, and takes the cluster in again.
+/// Fleet redeploys the agent of a cluster, and imports the cluster again.
 async fn deploy_agent(world: &Context, key: &Key) -> Result<()> {
     let Some(cluster) = world.fleet_clusters.at(key) else {
         return Ok(());

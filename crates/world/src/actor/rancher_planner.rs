@@ -2,9 +2,9 @@
 //! machine gets a new plan, tier after tier: the machine that the cluster began with, the other members of etcd, the rest
 //! of the control plane, workers. A tier is gone through by the names of its machines, as many at once as its limit says.
 //! Each machine is drained first (`machine_drain.rs`), then its agent applies the plan (`system_agent.rs`), then it is let
-//! go. The cluster is read anew on every pass.
+//! go. The cluster is read again on every pass.
 //!
-//! Everything is on the machine-plan Secrets, so a planner that starts anew goes on where the last one stopped.
+//! Everything is on the machine-plan Secrets, so a planner that restarts continues where the last one stopped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.nodes.subscribe(&inbox);
     loop {
         match pass(&world).await {
-            // Probes are asked again and again.
+            // Probes are repeated.
             Ok(()) if has_failing_probes(&world) => {
                 let asked_again = world.clock.sleep(PROBE_PERIOD);
                 tokio::select! {
@@ -87,7 +87,7 @@ async fn pass(world: &Context) -> Result<()> {
         let due = after(since.unwrap_or(Timestamp::MIN), world.durations.rancher_wait);
         world.clock.sleep_until(due).await;
     }
-    // As it is now: whoever changed the cluster meanwhile means what is to come.
+    // As it is now: concurrent changes of the cluster count for the next step.
     let Some(cluster) = world.clusters.at(&cluster_key()) else {
         return Ok(());
     };
@@ -165,7 +165,7 @@ fn listed(machines: &[(&str, &str)]) -> String {
 }
 
 /// The options of a drain in one text, always in the same order; nothing when there is neither a drain nor a hook. The
-/// only machine of a cluster is not drained, but its hooks are asked.
+/// only machine of a cluster is not drained, but its hooks are set.
 fn drain_options(options: &Value, machines: usize) -> Option<String> {
     let has = |field: &str| options[field].as_array().is_some_and(|hooks| !hooks.is_empty());
     let drains = options["enabled"] == true && machines > 1;
@@ -196,14 +196,14 @@ fn unready_since(cluster: &Cluster) -> Option<Timestamp> {
     ready.other.get("lastTransitionTime")?.as_str()?.parse().ok()
 }
 
-/// What the cluster says about whether its machines are as wanted; nothing if nobody said so.
+/// What the cluster says about whether its machines are as wanted; nothing if that is unknown.
 fn is_updated(cluster: &Cluster) -> Option<bool> {
     let mut conditions = cluster.status.conditions.iter().flatten();
     let updated = conditions.find(|condition| condition.type_ == "Updated")?;
     Some(updated.status.as_deref() == Some("True"))
 }
 
-/// Says on the cluster what the planner waits for, or that it waits for nothing. What is said already is not said again.
+/// Reports on the cluster what the planner waits for, or that it does not wait. An unchanged message is not written again.
 async fn report(world: &Context, message: Option<&str>) -> Result<()> {
     let now = world.stamp();
     let ready = message.is_none();
@@ -223,7 +223,7 @@ async fn report(world: &Context, message: Option<&str>) -> Result<()> {
         return Ok(());
     }
     let (status, updated) = if ready { ("True", "True") } else { ("False", "Unknown") };
-    // The moment at which the cluster ceased to be ready stays while only the message moves.
+    // The time at which the cluster ceased to be ready stays while only the message moves.
     let since = cluster
         .filter(|cluster| is_updated(cluster) == Some(ready))
         .and_then(|cluster| unready_since(&cluster));

@@ -87,7 +87,7 @@ pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<
         return Ok(());
     }
     if trouble == Some(&RebootTrouble::NeverReturns) {
-        // Somebody may repair it.
+        // An administrator may repair it.
         inbox.later(Kind::Node, key, after(world.clock.now(), REPAIR_PAUSE));
         return Ok(());
     }

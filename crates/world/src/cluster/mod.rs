@@ -1,4 +1,4 @@
-//! The cluster generator: the objects of a Harvester cluster at rest, from a few numbers and a seed.
+//! The cluster generator: the objects of a settled Harvester cluster, from a few numbers and a seed.
 //!
 //! Pure: the same shape gives the same objects.
 

@@ -65,7 +65,7 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
                 "labels": machine_labels(shape, index, &machine),
                 "annotations": {REACHED: format!("0/{}", shape.installed().kubernetes)},
             },
-            // Rancher's, and nobody's business: it has the token that nodes join with. Hexadecimal is valid base64.
+            // Rancher's, and secret: it has the token that nodes join with. Hexadecimal is valid base64.
             "data": {"plan": names::digest(&format!("{machine}/{}", shape.seed))},
         }));
     }

@@ -102,7 +102,7 @@ fn cluster(installed: &Installed) -> Value {
         "spec": {
             "kubernetesVersion": installed.kubernetes,
             "localClusterAuthEndpoint": {},
-            // Things that an upgrade must keep.
+            // Objects that an upgrade must keep.
             "rkeConfig": {
                 "provisionGeneration": 0,
                 "upgradeStrategy": {"controlPlaneConcurrency": "1", "workerConcurrency": "10%"},
@@ -195,7 +195,7 @@ fn addon(namespace: &str, name: &str, enabled: bool, installed: &Installed) -> V
     })
 }
 
-/// An ISO that somebody uploaded before.
+/// An ISO that a user uploaded before.
 fn image(shape: &Shape, name: &str) -> [Value; 2] {
     let condition = |type_: &str| json!({"type": type_, "status": "True", "lastUpdateTime": INSTALLED});
     [

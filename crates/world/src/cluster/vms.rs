@@ -137,7 +137,7 @@ pub(crate) struct Instance<'a> {
     pub(crate) migratable: bool,
     pub(crate) paused: bool,
     pub(crate) spec: Value,
-    /// Uid of the VM; empty in a generated cluster, where nobody knows it yet.
+    /// Uid of the VM; empty in a generated cluster, where it is not known yet.
     pub(crate) vm_uid: &'a str,
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn launchers(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
         .select(|pod| pod.metadata.namespace.as_ref() == Some(&key.0) && label(&pod.metadata, VM_LABEL) == Some(&key.1))
 }
 
-/// The status of a VM that people see.
+/// The status of a VM that users see.
 pub(crate) fn vm_status(shown: &str) -> Value {
     let created = !matches!(shown, "Stopped" | "Starting" | "ErrorUnschedulable");
     json!({"printableStatus": shown, "ready": shown == "Running", "created": created})

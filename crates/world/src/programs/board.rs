@@ -1,4 +1,4 @@
-//! Where a simulated program says what it does: on its pod, as the real one; and to whoever watches the rehearsal, as
+//! Where a simulated program reports what it does: on its pod, as the real one; and to the user of the rehearsal, as
 //! the real one's log.
 
 use std::sync::{
@@ -60,7 +60,7 @@ impl SimulatedBoard {
         self.dies.notified().await;
     }
 
-    /// The termination message of a program that was to die, also if it got to its end in the same moment.
+    /// The termination message of a program that was to be killed, also if it ended at the same time.
     pub(super) fn died(&self) -> Option<String> {
         let step = self.dies_at.filter(|_| self.dead.load(Ordering::SeqCst))?;
         Some(format!("simulated failure at step {step}"))

@@ -1,4 +1,4 @@
-//! Removing stale images from a node: takes its time, nobody else sees anything of it.
+//! Removing stale images from a node: takes time, without a visible effect.
 
 use futures::FutureExt;
 use node::images::cleanup;

@@ -103,7 +103,7 @@ impl Simulated {
     }
 }
 
-/// What the program itself waits for after Rancher, to be sure that things are steady.
+/// What the program itself waits for after Rancher, to be sure that the state is stable.
 const AFTER_RANCHER: Duration = Duration::from_secs(75);
 
 impl RancherInstaller for Simulated {

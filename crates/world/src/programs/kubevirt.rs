@@ -1,4 +1,4 @@
-//! What programs ask of KubeVirt, answered by the simulated one.
+//! The interface of programs to KubeVirt, implemented by the simulated one.
 
 use api::labels;
 use futures::{FutureExt, future::BoxFuture};
@@ -20,7 +20,7 @@ use super::Call;
 pub(super) struct SimulatedKubeVirt(pub(super) Call);
 
 impl SimulatedKubeVirt {
-    /// The API server asks who may before it hands a request on to KubeVirt.
+    /// The API server authorizes a request before it passes it to KubeVirt.
     async fn may(&self, verb: &str, vm: &VmName) -> Result<()> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {

@@ -1,6 +1,6 @@
 //! What the containers of our Jobs do, as far as others can see it: one file per program.
 //!
-//! The programs are the real ones: their steps, limits, waits, words and decisions are those of `node`. What a step does
+//! The programs are the real ones: their steps, limits, waits, messages and decisions are those of `node`. What a step does
 //! to a host is left out or takes simulated time; what it does to the cluster is done with the world's own watches,
 //! since hundreds of nodes would each open theirs.
 //!
@@ -58,7 +58,7 @@ pub(crate) struct Call {
     pub(crate) plan: String,
     /// The node that the program works for.
     pub(crate) node: String,
-    /// What the repository says, once it has been asked.
+    /// The release of the repository, once it was read.
     release: Arc<OnceLock<(ReleaseFile, Bundle)>>,
 }
 
@@ -155,7 +155,7 @@ impl Call {
         }
     }
 
-    /// What the repository says about the release; it is asked once.
+    /// The release of the repository; it is read once.
     fn release(&self) -> Result<&(ReleaseFile, Bundle)> {
         if let Some(known) = self.release.get() {
             return Ok(known);
@@ -189,7 +189,7 @@ pub(crate) struct Ended {
 }
 
 /// Runs the program of a pod, chosen by its labels, to its end. A pod that is none of ours just succeeds.
-/// With `dies_at` the program dies when that step has begun.
+/// With `dies_at` the program is killed when that step has begun.
 pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>, dies_at: Option<&'static str>) -> Ended {
     let call = Call::new(world, pod).await;
     let board = Arc::new(board::SimulatedBoard::new(&call, dies_at));

@@ -99,8 +99,8 @@ impl Call {
     }
 }
 
-/// Takes the node's power away half way through the installation of a Job's first pod, where that is the trouble. The pod is
-/// never heard of again.
+/// Cuts the node's power halfway through the installation of a Job's first pod, if that failure is configured. The pod does
+/// not come back.
 pub(super) async fn lose_power(call: &Call, installation: Duration) -> Result<()> {
     let world = &call.world;
     let trouble = world.troubles().reboots.get(&call.node).copied();

@@ -49,7 +49,7 @@ pub(super) const LINES: &[Line] = &[
 /// How many steps share the time that a preload takes.
 const SHARES: u32 = 3;
 
-/// The real program's own words are those of its command line.
+/// The real program's message comes from its command line.
 const NO_PLAN: &str = "error: the following required arguments were not provided: --plan <NAME>";
 
 pub(super) async fn run(call: &Call, report: &Reporter) -> Result<()> {
@@ -99,7 +99,7 @@ async fn bring(call: &Call, ctx: StepContext<'_>, doing: &str, group: &str, step
         let size = Facts(call.world.clone()).size(name).unwrap_or_default();
         let begins = share * step + share / count * u32::try_from(index).unwrap_or(u32::MAX);
         let which = (index + 1, archives.len());
-        // The first one is the largest, and shows that it moves. More would be told than anybody reads.
+        // The first one is the largest, and shows progress. More messages would not be read.
         let parts = if step == 0 { 2 } else { 1 };
         for part in 0..parts {
             let ends = begins + share / count / parts * (part + 1);

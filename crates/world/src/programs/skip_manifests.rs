@@ -1,4 +1,4 @@
-//! Telling RKE2 on a node to skip a bundled manifest, or not to: a file nobody else sees.
+//! Makes RKE2 on a node skip a bundled manifest, or apply it again: a file without other visible effects.
 
 use futures::FutureExt;
 use node::skip_manifests;

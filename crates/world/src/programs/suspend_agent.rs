@@ -1,4 +1,4 @@
-//! Holding Rancher's agent of a node back, which only its host sees.
+//! Suspends Rancher's agent of a node, without a visible effect outside the host.
 
 use node::host::system_agent::SUSPEND_STEPS;
 use program::{Result, report::Reporter};

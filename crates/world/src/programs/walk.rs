@@ -17,10 +17,10 @@ pub(super) type Seen = for<'a> fn(&'a Call, StepContext<'a>) -> BoxFuture<'a, Re
 /// A step of a real program by its name, and what others can see of it.
 pub(super) type Line = (&'static str, Seen);
 
-/// A step that only its host sees, and that is over in a moment.
+/// A short step without a visible effect outside the host.
 pub(super) const UNSEEN: Seen = |_, _| std::future::ready(Ok(())).boxed();
 
-/// Goes through a program, whose lines stand in some tables.
+/// Goes through a program, whose lines are in tables.
 pub(super) async fn walk<C>(call: &Call, steps: &[Step<C>], lines: &[&[Line]], report: &Reporter) -> Result<()> {
     let seen: Vec<Step<Call>> = steps.iter().map(|step| as_observed(step, lines)).collect();
     step::run_all(call, &seen, report).await
@@ -35,7 +35,7 @@ fn as_observed<C>(step: &Step<C>, lines: &[&[Line]]) -> Step<Call> {
     }
 }
 
-/// A step that nobody has written down here does not pass silently: its Job fails.
+/// A step without a line here is not ignored: its Job fails.
 fn unknown<'a>(call: &'a Call, _: StepContext<'a>) -> BoxFuture<'a, Result<()>> {
     let program = call.label(labels::UPGRADE_COMPONENT);
     let why = format!("the simulation of {program} does not know this step");

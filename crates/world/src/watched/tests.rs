@@ -1,4 +1,4 @@
-//! What the watch and the answers to writes tell, in either order.
+//! What the watch and the responses to writes deliver, in either order.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
@@ -25,7 +25,7 @@ fn with(names: &[(&str, u64)]) -> State<ConfigMap> {
 }
 
 #[test]
-fn an_answer_is_known_before_the_watch_tells_of_it() {
+fn an_answer_is_known_before_the_watch_reports_it() {
     let mut state = with(&[("a", 1)]);
     let changed = state.learn(&Arc::new(object("b", 2)));
     assert_eq!(changed.unwrap().1, "b");

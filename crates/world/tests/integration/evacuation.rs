@@ -44,7 +44,7 @@ async fn running(lab: &Lab) -> BTreeMap<String, usize> {
     running
 }
 
-/// Empties nodes, and tells how many seconds that took and the most migrations that were seen at a time off a node and in
+/// Evacuates nodes, and returns how many seconds that took and the most migrations that were seen at a time off a node and in
 /// all.
 async fn empty(lab: &Lab, nodes: &[&str]) -> (u64, usize, usize) {
     empty_looking_every(lab, nodes, 10).await
@@ -121,7 +121,7 @@ async fn r33_memory_takes_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_migration_tells_when_it_began_and_ended_in_its_migration_state() {
+async fn r45_a_migration_reports_when_it_began_and_ended_in_its_migration_state() {
     let lab = with(6, Troubles::default()).await;
     empty(&lab, &["node-1"]).await;
     let migrations = lab.list(MIGRATION, "").await;

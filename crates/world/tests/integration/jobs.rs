@@ -63,7 +63,7 @@ async fn a_plan_with_concurrency_two_never_runs_three_jobs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_is_for_nobody() {
+async fn r01_the_environment_of_a_plans_jobs_is_envs_and_an_env_is_ignored() {
     let lab = calm().await;
     lab.serve_release("up").await;
     let named = lab.create(PLAN, suc_plan("up", Component::ImagePreload, 3)).await;
@@ -71,7 +71,7 @@ async fn r01_the_environment_of_a_plans_jobs_is_what_stands_in_envs_and_an_env_i
     misnamed["metadata"]["name"] = json!("misnamed");
     misnamed["spec"]["upgrade"]["env"] = named["spec"]["upgrade"]["envs"].clone();
     misnamed["spec"]["upgrade"].as_object_mut().unwrap().remove("envs");
-    // The API server drops it and warns, or keeps it where a definition is open: either way nobody reads it.
+    // The API server drops it and warns, or keeps it where a definition is open: either way it is not read.
     let careless: kube::Api<kube::api::DynamicObject> =
         kube::Api::namespaced_with(lab.server.client(), names::CATTLE_NAMESPACE, &resource(PLAN));
     let misnamed = serde_json::from_value(misnamed).unwrap();
@@ -270,7 +270,7 @@ async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
     owned["metadata"]["name"] = json!("left");
     owned["metadata"]["ownerReferences"] = reference(&json!("an-owner-that-is-gone"));
     lab.create(POD, owned).await;
-    // The collector starts anew, sees the pods first, and waits for nothing.
+    // The collector restarts, sees the pods first, and waits for nothing.
     let durations = Durations {
         garbage_collection: std::time::Duration::ZERO,
         ..Durations::default()
@@ -309,7 +309,7 @@ async fn a_job_that_is_deleted_in_the_foreground_stays_until_its_pod_is_gone() {
     lab.minutes(1).await;
     delete_in_foreground(&lab).await;
     lab.minutes(20).await;
-    // Its kubelet cannot end it, and nobody else removes it: both stay.
+    // Its kubelet cannot end it, and nothing else removes it: both stay.
     let job = lab.get(JOB, HARVESTER, "up-cluster-upgrade").await.unwrap();
     assert_eq!(job["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     let pod = lab.list(POD, HARVESTER).await.remove(0);
@@ -354,7 +354,7 @@ async fn what_does_not_block_its_owner_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_deletes_is_replaced() {
+async fn a_pod_that_a_user_deletes_is_replaced() {
     let troubles = failing(Component::ClusterUpgrade, None, JobFailure::Hangs);
     let lab = lab(Shape::default(), Durations::default(), troubles).await;
     lab.create(JOB, cluster_job("up")).await;

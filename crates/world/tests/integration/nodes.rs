@@ -56,7 +56,7 @@ async fn rancher_waits_for_the_hook_before_it_drains() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_strategy_rancher_goes_on_without_gates() {
+async fn without_a_strategy_rancher_continues_without_gates() {
     let lab = calm().await;
     order_upgrade(&lab).await;
     lab.minutes(5).await;
@@ -227,7 +227,7 @@ async fn a_node_that_loses_its_power_during_the_installation_is_installed_by_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_world_goes_on_where_one_stopped() {
+async fn another_world_continues_where_one_stopped() {
     let lab = calm().await;
     lab.serve_release("up").await;
     // On another node than the one that reboots.

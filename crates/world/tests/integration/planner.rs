@@ -58,7 +58,7 @@ async fn asked(lab: &Lab) -> Vec<String> {
         .collect()
 }
 
-/// Answers every hook of some nodes every minute, and tells which nodes were cordoned each minute, as long as that lasts.
+/// Answers every hook of some nodes every minute, and returns which nodes were cordoned each minute, as long as that lasts.
 async fn answer_all(lab: &Lab, minutes: u64, whose: fn(&str) -> bool) -> Vec<Vec<String>> {
     let mut cordoned = Vec::new();
     for _ in 0..minutes {
@@ -120,7 +120,7 @@ async fn r57_other_drain_options_start_the_drain_over_and_make_older_answers_voi
     assert!(waiting["rke.cattle.io/drain-done"].is_null(), "{waiting}");
     answer(&lab, &secret, annotations::PRE_HOOK, &second).await;
     lab.minutes(30).await;
-    // Question and answer stay until the node is let go.
+    // Hook and answer stay until the node is uncordoned.
     let drained = plans(&lab).await.remove("node-1").unwrap().1;
     assert_eq!(drained[annotations::RKE_PRE_DRAIN], second);
     assert_eq!(drained[annotations::PRE_HOOK], second);

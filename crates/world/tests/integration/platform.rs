@@ -75,7 +75,7 @@ async fn r46_charts_and_addons_have_nothing_in_their_status_but_what_the_real_on
     let newer = json!({"spec": {"version": "9.9.9"}});
     lab.patch(chart, "fleet-local", "harvester-crd", newer.clone()).await;
     lab.patch(addon, "kube-system", "descheduler", newer).await;
-    // Both are rolled out meanwhile: the world must remember since when.
+    // Both are being rolled out: the world must remember since when.
     for _ in 0..20 {
         lab.clock.sleep(std::time::Duration::from_secs(30)).await;
         let charts = lab.list(chart, "").await;
@@ -111,7 +111,7 @@ async fn at_rest_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn facts_tell_of_troubles() {
+async fn facts_report_failures() {
     let troubles = Troubles {
         full_disks: ["node-2".to_owned()].into(),
         certificate_days: Some(3),

@@ -96,7 +96,7 @@ async fn r58_the_budget_of_an_instance_manager_goes_when_the_node_is_cordoned_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn r58_a_node_that_is_held_while_cordoned_keeps_the_budget_of_another_and_pre_drain_names_it() {
+async fn r58_a_node_that_is_paused_while_cordoned_keeps_the_budget_of_another_and_pre_drain_names_it() {
     let lab = calm().await;
     lab.plan("up").await;
     with_instance_managers(&lab, 3).await;

@@ -1,4 +1,4 @@
-//! system-upgrade-controller, held to what the real one does.
+//! system-upgrade-controller, compared with the real one.
 
 use std::collections::BTreeMap;
 

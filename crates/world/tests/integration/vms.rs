@@ -42,7 +42,7 @@ async fn a_drained_nodes_vms_end_on_other_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stuck_migration_holds_the_pre_drain_job() {
+async fn a_stuck_migration_blocks_the_pre_drain_job() {
     let troubles = Troubles {
         migrations: [("default/web-1".to_owned(), MigrationTrouble::Stuck)].into(),
         ..Default::default()
@@ -76,7 +76,7 @@ async fn a_failed_migration_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_stops_and_starts_as_it_is_told() {
+async fn a_vm_stops_and_starts_on_request() {
     let lab = calm().await;
     lab.patch(VM, "default", "web-1", json!({"spec": {"runStrategy": "Halted"}}))
         .await;

@@ -95,7 +95,7 @@ struct Session {
 
 #[test]
 fn every_command_of_the_documentation_runs() {
-    // One page alone, for whoever writes it.
+    // One page alone, for its author.
     let only = std::env::var("DOCS_PAGE").ok();
     let pages = page::with_commands().into_iter();
     let pages = pages.filter(|page| only.as_ref().is_none_or(|only| page.name == *only));

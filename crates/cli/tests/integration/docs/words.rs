@@ -1,6 +1,6 @@
 //! Documentation and messages use the terms of the Kubernetes documentation: words of the table do not occur.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 use regex::Regex;
 
@@ -33,10 +33,15 @@ const WORDS: [(&str, &str); 21] = [
 
 /// The words of the table in a text, each with what is used instead.
 fn odd(text: &str) -> Vec<String> {
-    let found = WORDS.iter().filter_map(|(word, instead)| {
-        let word = Regex::new(&format!(r"(?i)\b(?:{word})\b")).unwrap();
-        Some(format!("{:?}: use {instead}", word.find(text)?.as_str()))
+    static TABLE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let words = WORDS.iter();
+        words
+            .map(|(word, instead)| (Regex::new(&format!(r"(?i)\b(?:{word})\b")).unwrap(), *instead))
+            .collect()
     });
+    let found = TABLE
+        .iter()
+        .filter_map(|(word, instead)| Some(format!("{:?}: use {instead}", word.find(text)?.as_str())));
     found.collect()
 }
 

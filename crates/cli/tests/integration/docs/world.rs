@@ -147,7 +147,7 @@ fn every_fact_of_the_world_has_a_source_of_a_version() {
 }
 
 #[test]
-fn a_row_with_a_test_that_nobody_wrote_is_found() {
+fn a_row_with_a_test_that_does_not_exist_is_found() {
     let functions = BTreeSet::from([("world".to_owned(), "it_is_so".to_owned())]);
     let row = |tests: &str| Row {
         section: String::new(),

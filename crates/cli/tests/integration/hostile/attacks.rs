@@ -1,4 +1,4 @@
-//! One table of attacks. Each keeps its connections, so that it goes on while others look whether they are served.
+//! One table of attacks. Each keeps its connections, so that it continues while other clients check that they are served.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const MANY: usize = 600;
 const SOME: usize = 100;
 /// Requests sent at once on one connection.
 const PIPELINED: usize = 2000;
-/// How many bytes an endless sender sends at most, should nobody stop it.
+/// How many bytes an endless sender sends at most, if nothing stops it.
 const ENDLESS: usize = 64 * 1024 * 1024;
 
 /// What an attack leaves behind.

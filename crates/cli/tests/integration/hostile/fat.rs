@@ -1,4 +1,4 @@
-//! Work that somebody makes for the manager without any right: tenants by what is in their own objects, anybody who reaches
+//! Load on the manager from clients without rights: tenants with the content of their objects, every client that reaches
 //! the webhook by what is in a review.
 
 use std::{net::Ipv4Addr, time::Duration};

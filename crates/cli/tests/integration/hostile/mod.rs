@@ -1,4 +1,4 @@
-//! Clients that mean harm, against every server that we ship, as processes: whoever means well is served, the servers end
+//! Hostile clients, against every server that we ship, as processes: well-behaved clients are served, the servers end
 //! what takes too long, and memory stays within what the chart gives.
 
 mod attacks;

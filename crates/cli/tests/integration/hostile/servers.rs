@@ -38,7 +38,7 @@ impl Process {
     }
 }
 
-/// One server, and what somebody who means well asks of it.
+/// One server, and the request of a well-behaved client.
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) door: Door,
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Whether somebody who means well is served, from an address.
+    /// Whether a well-behaved client is served, from an address.
     pub(crate) async fn serves(&self, from: std::net::Ipv4Addr) -> bool {
         let answer = self.door.ask(from, self.good_request.as_bytes()).await;
         answer.is_some_and(|answer| status(&answer) == self.good_status)
@@ -75,7 +75,7 @@ pub(crate) fn review() -> Value {
     )
 }
 
-/// What anybody who reaches the webhook can ask.
+/// A review that every client of the webhook can send.
 pub(crate) fn review_of(operation: &str, object: &Value, old: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "705ab4f5", "operation": operation, "name": "up",
@@ -104,7 +104,7 @@ pub(crate) struct Manager {
     _home: tempfile::TempDir,
 }
 
-/// An address on loopback that nobody uses.
+/// An address on loopback that is not used.
 async fn free_address() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()

@@ -219,7 +219,7 @@ fn without_webhooks_nothing_of_them_is_left() {
 }
 
 #[test]
-fn the_port_of_the_webhooks_is_the_one_that_is_asked_for() {
+fn the_port_of_the_webhooks_is_the_one_that_is_requested() {
     let Some(chart) = rendered(RELEASE, &["webhook.port=10443"]) else {
         return;
     };

@@ -42,7 +42,7 @@ fn it_installs_what_the_code_says() {
 }
 
 #[test]
-fn r29_the_image_that_is_asked_for_runs_whole_and_its_jobs_are_told_no_other() {
+fn r29_the_requested_image_runs_whole_and_its_jobs_get_no_other() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
     for (image, runs) in [
         ("mine/toolkit:dev", "mine/toolkit:dev"),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::packaging::documents::Documents;
 
-/// Somebody on the network: a pod, or a program on the host network of a node when there are no labels.
+/// A client on the network: a pod, or a program on the host network of a node when there are no labels.
 pub(crate) struct Peer<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) labels: Option<&'a Value>,

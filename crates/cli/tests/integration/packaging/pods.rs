@@ -1,4 +1,4 @@
-//! The pods that an upgrade makes, held against the programs that they run: names, arguments, environment, mounts and users
+//! The pods that an upgrade creates, compared with the programs that they run: names, arguments, environment, mounts and users
 //! are written in one crate and read in another.
 
 use std::{path::Path, process::Command};

@@ -1,4 +1,4 @@
-//! What goes into the binary: the bill of materials, no dependency that nobody uses or that is not allowed, and the
+//! What goes into the binary: the bill of materials, no dependency that is unused or not allowed, and the
 //! Rust it needs.
 
 use std::{collections::BTreeSet, process::Command};

@@ -1,4 +1,4 @@
-//! Plans that somebody deletes while they run: in each phase, and in each state of each node.
+//! Plans that a user deletes while they run: in each phase, and in each state of each node.
 
 use api::{NodeState, Phase};
 

@@ -25,7 +25,7 @@ pub(super) enum Vms {
 /// What matters of a cluster.
 pub(super) struct Cluster {
     nodes: BTreeMap<String, Node>,
-    /// Settings that an upgrade changes on its way and puts back, by a name for people.
+    /// Settings that an upgrade changes and restores, by a name for users.
     settings: BTreeMap<String, Value>,
     /// How each VM is, by `namespace/name`.
     vms: BTreeMap<String, Value>,

@@ -97,9 +97,9 @@ impl fmt::Display for Cluster {
 pub(super) enum Stop {
     /// The plan fails, or waits beyond a deadline.
     Troubles(Troubles, &'static [Way]),
-    /// Somebody deletes the plan when it has entered a phase.
+    /// A user deletes the plan when it has entered a phase.
     DeletedAt(Phase),
-    /// Somebody deletes the plan when a node is in a state.
+    /// A user deletes the plan when a node is in a state.
     DeletedAtNode(String, NodeState),
 }
 
@@ -142,7 +142,7 @@ impl Failure {
         }
     }
 
-    /// What goes wrong until somebody mends it.
+    /// The failure until it is repaired.
     pub(super) fn troubles(&self) -> Troubles {
         match &self.stop {
             Stop::Troubles(troubles, _) => troubles.clone(),
@@ -188,7 +188,7 @@ impl Failure {
         }
     }
 
-    /// Nodes that must be held for it to happen.
+    /// Nodes that must be paused for it to happen.
     pub(super) fn held(&self) -> Vec<String> {
         match &self.stop {
             Stop::DeletedAtNode(node, NodeState::UpgradePaused) => vec![node.clone()],

@@ -288,7 +288,7 @@ pub(super) fn of_vms_that_stay_stopped() -> Vec<Failure> {
     failures
 }
 
-/// A plan that fails, another one beside it, and the first one again; or another one for another release.
+/// A plan that fails, an additional one, and the first one again; or another one for another release.
 pub(super) fn of_two_plans() -> Vec<Failure> {
     let mut failures = vec![
         jobs::case(Cluster::Three, JobKind::ImagePreload, Some("node-2"), jobs::FAILS),

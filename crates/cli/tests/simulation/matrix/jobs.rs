@@ -11,7 +11,7 @@ use super::{
     ways::Way,
 };
 
-/// Fails as often as anybody tries.
+/// Fails in every attempt.
 pub(super) const FAILS: JobFailure = JobFailure::Fails(u32::MAX);
 
 /// A Job, on one node or on all, that goes wrong.

@@ -1,6 +1,6 @@
-//! From every failure a way leads to the end: every way in which an upgrade can fail × every way to go on from there.
+//! Every failure can be recovered: every way in which an upgrade can fail × every way to continue.
 //!
-//! Each case is a whole upgrade of a cluster of its own that fails, is mended, and goes on; in the end the cluster must be
+//! Each case is a whole upgrade of a cluster of its own that fails, is repaired, and continues; in the end the cluster must be
 //! upgraded, with nothing of ours left on it. [`failures`] is the table of failures, [`ways`] that of the ways,
 //! [`sweep`] runs them all, together with the sweep. Here a handful runs with every test.
 //!

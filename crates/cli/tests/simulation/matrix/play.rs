@@ -1,4 +1,4 @@
-//! Plays one case: an upgrade that stops, a person who mends the cause and goes on, and the end.
+//! Plays one case: an upgrade that stops, a user who repairs the cause and continues, and the end.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -118,7 +118,7 @@ async fn insist(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> St
     created.unwrap().name_any()
 }
 
-/// Takes the cause away, and what it left behind that nobody else would see to: budgets that keep pods from being evicted,
+/// Removes the cause, and what it left behind that nothing else would remove: budgets that keep pods from being evicted,
 /// pods that hang.
 async fn mend(rehearsal: &Rehearsal, troubles: &Troubles) {
     rehearsal.set_troubles(Troubles::default());
@@ -231,14 +231,14 @@ fn deleted_where_it_should(failure: &Failure, plan: &UpgradePlan) -> Result<(), 
     Err(vec![format!("it was deleted elsewhere: {}", words(plan))])
 }
 
-/// The plan has failed and everything is put back, or it waits beyond a deadline. A plan that succeeded has ended too.
+/// The plan has failed and everything is restored, or it waits beyond a deadline. A plan that succeeded has ended too.
 fn has_stopped(plan: &UpgradePlan) -> bool {
     let ended = has_ended(plan);
     let degraded = plan.condition(reasons::DEGRADED);
     ended || degraded.is_some_and(|condition| condition.status == "True" && condition.reason == reasons::STALLED)
 }
 
-/// The plan has ended, and everything is put back.
+/// The plan has ended, and everything is restored.
 pub(super) fn has_ended(plan: &UpgradePlan) -> bool {
     plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
 }
@@ -265,7 +265,7 @@ pub(super) async fn ask(rehearsal: &Rehearsal, name: &str) {
     patched.unwrap();
 }
 
-/// A person mends the cause and goes on; the plan that is to end well.
+/// A user repairs the cause and continues; returns the plan that must succeed.
 async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String) -> Result<String, Vec<String>> {
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
     let deleted = !matches!(failure.stop, Stop::Troubles(..));
@@ -286,7 +286,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
         Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
             let is_over = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
             if !deleted && !rehearsal.read(&name).await.is_ok_and(|plan| is_over(&plan)) {
-                // It refuses to delete a plan that waits, and another one beside it.
+                // It refuses to delete a plan that waits, and an additional one.
                 rehearsal.take_admission_away().await.unwrap();
             }
             let deleted = plans.delete(&name, &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A plan that failed and another one beside it: whatever the second did, the first one, asked for again, ends, and nothing
+//! A failed plan and an additional one: whatever the second did, a retry of the first one ends, and nothing
 //! is taken back.
 
 use std::{collections::BTreeSet, sync::Arc};

@@ -11,11 +11,11 @@ pub(super) enum Way {
     Retries,
     /// Deletes the plan, and creates another one when it is gone.
     CreatesAnew,
-    /// Creates another plan beside the failed one, or while the deleted one is still there.
+    /// Creates another plan in addition to the failed one, or while the deleted one is still there.
     CreatesBeside,
     /// Starts the VMs that stand still.
     StartsVms,
-    /// Creates another plan beside the failed one, and asks for another try of the first when that has succeeded.
+    /// Creates another plan in addition to the failed one, and retries the first when that has succeeded.
     RetriesAfterAnother,
     /// The same, but the other one fails too, at another node.
     RetriesAfterAFailure,
@@ -23,7 +23,7 @@ pub(super) enum Way {
     IsRefusedThenRetries,
     /// Creates a plan for another release, which upgrades the cluster. The first one, asked for again, refuses.
     UpgradesToAnother,
-    /// Asks for another try, which refuses to go on with what is not the ISO on record. Then deletes the plan and creates
+    /// Retries, which refuses an ISO that is not the recorded one. Then deletes the plan and creates
     /// another one.
     IsRefusedThenCreatesAnew,
 }
@@ -55,7 +55,7 @@ impl Way {
     /// The ways on from an ISO that is not whole. A plan stays with the ISO that is on record, so that another try refuses the
     /// one that was mended and says to create another plan.
     pub(super) const ANOTHER_ISO: &[Self] = &[Self::IsRefusedThenCreatesAnew, Self::CreatesAnew, Self::CreatesBeside];
-    /// What does not stop a plan needs nobody.
+    /// What does not stop a plan needs no action.
     pub(super) const WARNED: &[Self] = &[Self::Waits];
     /// A Job that could not start VMs again does not stop a plan, and is not tried again: an event names the VMs.
     pub(super) const STOPPED_VMS: &[Self] = &[Self::StartsVms];

@@ -97,7 +97,7 @@ async fn helm_comes_out_of_the_image_and_is_run() {
 }
 
 #[tokio::test]
-async fn what_helm_said_last_is_told() {
+async fn what_helm_said_last_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let installer = installer(
         folder.path(),
@@ -119,7 +119,7 @@ async fn what_helm_said_last_is_told() {
 }
 
 #[tokio::test]
-async fn s15_what_rancher_is_given_is_the_owners_alone_and_helm_does_not_tell_it() {
+async fn s15_what_rancher_is_given_is_the_owners_alone_and_helm_does_not_print_it() {
     let folder = tempfile::tempdir().unwrap();
     // A Helm that repeats what it was given, as some of its errors do.
     let installer = installer(folder.path(), "#!/bin/sh\ncat \"$7\" >&2\nexit 1\n");

@@ -103,7 +103,7 @@ pub(crate) async fn cluster() -> ApiServer {
     server
 }
 
-/// The manager's client: it may do what the shipped roles allow, and write no field that nobody knows.
+/// The manager's client: it may do what the shipped roles allow, and write no unknown field.
 pub(crate) fn manager_client(server: &ApiServer) -> kube::Client {
     let client = server.client_as(Identity::service_account(names::HARVESTER_NAMESPACE, ACCOUNT));
     for_product(client, Mode::Strict).0

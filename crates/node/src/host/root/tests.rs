@@ -107,12 +107,12 @@ fn s13_a_link_in_the_place_of_the_draft_is_not_written_through() {
     let shadow = directory.path().join("shadow");
     fs::write(&shadow, "root:x").unwrap();
     fs::create_dir(root.mounted_at().join("tmp")).unwrap();
-    // The name is known, and whoever may write to the folder can be there first.
+    // The name is known, and every user who may write to the folder can create it first.
     symlink(&shadow, root.mounted_at().join("tmp/.script.upgrade-toolkit")).unwrap();
     root.write("/tmp/script", b"of root", 0o700).unwrap();
     assert_eq!(fs::read_to_string(&shadow).unwrap(), "root:x");
     assert_eq!(root.read_text("/tmp/script").unwrap().as_deref(), Some("of root"));
-    // What is in the way and cannot be taken away is told, not used.
+    // What blocks the path and cannot be removed is reported, not used.
     fs::create_dir_all(root.mounted_at().join("tmp/.other.upgrade-toolkit/x")).unwrap();
     assert!(root.write("/tmp/other", b"of root", 0o700).is_err());
 }

@@ -144,7 +144,7 @@ impl FakeNode {
         files
     }
 
-    /// What tells a file that was written again from one that was not.
+    /// What distinguishes a file that was written again from one that was not.
     pub(crate) fn identities(&self) -> BTreeMap<String, (u64, i64, i64)> {
         let mut all = BTreeMap::new();
         walk(&self.root(), &mut |path| {
@@ -197,7 +197,7 @@ pub(crate) struct FakeTools {
     pub(crate) calls: Mutex<Vec<String>>,
     pub(crate) mounts: Mutex<Vec<PathBuf>>,
     answers: Mutex<BTreeMap<String, Ended>>,
-    /// After this many calls the program is killed: the notifier is told, and no answer comes.
+    /// After this many calls the program is killed: the notifier is called, and no response is sent.
     kill: Mutex<Option<(usize, Arc<Notify>)>>,
 }
 
@@ -332,7 +332,7 @@ pub(crate) struct FakeRepository {
     pub(crate) image: Mutex<Option<Vec<u8>>>,
 }
 
-/// As much of an image as anybody looks at.
+/// As much of an image as is read.
 fn squashfs() -> Vec<u8> {
     let mut image = vec![b' '; 96];
     image[..4].copy_from_slice(b"hsqs");

@@ -18,7 +18,7 @@ async fn drained() -> Cluster {
 #[tokio::test(start_paused = true)]
 async fn a_reservation_of_ours_follows_the_number_of_processors() {
     let cluster = drained().await;
-    // As written, for 16 processors, by whoever came before us.
+    // As written, for 16 processors, by the existing toolkit.
     cluster.node.write(
         RESERVED,
         "kubelet-arg+:\n  - \"system-reserved=cpu=408m\"\n  - \"kube-reserved=cpu=612m\"\n",

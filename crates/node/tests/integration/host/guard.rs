@@ -1,4 +1,4 @@
-//! The guard that reboots a node, run by a real shell with a `crictl` and a `reboot` that are told what to do.
+//! The guard that reboots a node, run by a real shell with a simulated `crictl` and `reboot`.
 
 use std::{
     fs,

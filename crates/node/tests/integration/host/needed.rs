@@ -146,7 +146,7 @@ async fn outcome(program: &str, cluster: &Cluster) -> (bool, Vec<String>, Vec<St
         "post-drain" => cluster.run(post_drain::steps).await,
         _ => cluster.run(single_node::steps).await,
     };
-    // A node that Fleet was not asked about goes on anyway, later.
+    // A node that Fleet was not asked about continues anyway, later.
     let late = cluster.harness.clock.elapsed() > Duration::from_mins(2);
     let mut asked = cluster.harness.asked();
     asked.push(format!("late: {late}"));
@@ -159,7 +159,7 @@ async fn outcome(program: &str, cluster: &Cluster) -> (bool, Vec<String>, Vec<St
 }
 
 #[tokio::test(start_paused = true)]
-async fn s06_every_verb_that_the_roles_of_nodes_allow_is_asked_for() {
+async fn s06_every_verb_that_the_roles_of_nodes_allow_is_requested() {
     let asked = Asked::default();
     for program in PROGRAMS {
         let cluster = begin(program).await;

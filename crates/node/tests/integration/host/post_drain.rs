@@ -44,7 +44,7 @@ async fn a_second_run_touches_nothing_and_installs_nothing() {
         version,
         "nothing was written to the cluster"
     );
-    // What is left are questions, and the guard, which begins to look anew.
+    // What is left are questions, and the guard, which starts again.
     assert_eq!(
         cluster.node.tools.take_calls(),
         [
@@ -58,7 +58,7 @@ async fn a_second_run_touches_nothing_and_installs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f03_an_image_that_is_none_is_not_installed_and_is_fetched_anew() {
+async fn f03_an_image_that_is_none_is_not_installed_and_is_fetched_again() {
     let cluster = drained().await;
     *cluster.node.repository.image.lock().unwrap() = Some(vec![0; 4096]);
     let error = cluster.run(steps).await.unwrap_err().to_string();
@@ -207,7 +207,7 @@ async fn elemental_that_fails_says_why_and_leaves_no_reboot_and_no_mess() {
     assert!(cluster.node.read("run/upgrade-reboot.sh").is_none());
     assert!(!cluster.node.root().join("run/upgrade-toolkit").exists());
     assert!(cluster.node.tools.mounts.lock().unwrap().is_empty());
-    // The Job's next try finds the image and goes on.
+    // The Job's next attempt finds the image and continues.
     cluster
         .node
         .tools
@@ -217,7 +217,7 @@ async fn elemental_that_fails_says_why_and_leaves_no_reboot_and_no_mess() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_c_library_and_a_disk_of_many_paths_are_worked_around_and_put_back() {
+async fn an_old_c_library_and_a_disk_of_many_paths_are_worked_around_and_restored() {
     let cluster = drained().await;
     let complaint = Ended {
         code: 1,
@@ -295,7 +295,7 @@ async fn s13_what_others_put_into_tmp_is_neither_run_nor_written_through() {
     fs::write(root.join("etc/victim"), "of root").unwrap();
     fs::create_dir_all(root.join("etc/victims")).unwrap();
     fs::write(root.join("etc/victims/elemental"), "of somebody else").unwrap();
-    // Anybody on a node may write to /tmp. The names are those that were used there.
+    // Every user on a node may write to /tmp. The names are those that were used there.
     symlink("/etc/victim", root.join("tmp/upgrade-reboot.sh")).unwrap();
     symlink("/etc/victims", root.join("tmp/upgrade-toolkit")).unwrap();
     cluster.run(steps).await.unwrap();

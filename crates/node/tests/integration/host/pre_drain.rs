@@ -207,7 +207,7 @@ async fn a_volume_that_an_administrator_skips_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
+async fn block_waits_and_names_the_vm_and_the_error_until_a_user_acts() {
     let cluster = with_web().await;
     let (ended, ()) = cluster
         .run_while(steps, async {
@@ -220,7 +220,7 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
                 .await;
             cluster.harness.clock.sleep(Duration::from_hours(2)).await;
             assert_eq!((cluster.harness.asked().len(), cluster.migrations().await), (0, 1), "nothing is done unasked");
-            // Somebody stops the VM.
+            // A user stops the VM.
             let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.harness.server.client(), "default");
             instances.delete("web", &DeleteParams::default()).await.unwrap();
         })
@@ -229,7 +229,7 @@ async fn block_waits_and_names_the_vm_and_the_error_until_somebody_acts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r56_a_drain_taint_that_somebody_takes_away_is_set_again() {
+async fn r56_a_drain_taint_that_a_controller_removes_is_set_again() {
     let cluster = with_web().await;
     let nodes: Api<Node> = Api::all(cluster.harness.server.client());
     let (ended, ()) = cluster
@@ -281,7 +281,7 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
                 pauses.push((cluster.harness.clock.elapsed() - failed).as_secs());
             }
             cluster.migration(4, "Failed").await;
-            cluster.until_waiting_for("also after 3 more tries").await;
+            cluster.until_waiting_for("also after 3 retries").await;
             cluster.harness.clock.sleep(Duration::from_hours(1)).await;
             assert_eq!(cluster.migrations().await, 1);
             cluster.web_moves_to("node-3").await;
@@ -300,7 +300,7 @@ async fn retry_has_the_migration_tried_again_with_longer_pauses_and_then_waits()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_starts_again_goes_on_counting_tries() {
+async fn a_program_that_starts_again_continues_counting_tries() {
     let cluster = with_web().await;
     cluster
         .patch_plan(json!({"spec": {"onMigrationFailure": "Retry"}}))
@@ -315,7 +315,7 @@ async fn a_program_that_starts_again_goes_on_counting_tries() {
         .run_while(steps, async {
             cluster.until_tainted().await;
             cluster.migration(1, "Failed").await;
-            cluster.until_waiting_for("also after 3 more tries").await;
+            cluster.until_waiting_for("also after 3 retries").await;
             assert_eq!(cluster.migrations().await, 1);
             cluster.web_moves_to("node-3").await;
         })

@@ -25,7 +25,7 @@ async fn alone() -> Cluster {
     cluster
 }
 
-/// Rancher upgrades RKE2 once it is told to.
+/// Rancher upgrades RKE2 on request.
 async fn rancher(cluster: &Cluster) {
     let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
     cluster.eventually("the new version of the Rancher cluster", told).await;
@@ -102,7 +102,7 @@ async fn r20_the_image_that_is_on_the_node_is_installed_while_the_repository_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_that_does_not_settle_holds_nothing_up() {
+async fn a_fleet_that_does_not_settle_blocks_nothing() {
     let cluster = alone().await;
     let bundle = json!({"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Bundle",
         "metadata": {"name": "mcc-harvester", "namespace": "fleet-local"},

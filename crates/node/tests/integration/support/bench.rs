@@ -1,4 +1,4 @@
-//! A node with nothing on it, and a repository that can be told to misbehave.
+//! A node with nothing on it, and a repository with configurable faults.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! A repository that misbehaves as it is told.
+//! A repository with configurable faults.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -127,7 +127,7 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
 fn decide(head: &str, state: &Mutex<State>) -> (String, Vec<u8>) {
     let mut words = head.split_whitespace();
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    // What is beside the root of the image has its whole name.
+    // A file next to the root of the image has its full name.
     let path = target
         .strip_prefix("/harvester-iso/")
         .or_else(|| target.strip_prefix('/'));

@@ -28,7 +28,7 @@ pub(crate) struct Refusing {
     pub(crate) unanswered: Mutex<u32>,
 }
 
-/// A shelf that takes an archive in once people have been told that it comes.
+/// A store that imports an archive once its progress was reported.
 pub(crate) struct Watched {
     pub(crate) memory_store: MemoryStore,
     pub(crate) board: Shown,

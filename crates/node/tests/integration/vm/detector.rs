@@ -168,7 +168,7 @@ async fn killed_between_list_and_stop_or_between_two_stops_no_vm_is_forgotten() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_somebody_else_writes_at_the_same_time_keeps_both() {
+async fn a_list_that_another_client_writes_at_the_same_time_keeps_both() {
     let harness = two_nodes().await;
     // Another node's detector is faster: between our look and our create there is a list.
     let once = Arc::new(AtomicUsize::new(0));
@@ -234,7 +234,7 @@ async fn where_the_list_cannot_be_written_no_vm_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_stands_still_already_is_no_failure_and_one_that_refuses_is_a_warning() {
     let harness = two_nodes().await;
-    // Somebody stopped it a moment ago: it is halted, but its instance is still there.
+    // A user has just stopped it: it is halted, but its instance is still there.
     harness.answer(
         "stop default/gpu",
         409,
@@ -328,7 +328,7 @@ async fn a_plan_that_is_gone_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_try_of_the_plan_tells_its_events_again() {
+async fn a_retry_of_the_plan_reports_its_events_again() {
     let harness = two_nodes().await;
     let recorder = program::plan_events::Recorder::new(harness.client(), harness.clock.clone(), "up", "any", "node-1");
     let tell = || recorder.record(rules::PlanEvent::warning("Any", "it broke"));

@@ -1,4 +1,4 @@
-//! A cluster on the embedded API with a KubeVirt that does as it is told, and a board to look at.
+//! A cluster on the embedded API with a simulated KubeVirt, and a board.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use world::Definitions;
 
 use testbed::rights;
 
-/// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it does as it is told.
+/// What KubeVirt answers to a request, by verb and VM: a status code and a message. Nothing: it succeeds.
 pub(crate) type Answers = Arc<Mutex<BTreeMap<String, (u16, &'static str)>>>;
 
 pub(crate) struct Harness {
@@ -43,7 +43,7 @@ pub(crate) struct Harness {
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
     pub(crate) answers: Answers,
     pub(crate) board: Arc<Shown>,
-    /// How often somebody was to be refused.
+    /// How often a request was to be refused.
     to_be_refused: AtomicUsize,
 }
 
@@ -128,7 +128,7 @@ impl Harness {
         self.instance(namespace, name, on, spec).await;
     }
 
-    /// An instance without a VM, or beside one.
+    /// An instance without a VM, or in addition to one.
     pub(crate) async fn instance(&self, namespace: &str, name: &str, on: &str, spec: Value) {
         let vmi = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
             "metadata": {"name": name, "namespace": namespace, "labels": {"kubevirt.io/nodeName": on}},
@@ -193,7 +193,7 @@ impl Harness {
         for_product(Client::new(service, "default"), self.mode).0
     }
 
-    /// What was written so far, by programs only or by everybody, and what of it was refused because no object may be so.
+    /// What was written so far, by programs only or by all clients, and what of it was refused because no object may be so.
     pub(crate) fn written(&self, by: Option<&str>) -> (Option<Writes>, Vec<String>) {
         let (mut writes, mut refused) = (Writes::begin(), Vec::new());
         for write in self.server.store().history() {

@@ -62,7 +62,7 @@ async fn outcome(harness: &Harness) -> (Result<(), String>, Vec<String>, Vec<Str
 }
 
 #[tokio::test(start_paused = true)]
-async fn s06_every_verb_that_the_roles_of_restore_vm_allow_is_asked_for() {
+async fn s06_every_verb_that_the_roles_of_restore_vm_allow_is_requested() {
     let asked = Asked::default();
     let harness = listed().await;
     asked.listen(&harness.server, VM_RESTORE);

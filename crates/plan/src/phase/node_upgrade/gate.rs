@@ -18,8 +18,8 @@ pub(super) fn is_ours(strategy: &Value) -> bool {
 
 /// Why the nodes cannot be upgraded to the release of this plan: an earlier one was interrupted while Rancher upgraded them to
 /// another release. Rancher upgrades the node that the cluster began with first, so a node between its hooks would wait for an
-/// RKE2 that it gets only afterwards, while that first node waits for its turn; and completed nodes are requested by
-/// nothing. The rolling upgrade that has begun must end first.
+/// RKE2 that it gets only afterwards, while that first node waits for its turn; and Rancher does not request
+/// completed nodes. The rolling upgrade that has begun must end first.
 pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
     let observed = draft.observed;
     let cluster = observed.cluster.as_ref()?;
@@ -79,8 +79,8 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
     }
 }
 
-/// A retry of a plan that never started Rancher, after another plan has upgraded all nodes to its release: to start Rancher
-/// off once more would drain every node again. From a version to itself nodes run the release from the beginning, and that
+/// A retry of a plan that never started Rancher, after another plan has upgraded all nodes to its release: starting Rancher
+/// again would drain every node again. From a version to itself nodes run the release from the beginning, and that
 /// says nothing, unless another plan has upgraded all nodes since this one failed.
 pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
     let (status, observed) = (draft.status(), draft.observed);

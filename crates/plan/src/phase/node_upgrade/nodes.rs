@@ -175,8 +175,8 @@ pub(super) fn forget_boots(draft: &mut Draft<'_>) {
     }
 }
 
-/// Where an upgrade is taken over from a plan that failed or is gone, nodes are as far as what they run and what Rancher
-/// was told says, not what anybody remembers. A single node is nobody's turn, so it needs no sign of a take-over.
+/// Where an upgrade is taken over from a plan that failed or is gone, the progress of nodes follows from what they run and from
+/// Rancher's hooks, not from a record. A single node has no turn, so it needs no record of a take-over.
 pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
     let release = draft.status().release_metadata.clone().unwrap_or_default();
     let (Some(os), Some(kubernetes)) = (release.os, release.kubernetes) else {

@@ -15,7 +15,7 @@ use world::Durations;
 use super::{ApiRequest, answer_to, job, pod, small, thefts};
 use crate::harvester::on_cluster;
 
-/// What a thief of a token of a Job would do beside all that one of the manager's would.
+/// What a thief of a token of a Job would do in addition to a thief of the manager's token.
 fn thefts_of_jobs() -> Vec<ApiRequest> {
     let post = |path: &str, body: Value| ("POST", path.to_owned(), body);
     let patch = |path: &str, body: Value| ("PATCH", path.to_owned(), body);
@@ -224,7 +224,7 @@ fn s06_a_board_is_written_to_by_the_status_of_a_pod_which_changes_no_image() {
 }
 
 #[test]
-fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_upgrade_goes_on_once_it_is_there() {
+fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_upgrade_continues_once_it_is_there() {
     on_cluster(small(), Durations::instant(), async |harvester| {
         let namespace = names::CATTLE_NAMESPACE;
         let name = format!("{PREFIX}{}", accounts::NODE_PLANS);

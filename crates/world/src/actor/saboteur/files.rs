@@ -34,7 +34,7 @@ async fn forge_images(world: &Context, plan: &str) -> Result<()> {
         let image = json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
             "metadata": {"name": name, "namespace": namespace, "labels": labelled(plan, Component::Iso)},
-            // Nobody uploads anything: it stays as it is said to be.
+            // Nothing is uploaded: it keeps its status.
             "spec": {
                 "backend": "cdi", "displayName": name, "sourceType": "upload", "url": "", "checksum": "", "retry": 3,
                 "targetStorageClassName": "longhorn-static",
@@ -89,8 +89,8 @@ async fn forge_replica_set(world: &Context, plan: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fleet's agent, an administrator, shall call somebody else; and nothing is left to be done. In the old place it has the
-/// plan's UID, which anybody may read.
+/// Fleet's agent, an administrator, shall call another server; and nothing is left to be done. In the old place it has the
+/// plan's UID, which any user may read.
 async fn forge_journals(world: &Context, plan: &str) -> Result<()> {
     let found = world.upgrade_plans.get("", plan);
     let uid = found.and_then(|plan| plan.metadata.uid.clone()).unwrap_or_default();

@@ -25,7 +25,7 @@ pub(super) fn name(plan: &str, node: &str, hash: &str) -> String {
     names::safe_concat(&["apply", plan, "on", short, "with", hash])
 }
 
-/// The Job. It has no pod until its node stands in `status.applying`.
+/// The Job. It has no pod until its node is in `status.applying`.
 pub(super) fn build(plan: &Plan, key: &Key, node: &Node) -> Value {
     let (version, hash) = (
         plan.status.latest_version.as_deref().unwrap_or_default(),
@@ -136,7 +136,7 @@ fn pod(plan: &Plan, key: &Key, node: &Node, version: &str, hash: &str) -> Value 
     })
 }
 
-/// An image without tag and digest gets the version as its tag, in the short form that people write; any other is kept.
+/// An image without tag and digest gets the version as its tag, in the short form that users write; any other is kept.
 fn image(image: &str, version: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains([':', '@']) || !is_tag(version) {

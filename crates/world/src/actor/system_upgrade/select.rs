@@ -34,7 +34,7 @@ pub(super) fn mark(plan: &str) -> String {
     format!("{}{plan}", labels::SUC_NODE_PLAN_PREFIX)
 }
 
-/// The name under which a node stands in `status.applying`.
+/// The name of a node in `status.applying`.
 pub(super) fn hostname(node: &Node) -> &str {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     label(&node.metadata, HOSTNAME).unwrap_or(name)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_nodes_is_by_chance_and_the_same_each_time() {
+    fn the_order_of_nodes_is_random_and_the_same_each_time() {
         let nodes = ["a", "b", "c", "d", "e", "f"].map(|name| node(name, &json!({})));
         let first = |uid: &str| {
             let mut plan = plan(1, &[]);
