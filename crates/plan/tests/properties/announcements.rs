@@ -34,7 +34,11 @@ fn told(plan: &UpgradePlan) -> Vec<String> {
 #[test]
 fn the_two_newest_changes_are_told() {
     use Phase::*;
-    let history = [(RepoCreated, None), (MetadataPopulating, None), (MetadataPopulated, None)];
+    let history = [
+        (RepoCreated, None),
+        (MetadataPopulating, None),
+        (MetadataPopulated, None),
+    ];
     assert_eq!(
         told(&plan(&history)),
         [
@@ -47,7 +51,10 @@ fn the_two_newest_changes_are_told() {
 
 #[test]
 fn the_beginning_is_not_told() {
-    assert_eq!(told(&plan(&[(Phase::Initializing, None), (Phase::Initialized, None)])), [""; 0]);
+    assert_eq!(
+        told(&plan(&[(Phase::Initializing, None), (Phase::Initialized, None)])),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -62,13 +69,19 @@ fn another_try_says_from_which_phase_it_goes_on_and_counts_the_failures_before_i
         ]
     );
     let from_the_beginning = plan(&[(Failed, Some("it broke")), (Initializing, None)]);
-    assert_eq!(told(&from_the_beginning)[1], "PhaseTransition: Trying again from phase Initialize #1");
+    assert_eq!(
+        told(&from_the_beginning)[1],
+        "PhaseTransition: Trying again from phase Initialize #1"
+    );
 }
 
 #[test]
 fn the_end_is_told_with_the_reason_of_a_failure_as_far_as_it_is_known() {
     use Phase::*;
-    assert_eq!(told(&plan(&[(Succeeded, None)])), ["UpgradeSucceeded: Upgrade completed successfully #0"]);
+    assert_eq!(
+        told(&plan(&[(Succeeded, None)])),
+        ["UpgradeSucceeded: Upgrade completed successfully #0"]
+    );
     assert_eq!(told(&plan(&[(Failed, None)])), ["UpgradeFailed: Upgrade failed #0"]);
     assert_eq!(told(&plan(&[(Failed, Some(""))])), ["UpgradeFailed: Upgrade failed #0"]);
     let mut by_condition = plan(&[(Failed, None)]);
@@ -80,7 +93,10 @@ fn the_end_is_told_with_the_reason_of_a_failure_as_far_as_it_is_known() {
         last_transition_time: Time(now()),
         observed_generation: None,
     });
-    assert_eq!(told(&by_condition), ["UpgradeFailed: Upgrade failed: node node-1 upgrade failed #0"]);
+    assert_eq!(
+        told(&by_condition),
+        ["UpgradeFailed: Upgrade failed: node node-1 upgrade failed #0"]
+    );
 }
 
 #[rstest]
@@ -124,13 +140,17 @@ fn a_late_failure_belongs_to_the_try_that_it_follows() {
 fn every_use_of_a_permission_is_told_however_old_with_who_what_and_when() {
     let mut plan = UpgradePlan::new("up", Default::default());
     assert_eq!(override_events(&plan), []);
-    let noted = r#"[{"by": "alice", "what": ["spec.force=\"true\"", "spec.upgrade=\"dev\""], "at": "2020-01-01T00:00:00Z"}]"#;
+    let noted =
+        r#"[{"by": "alice", "what": ["spec.force=\"true\"", "spec.upgrade=\"dev\""], "at": "2020-01-01T00:00:00Z"}]"#;
     plan.metadata.annotations = Some([(annotations::OVERRIDES.to_owned(), noted.to_owned())].into());
     let events = override_events(&plan);
     assert_eq!(events.len(), 1);
     let (at, event) = &events[0];
     assert_eq!(*at, "2020-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!((event.severity, event.reason.as_str()), (Severity::Warning, reasons::OVERRIDE_USED));
+    assert_eq!(
+        (event.severity, event.reason.as_str()),
+        (Severity::Warning, reasons::OVERRIDE_USED)
+    );
     assert_eq!(
         event.message,
         r#"User "alice" uses spec.force="true", spec.upgrade="dev" at 2020-01-01T00:00:00Z"#

@@ -17,13 +17,37 @@ use crate::model::Model;
 #[case(annotations::SAVED_UPGRADE_STRATEGY, r#"{"workerConcurrency": "10%"}"#, true)]
 #[case(annotations::SAVED_UPGRADE_STRATEGY, "[]", false)]
 #[case(annotations::SAVED_UPGRADE_STRATEGY, "{", false)]
-#[case(annotations::SAVED_CHART_METHODS, r#"{"methods": ["LiveMigrate"], "observedGeneration": 7}"#, true)]
-#[case(annotations::SAVED_CHART_METHODS, r#"{"methods": null, "observedGeneration": 7}"#, true)]
-#[case(annotations::SAVED_CHART_METHODS, r#"{"methods": ["Kill"], "observedGeneration": 7}"#, false)]
-#[case(annotations::SAVED_CHART_METHODS, r#"{"methods": "Evict", "observedGeneration": 7}"#, false)]
+#[case(
+    annotations::SAVED_CHART_METHODS,
+    r#"{"methods": ["LiveMigrate"], "observedGeneration": 7}"#,
+    true
+)]
+#[case(
+    annotations::SAVED_CHART_METHODS,
+    r#"{"methods": null, "observedGeneration": 7}"#,
+    true
+)]
+#[case(
+    annotations::SAVED_CHART_METHODS,
+    r#"{"methods": ["Kill"], "observedGeneration": 7}"#,
+    false
+)]
+#[case(
+    annotations::SAVED_CHART_METHODS,
+    r#"{"methods": "Evict", "observedGeneration": 7}"#,
+    false
+)]
 #[case(annotations::SAVED_CHART_METHODS, "true", false)]
-#[case(annotations::SAVED_WORKLOAD_UPDATE_METHODS, r#"{"methods": ["Evict"], "ignored": false}"#, true)]
-#[case(annotations::SAVED_WORKLOAD_UPDATE_METHODS, r#"{"methods": ["Kill"], "ignored": false}"#, false)]
+#[case(
+    annotations::SAVED_WORKLOAD_UPDATE_METHODS,
+    r#"{"methods": ["Evict"], "ignored": false}"#,
+    true
+)]
+#[case(
+    annotations::SAVED_WORKLOAD_UPDATE_METHODS,
+    r#"{"methods": ["Kill"], "ignored": false}"#,
+    false
+)]
 #[case(annotations::SAVED_WORKLOAD_UPDATE_METHODS, "Evict", false)]
 #[case(annotations::TAKEN_OVER, "true", true)]
 #[case(annotations::TAKEN_OVER, "yes", false)]
@@ -48,7 +72,10 @@ fn a_note_is_moved_into_the_status_if_its_manager_could_have_written_it(
     let draft = Draft::new(model.now, &model.observed);
     assert_eq!(draft.noted(key), believed.then_some(value));
     assert_eq!(draft.annotation(key), Some(value));
-    assert!(draft.unchanged().annotations.is_empty(), "it stays until the status has it");
+    assert!(
+        draft.unchanged().annotations.is_empty(),
+        "it stays until the status has it"
+    );
 }
 
 #[test]

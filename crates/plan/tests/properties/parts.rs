@@ -1,6 +1,8 @@
 //! The small values that decisions are made of: each word and each constant that others rely on.
 
-use api::{Component, JobType, NodePlan, Phase, PhaseTransition, ReleaseMetadata, UpgradePlan, UpgradePlanStatus, names};
+use api::{
+    Component, JobType, NodePlan, Phase, PhaseTransition, ReleaseMetadata, UpgradePlan, UpgradePlanStatus, names,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
@@ -183,7 +185,11 @@ fn servers_of_the_repository_go_by_their_names() {
 #[case(Some(""), Some(""), false)]
 #[case(Some("t"), None, true)]
 #[case(None, Some("t"), true)]
-fn a_node_is_in_drain_while_rancher_asks(#[case] pre: Option<&str>, #[case] post: Option<&str>, #[case] expected: bool) {
+fn a_node_is_in_drain_while_rancher_asks(
+    #[case] pre: Option<&str>,
+    #[case] post: Option<&str>,
+    #[case] expected: bool,
+) {
     let plan = ObservedMachinePlan {
         pre_drain: pre.map(str::to_owned),
         post_drain: post.map(str::to_owned),
@@ -197,7 +203,10 @@ fn accounts_that_ship_are_told_from_those_of_users() {
     let shipped = Accounts::default();
     assert_eq!(shipped.node_upgrade(), "upgrade-toolkit-node-upgrade");
     assert_eq!(shipped.vm_restore(), "upgrade-toolkit-vm-restore");
-    assert_eq!(shipped.rancher_installer().as_deref(), Some("upgrade-toolkit-rancher-installer"));
+    assert_eq!(
+        shipped.rancher_installer().as_deref(),
+        Some("upgrade-toolkit-rancher-installer")
+    );
     let (jobs, plans) = (names::HARVESTER_NAMESPACE, names::CATTLE_NAMESPACE);
     for (namespace, name, expected) in [
         (jobs, "upgrade-toolkit-cluster-upgrade", true),
@@ -246,9 +255,21 @@ fn a_plan_has_begun_with_the_cluster_when_it_last_entered_that_phase() {
         ..ReleaseMetadata::default()
     };
     let begun = |history: &[(Phase, i64)]| StartedUpgrade::of(&plan_with(history, Some(release.clone()))).unwrap();
-    let twice = begun(&[(ClusterUpgrading, 1), (NodeUpgraded, 2), (Failed, 3), (ClusterUpgrading, 4)]);
-    assert_eq!((twice.at, twice.nodes_done_at), (moment(4), None), "nodes were done in the try before");
-    assert_eq!((twice.harvester.as_str(), twice.os.as_str()), ("v1.8.0", "Harvester v1.8.0"));
+    let twice = begun(&[
+        (ClusterUpgrading, 1),
+        (NodeUpgraded, 2),
+        (Failed, 3),
+        (ClusterUpgrading, 4),
+    ]);
+    assert_eq!(
+        (twice.at, twice.nodes_done_at),
+        (moment(4), None),
+        "nodes were done in the try before"
+    );
+    assert_eq!(
+        (twice.harvester.as_str(), twice.os.as_str()),
+        ("v1.8.0", "Harvester v1.8.0")
+    );
     let done = begun(&[(ClusterUpgrading, 4), (NodeUpgraded, 4)]);
     assert_eq!(done.nodes_done_at, Some(moment(4)));
 }

@@ -59,7 +59,9 @@ fn wait() -> WaitingFor {
 #[test]
 fn what_is_waited_for_and_the_words_of_progressing_are_only_waits() {
     assert!(changes_only_waits(|status| status.waiting_for.push(wait())));
-    assert!(changes_only_waits(|status| status.conditions[0].message = "two VMs left".to_owned()));
+    assert!(changes_only_waits(
+        |status| status.conditions[0].message = "two VMs left".to_owned()
+    ));
     assert!(changes_only_waits(|status| {
         status.waiting_for.push(wait());
         status.conditions[0].message.clear();
@@ -75,7 +77,9 @@ fn a_status_that_does_not_change_changes_no_waits_either() {
 fn every_other_field_is_more_than_a_wait() {
     type Change = fn(&mut UpgradePlanStatus);
     let changes: [(&str, Change); 12] = [
-        ("currentPhase", |status| status.current_phase = Some("Failed".to_owned())),
+        ("currentPhase", |status| {
+            status.current_phase = Some("Failed".to_owned())
+        }),
         ("isoImageID", |status| status.iso_image_id = Some("up-iso".to_owned())),
         ("nodeUpgradeStatuses", |status| {
             let node = NodeUpgradeStatus::default();
@@ -89,10 +93,16 @@ fn every_other_field_is_more_than_a_wait() {
                 message: None,
             });
         }),
-        ("previousVersion", |status| status.previous_version = Some("v1.7.1".to_owned())),
+        ("previousVersion", |status| {
+            status.previous_version = Some("v1.7.1".to_owned())
+        }),
         ("provisionGeneration", |status| status.provision_generation = Some(1)),
-        ("releaseDigests", |status| status.release_digests = Some(ReleaseDigests::default())),
-        ("releaseMetadata", |status| status.release_metadata = Some(ReleaseMetadata::default())),
+        ("releaseDigests", |status| {
+            status.release_digests = Some(ReleaseDigests::default())
+        }),
+        ("releaseMetadata", |status| {
+            status.release_metadata = Some(ReleaseMetadata::default())
+        }),
         ("repository", |status| {
             status.repository = Some(RepositoryAccess {
                 secret: "s".to_owned(),
@@ -119,17 +129,33 @@ fn of_conditions_only_the_message_of_progressing_is_words() {
     let fields: [(&str, Change); 4] = [
         ("status", |condition| condition.status = "False".to_owned()),
         ("reason", |condition| condition.reason = "Executed".to_owned()),
-        ("observedGeneration", |condition| condition.observed_generation = Some(2)),
-        ("lastTransitionTime", |condition| condition.last_transition_time = time(2)),
+        ("observedGeneration", |condition| {
+            condition.observed_generation = Some(2)
+        }),
+        ("lastTransitionTime", |condition| {
+            condition.last_transition_time = time(2)
+        }),
     ];
     for at in [0, 1] {
         for (field, change) in fields {
-            assert!(!changes_only_waits(|status| change(&mut status.conditions[at])), "{field} of {at}");
+            assert!(
+                !changes_only_waits(|status| change(&mut status.conditions[at])),
+                "{field} of {at}"
+            );
         }
-        assert!(!changes_only_waits(|status| drop(status.conditions.remove(at))), "{at} removed");
+        assert!(
+            !changes_only_waits(|status| drop(status.conditions.remove(at))),
+            "{at} removed"
+        );
     }
-    assert!(!changes_only_waits(|status| status.conditions[1].message = "other".to_owned()));
-    assert!(!changes_only_waits(|status| status.conditions[1].type_ = "Other".to_owned()));
-    assert!(!changes_only_waits(|status| status.conditions.push(condition(reasons::DEGRADED))));
+    assert!(!changes_only_waits(
+        |status| status.conditions[1].message = "other".to_owned()
+    ));
+    assert!(!changes_only_waits(
+        |status| status.conditions[1].type_ = "Other".to_owned()
+    ));
+    assert!(!changes_only_waits(|status| status
+        .conditions
+        .push(condition(reasons::DEGRADED))));
     assert!(!changes_only_waits(|status| status.conditions.swap(0, 1)));
 }

@@ -153,7 +153,11 @@ fn of_two_plans_the_older_goes_first(
     model.observed.plan.metadata.creation_timestamp = Some(Time("2026-03-13T00:00:00Z".parse().unwrap()));
     model.observed.other_plans = vec![other(created, uid, active)];
     let decision = model.decide();
-    let waiting = decision.status.waiting_for.iter().any(|wait| wait.what == "OlderUpgrade");
+    let waiting = decision
+        .status
+        .waiting_for
+        .iter()
+        .any(|wait| wait.what == "OlderUpgrade");
     assert_eq!(waiting, waits);
     // Also one that waits has a phase, and our finalizer.
     assert_eq!(decision.status.current_phase.as_deref(), Some("Initializing"));
@@ -161,12 +165,24 @@ fn of_two_plans_the_older_goes_first(
     assert_eq!(decision.events.len(), usize::from(waits));
     if waits {
         assert_eq!(decision.events[0].message, "Blocked by in-progress upgrade \"other\"");
-        let available = decision.status.conditions.iter().find(|c| c.type_ == reasons::AVAILABLE).unwrap();
+        let available = decision
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == reasons::AVAILABLE)
+            .unwrap();
         assert_eq!(available.message, "another upgrade \"other\" is in progress");
-        assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", reasons::CONCURRENT_UPGRADE_BLOCKED));
+        assert_eq!(
+            (available.status.as_str(), available.reason.as_str()),
+            ("False", reasons::CONCURRENT_UPGRADE_BLOCKED)
+        );
         model.apply(&decision);
         assert_eq!(model.decide().events, [], "it is told once");
         model.observed.other_plans[0].name = "third".to_owned();
-        assert_eq!(model.decide().events.len(), 1, "and again when another one is in the way");
+        assert_eq!(
+            model.decide().events.len(),
+            1,
+            "and again when another one is in the way"
+        );
     }
 }

@@ -83,7 +83,12 @@ fn a_budget_concerns_the_node_of_its_instance() {
 #[test]
 fn only_a_raised_budget_of_an_evacuation_guards_one() {
     let here = [instance("node-1")];
-    for (least, expected) in [(json!(1), false), (json!(2), true), (json!("50%"), false), (json!(null), false)] {
+    for (least, expected) in [
+        (json!(1), false),
+        (json!(2), true),
+        (json!("50%"), false),
+        (json!(null), false),
+    ] {
         let mut budget = raised();
         budget["spec"]["minAvailable"] = least.clone();
         assert_eq!(kept(budget, &[], &here), expected, "{least}");
@@ -123,10 +128,22 @@ fn on_a_single_node_vms_are_named_until_they_are_down() {
     going["metadata"]["deletionTimestamp"] = json!("2026-03-13T04:00:00Z");
     let all = [instance("node-1"), going, instance("node-2")];
     let all: Vec<_> = all.into_iter().map(|object| Arc::new(read(object))).collect();
-    let found: Vec<(String, String)> = remaining("node-1", &all).into_iter().map(|one| (one.object, one.message)).collect();
+    let found: Vec<(String, String)> = remaining("node-1", &all)
+        .into_iter()
+        .map(|one| (one.object, one.message))
+        .collect();
     let expected = [
-        ("VirtualMachineInstance default/web", "VM default/web still runs, and there is no other node for it: stop it"),
-        ("VirtualMachineInstance default/going", "VM default/going is shutting down"),
+        (
+            "VirtualMachineInstance default/web",
+            "VM default/web still runs, and there is no other node for it: stop it",
+        ),
+        (
+            "VirtualMachineInstance default/going",
+            "VM default/going is shutting down",
+        ),
     ];
-    assert_eq!(found, expected.map(|(object, message)| (object.to_owned(), message.to_owned())));
+    assert_eq!(
+        found,
+        expected.map(|(object, message)| (object.to_owned(), message.to_owned()))
+    );
 }

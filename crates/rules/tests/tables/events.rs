@@ -26,11 +26,17 @@ fn object(reporter: EventReporter<'_>, event: &PlanEvent) -> Event {
 fn an_event_says_how_serious_it_is_why_and_in_which_try() {
     let normal = PlanEvent::normal("PhaseCompleted", "Completed phase RepoCreate");
     assert_eq!(normal.severity, Severity::Normal);
-    assert_eq!((normal.reason.as_str(), normal.message.as_str()), ("PhaseCompleted", "Completed phase RepoCreate"));
+    assert_eq!(
+        (normal.reason.as_str(), normal.message.as_str()),
+        ("PhaseCompleted", "Completed phase RepoCreate")
+    );
     assert_eq!(normal.attempt, 0);
     let warning = PlanEvent::warning("Stalled", "it takes long").in_attempt(2);
     assert_eq!(warning.severity, Severity::Warning);
-    assert_eq!((warning.reason.as_str(), warning.message.as_str()), ("Stalled", "it takes long"));
+    assert_eq!(
+        (warning.reason.as_str(), warning.message.as_str()),
+        ("Stalled", "it takes long")
+    );
     assert_eq!(warning.attempt, 2);
 }
 
@@ -53,7 +59,10 @@ fn every_field_that_people_and_tools_read_is_filled_in() {
     assert_eq!(event.reason.as_deref(), Some("Stalled"));
     assert_eq!(event.message.as_deref(), Some("it takes long"));
     let source = event.source.unwrap();
-    assert_eq!((source.component.as_deref(), source.host.as_deref()), (Some("restore-vm"), Some("node-1")));
+    assert_eq!(
+        (source.component.as_deref(), source.host.as_deref()),
+        (Some("restore-vm"), Some("node-1"))
+    );
     assert_eq!(event.reporting_component.as_deref(), Some("restore-vm"));
     assert_eq!(event.reporting_instance.as_deref(), Some("node-1"));
     assert_eq!(event.first_timestamp.map(|time| time.0), Some(Timestamp::UNIX_EPOCH));
@@ -71,10 +80,25 @@ fn the_same_words_by_the_same_reporter_in_the_same_try_are_the_same_event() {
         component: "manager",
         host: Some(host),
     };
-    assert_eq!(name(MANAGER, &event), name(MANAGER, &event.clone().in_attempt(0)));
-    assert_ne!(name(MANAGER, &event), name(MANAGER, &event.clone().in_attempt(1)));
-    assert_ne!(name(MANAGER, &event), name(MANAGER, &PlanEvent::normal("PhaseCompleted", "other")));
-    assert_ne!(name(MANAGER, &event), name(MANAGER, &PlanEvent::normal("Other", "done")));
+    let named = |words: &str| Some(format!("up.{}", &api::names::digest(words)[..16]));
+    assert_eq!(name(MANAGER, &event), named("u-1/PhaseCompleted/done"));
+    let second = event.clone().in_attempt(1);
+    assert_eq!(
+        name(MANAGER, &second),
+        named("u-1/PhaseCompleted/done/after 1 failures")
+    );
+    assert_eq!(
+        name(on("node-1"), &event),
+        named("u-1/manager/node-1/PhaseCompleted/done")
+    );
+    assert_ne!(
+        name(MANAGER, &event),
+        name(MANAGER, &PlanEvent::normal("PhaseCompleted", "other"))
+    );
+    assert_ne!(
+        name(MANAGER, &event),
+        name(MANAGER, &PlanEvent::normal("Other", "done"))
+    );
     assert_ne!(name(MANAGER, &event), name(on("node-1"), &event));
     assert_ne!(name(on("node-1"), &event), name(on("node-2"), &event));
 }

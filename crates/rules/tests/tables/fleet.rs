@@ -27,7 +27,10 @@ fn a_chart_is_ready_when_its_one_bundle_is_and_nothing_is_unavailable() {
     assert_eq!(chart(json!({"summary": {"ready": 0}, "conditions": ready})), unready);
     assert_eq!(chart(json!({"summary": {"ready": 1}, "unavailable": 1})), unready);
     let others = json!([{"type": "Processed", "status": "False", "message": "not this"}, {"type": "Ready", "status": "False", "message": "this"}]);
-    assert_eq!(chart(json!({"conditions": others})), Some("Fleet says \"this\"".to_owned()));
+    assert_eq!(
+        chart(json!({"conditions": others})),
+        Some("Fleet says \"this\"".to_owned())
+    );
 }
 
 #[test]
@@ -38,7 +41,10 @@ fn a_bundle_is_settled_unless_fleet_has_not_seen_it_or_says_that_it_is_unready()
     let unseen = Some("Fleet has not seen its last change".to_owned());
     assert_eq!(bundle(json!(2), json!({"observedGeneration": 1})), unseen);
     let unready = json!([{"type": "Ready", "status": "False", "message": "ErrApplied(1)"}]);
-    assert_eq!(bundle(Value::Null, json!({"conditions": unready})), Some("Fleet says \"ErrApplied(1)\"".to_owned()));
+    assert_eq!(
+        bundle(Value::Null, json!({"conditions": unready})),
+        Some("Fleet says \"ErrApplied(1)\"".to_owned())
+    );
     let other = json!([{"type": "Processed", "status": "False"}, {"type": "Ready", "status": "Unknown"}]);
     assert_eq!(bundle(Value::Null, json!({"conditions": other})), None);
 }

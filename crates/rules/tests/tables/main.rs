@@ -9,6 +9,7 @@
 
 mod budgets;
 mod deadlines;
+mod evacuation;
 mod events;
 mod fleet;
 mod migration;

@@ -3,7 +3,9 @@
 use api::foreign::kubevirt::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::Node;
 use rstest::rstest;
-use rules::migration::{Stuck, Unlisted, denial, has_ended, has_labels, hosts, is_stuck, unlisted, why_bound, why_stuck};
+use rules::migration::{
+    Stuck, Unlisted, denial, has_ended, has_labels, hosts, is_stuck, unlisted, why_bound, why_stuck,
+};
 use serde_json::{Value, json};
 
 use crate::read;
@@ -39,10 +41,19 @@ fn a_vm_moves_where_another_schedulable_host_fits() {
     assert_eq!(bound(vm(json!({})), &[node("node-1"), cordoned]), Some(Stuck::NoTarget));
     let mut witness = node("node-2");
     witness["metadata"]["labels"]["node-role.harvesterhci.io/witness"] = json!("true");
-    assert_eq!(bound(vm(json!({})), &[node("node-1"), witness]), Some(Stuck::SingleHost));
+    assert_eq!(
+        bound(vm(json!({})), &[node("node-1"), witness]),
+        Some(Stuck::SingleHost)
+    );
     assert_eq!(bound(vm(json!({"nodeSelector": {"zone": "a"}})), &two()), None);
-    assert_eq!(bound(vm(json!({"nodeSelector": {"zone": "b"}})), &two()), Some(Stuck::NoTarget));
-    assert_eq!(bound(vm(json!({"nodeSelector": {"rack": "1"}})), &two()), Some(Stuck::NoTarget));
+    assert_eq!(
+        bound(vm(json!({"nodeSelector": {"zone": "b"}})), &two()),
+        Some(Stuck::NoTarget)
+    );
+    assert_eq!(
+        bound(vm(json!({"nodeSelector": {"rack": "1"}})), &two()),
+        Some(Stuck::NoTarget)
+    );
 }
 
 #[rstest]
@@ -67,7 +78,12 @@ fn a_vm_that_has_no_node_yet_can_go_to_any() {
 
 #[test]
 fn a_vm_that_has_ended_is_bound_to_nothing() {
-    for (phase, expected) in [("Running", false), ("Succeeded", true), ("Failed", true), ("Scheduled", false)] {
+    for (phase, expected) in [
+        ("Running", false),
+        ("Succeeded", true),
+        ("Failed", true),
+        ("Scheduled", false),
+    ] {
         let mut ended = vm(json!({"domain": {"devices": {"gpus": [{"name": "g"}]}}}));
         ended["status"]["phase"] = json!(phase);
         ended["status"]["conditions"] = json!([{"type": "LiveMigratable", "status": "False", "reason": "R"}]);
@@ -87,7 +103,10 @@ fn what_binds_a_vm_is_said_before_what_kubevirt_says() {
     let words = |stuck: Stuck| stuck.to_string();
     assert_eq!(words(Stuck::SingleHost), "there is no other node for VMs");
     assert_eq!(words(Stuck::HoldsDevice), "it holds a device of its node");
-    assert_eq!(words(Stuck::NoTarget), "no other schedulable node fits its nodeSelector and node affinity");
+    assert_eq!(
+        words(Stuck::NoTarget),
+        "no other schedulable node fits its nodeSelector and node affinity"
+    );
 }
 
 #[test]
@@ -106,7 +125,11 @@ fn moves(terms: Value) -> bool {
     let mut other = node("node-2");
     other["metadata"]["labels"] = json!({"zone": "b", "cores": "8"});
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
-    bound(vm(json!({"affinity": {"nodeAffinity": required}})), &[node("node-1"), other]).is_none()
+    bound(
+        vm(json!({"affinity": {"nodeAffinity": required}})),
+        &[node("node-1"), other],
+    )
+    .is_none()
 }
 
 #[rstest]
@@ -126,11 +149,19 @@ fn numbers_are_compared_as_numbers_and_strictly(#[case] operator: &str, #[case] 
 fn terms_are_alternatives_and_within_a_term_all_must_hold() {
     let zone = |value: &str| json!({"key": "zone", "operator": "In", "values": [value]});
     let named = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
-    assert!(moves(json!([{"matchExpressions": [zone("c")]}, {"matchExpressions": [zone("b")]}])));
+    assert!(moves(
+        json!([{"matchExpressions": [zone("c")]}, {"matchExpressions": [zone("b")]}])
+    ));
     assert!(!moves(json!([{"matchExpressions": [zone("c"), zone("b")]}])));
-    assert!(moves(json!([{"matchExpressions": [zone("b")], "matchFields": [named("metadata.name", "node-2")]}])));
-    assert!(!moves(json!([{"matchExpressions": [zone("b")], "matchFields": [named("metadata.name", "node-3")]}])));
-    assert!(!moves(json!([{"matchExpressions": [zone("c")], "matchFields": [named("metadata.name", "node-2")]}])));
+    assert!(moves(
+        json!([{"matchExpressions": [zone("b")], "matchFields": [named("metadata.name", "node-2")]}])
+    ));
+    assert!(!moves(
+        json!([{"matchExpressions": [zone("b")], "matchFields": [named("metadata.name", "node-3")]}])
+    ));
+    assert!(!moves(
+        json!([{"matchExpressions": [zone("c")], "matchFields": [named("metadata.name", "node-2")]}])
+    ));
     assert!(!moves(json!([{"matchFields": [named("metadata.uid", "node-2")]}])));
     assert!(!moves(json!([{"matchExpressions": [], "matchFields": []}])));
 }
@@ -141,7 +172,10 @@ fn terms_are_alternatives_and_within_a_term_all_must_hold() {
 #[case("Exists", "zone", true)]
 #[case("Exists", "rack", false)]
 fn a_label_is_there_or_not(#[case] operator: &str, #[case] key: &str, #[case] expected: bool) {
-    assert_eq!(moves(json!([{"matchExpressions": [{"key": key, "operator": operator}]}])), expected);
+    assert_eq!(
+        moves(json!([{"matchExpressions": [{"key": key, "operator": operator}]}])),
+        expected
+    );
 }
 
 #[rstest]

@@ -28,6 +28,16 @@ fn cordoned_nodes_are_those_that_take_no_pods() {
 }
 
 #[test]
+fn volumes_are_on_managed_nodes_that_are_no_witnesses() {
+    let node = |labels: Value| -> Node { read(json!({"metadata": {"name": "n", "labels": labels}})) };
+    let managed = node(json!({"harvesterhci.io/managed": "true"}));
+    let witness = node(json!({"harvesterhci.io/managed": "true", "node-role.harvesterhci.io/witness": "true"}));
+    assert_eq!(storage_nodes([&managed]), 1);
+    assert_eq!(storage_nodes([&witness]), 0);
+    assert_eq!(storage_nodes([&managed, &witness, &managed]), 2);
+}
+
+#[test]
 fn volumes_that_are_skipped_are_named_with_commas() {
     assert_eq!(skipped(None), BTreeSet::new());
     assert_eq!(skipped(Some(" a,, b ")), ["a".to_owned(), "b".to_owned()].into());
@@ -36,8 +46,10 @@ fn volumes_that_are_skipped_are_named_with_commas() {
 #[test]
 fn claims_of_running_pods_are_in_use() {
     let pod = |phase: &str, volume: Value| -> Pod {
-        read(json!({"metadata": {"name": "p", "namespace": "default"}, "status": {"phase": phase},
-            "spec": {"containers": [], "volumes": [volume]}}))
+        read(
+            json!({"metadata": {"name": "p", "namespace": "default"}, "status": {"phase": phase},
+            "spec": {"containers": [], "volumes": [volume]}}),
+        )
     };
     let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "disk"}});
     let ephemeral = json!({"name": "v", "ephemeral": {}});
@@ -65,7 +77,10 @@ fn more_than_twenty_volumes_are_counted(#[case] count: usize) {
     }
     assert_eq!(shown.len(), 21);
     assert_eq!(shown[0].object, "Node node-1");
-    assert_eq!(shown[0].message, "21 volumes keep node node-1 from being drained; 20 of them are named");
+    assert_eq!(
+        shown[0].message,
+        "21 volumes keep node node-1 from being drained; 20 of them are named"
+    );
     assert_eq!(shown[20].object, "Volume 19");
 }
 
@@ -73,6 +88,8 @@ fn more_than_twenty_volumes_are_counted(#[case] count: usize) {
 struct World {
     volume: Value,
     engine: Value,
+    /// Engines of the volume where it is not attached.
+    others: Vec<Value>,
     copies: Vec<&'static str>,
     nodes: usize,
     always_allowed: bool,
@@ -91,6 +108,7 @@ impl World {
                 "metadata": {"name": "v-e"}, "spec": {"volumeName": "v", "nodeID": user},
                 "status": {"currentState": "running"},
             }),
+            others: Vec::new(),
             copies: copies.to_vec(),
             nodes: 3,
             always_allowed: false,
@@ -102,13 +120,21 @@ impl World {
         let modes = self.copies.iter().map(|node| (format!("r-{node}"), json!("RW")));
         engine["status"]["replicaModeMap"] = Value::Object(modes.collect());
         let replica = |node: &&str| {
-            Arc::new(read(json!({"metadata": {"name": format!("r-{node}")}, "spec": {"volumeName": "v", "nodeID": node}})))
+            Arc::new(read(
+                json!({"metadata": {"name": format!("r-{node}")}, "spec": {"volumeName": "v", "nodeID": node}}),
+            ))
         };
         rule(&Storage {
             node: "node-1",
             nodes: self.nodes,
             volumes: &[Arc::new(read(self.volume.clone()))],
-            engines: &[Arc::new(read(engine))],
+            engines: &self
+                .others
+                .iter()
+                .cloned()
+                .chain([engine])
+                .map(|engine| Arc::new(read(engine)))
+                .collect::<Vec<_>>(),
             replicas: &self.copies.iter().map(replica).collect::<Vec<_>>(),
             skipped: &BTreeSet::new(),
             cordoned: &["node-3".to_owned()].into(),
@@ -133,7 +159,10 @@ fn with_three_nodes_health_counts_and_with_two_the_copies_do() {
     world.nodes = 2;
     assert_eq!(world.says(before_evacuation), "");
     world.copies.pop();
-    assert_eq!(world.says(before_evacuation), "volume v of claim default/disk: degraded, 1 of 2 copies are whole");
+    assert_eq!(
+        world.says(before_evacuation),
+        "volume v of claim default/disk: degraded, 1 of 2 copies are whole"
+    );
     world.volume["spec"]["numberOfReplicas"] = json!(1);
     assert_eq!(world.says(before_evacuation), "");
     world.volume["spec"]["numberOfReplicas"] = json!(3);
@@ -169,7 +198,10 @@ fn a_repair_is_described(#[case] rebuild: Value, #[case] expected: &str) {
     world.volume["metadata"]["namespace"] = json!(null);
     world.engine["status"]["rebuildStatus"] = json!({"tcp://1": rebuild});
     let said = world.says(before_evacuation);
-    assert_eq!(said, format!("volume v of claim default/disk: degraded, 1 of 2 copies are whole{expected}"));
+    assert_eq!(
+        said,
+        format!("volume v of claim default/disk: degraded, 1 of 2 copies are whole{expected}")
+    );
     assert_eq!(world.look(before_evacuation)[0].object, "Volume longhorn-system/v");
 }
 
@@ -207,9 +239,23 @@ fn after_the_evacuation_nothing_may_be_attached_here_that_no_pod_uses() {
     world.volume["status"]["kubernetesStatus"]["pvcName"] = json!("other");
     let found = world.look(after_evacuation);
     assert_eq!((found.len(), found[0].what), (1, "StaleAttachment"));
-    assert!(found[0].message.contains("it is attached to node-1, but no pod uses it"), "{}", found[0].message);
-    assert!(found[0].message.contains("VolumeAttachment longhorn-system/v"), "{}", found[0].message);
-    for unclaimed in [json!({"namespace": "default", "pvcName": ""}), json!({"namespace": "default"}), json!(null)] {
+    assert!(
+        found[0]
+            .message
+            .contains("it is attached to node-1, but no pod uses it"),
+        "{}",
+        found[0].message
+    );
+    assert!(
+        found[0].message.contains("VolumeAttachment longhorn-system/v"),
+        "{}",
+        found[0].message
+    );
+    for unclaimed in [
+        json!({"namespace": "default", "pvcName": ""}),
+        json!({"namespace": "default"}),
+        json!(null),
+    ] {
         world.volume["status"]["kubernetesStatus"] = unclaimed;
         assert_eq!(world.look(after_evacuation), []);
     }
@@ -225,4 +271,21 @@ fn an_engine_is_of_the_volume_that_it_names_or_that_its_label_names() {
     assert_eq!(world.look(before_evacuation).len(), 1);
     world.engine["metadata"]["labels"] = json!({"longhornvolume": "w"});
     assert_eq!(world.look(before_evacuation), []);
+}
+
+#[test]
+fn of_two_engines_the_one_where_the_volume_is_attached_knows_its_copies() {
+    let mut world = World::new("node-2", &["node-2"]);
+    world.others = vec![json!({
+        "metadata": {"name": "v-e-2"}, "spec": {"volumeName": "v", "nodeID": "node-1"},
+        "status": {"currentState": "running", "replicaModeMap": {"r-node-1": "RW"}},
+    })];
+    world.volume["status"]["robustness"] = json!("degraded");
+    assert_eq!(
+        world.look(before_evacuation),
+        [],
+        "it is used on node-2, and its copy is there"
+    );
+    world.volume["status"]["currentNodeID"] = json!("node-1");
+    assert_eq!(world.look(before_evacuation).len(), 1);
 }
