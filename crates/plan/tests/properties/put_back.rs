@@ -13,11 +13,11 @@ use serde_json::json;
 
 use crate::{
     model::Model,
-    small::{add_job, failed, gate, in_phase, note, pod, set_state, status, waits, waits_for},
+    small::{add_job, gate, in_phase, note, set_state, status, waits, waits_for},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ending {
+pub(crate) enum Ending {
     Success,
     Failure,
     Deletion,
@@ -25,7 +25,7 @@ enum Ending {
 use Ending::{Deletion, Failure, Success};
 
 /// A plan at an end of its upgrade, with nothing left of it in the cluster.
-fn ending(ending: Ending) -> Model {
+pub(crate) fn ending(ending: Ending) -> Model {
     let mut model = in_phase(match ending {
         Success => Phase::CleanedUp,
         Failure => Phase::Failed,
@@ -39,12 +39,12 @@ fn ending(ending: Ending) -> Model {
     model
 }
 
-fn notes(decision: &Decision, key: &str) -> Option<String> {
+pub(crate) fn notes(decision: &Decision, key: &str) -> Option<String> {
     decision.status.notes.as_ref()?.get(key).cloned()
 }
 
 /// The decision lets the plan go.
-fn is_over(decision: &Decision) -> bool {
+pub(crate) fn is_over(decision: &Decision) -> bool {
     let mut conditions = decision.status.conditions.iter();
     !decision.finalizer || conditions.any(|condition| condition.reason == reasons::EXECUTED)
 }
@@ -370,66 +370,4 @@ fn the_plan_that_undoes_skipped_manifests_stays_until_it_is_done() {
     assert_eq!(deletes(&model.decide()), delete);
     note(&mut model, annotations::SKIP_MANIFESTS_APPLIED, "true");
     assert_eq!(deletes(&model.decide()), []);
-}
-
-/// A world in which VMs of node-1 were stopped.
-fn stopped_vms(end: Ending) -> Model {
-    let mut model = ending(end);
-    model.observed.restore_list = [("node-1".to_owned(), "default/web".to_owned())].into();
-    model
-}
-
-#[rstest]
-fn vms_that_were_stopped_are_started_again_unless_the_upgrade_succeeded(
-    #[values(Success, Failure, Deletion)] end: Ending,
-) {
-    let create = Action::Create(Child::RestoreJob {
-        node: "node-1".to_owned(),
-    });
-    let mut model = stopped_vms(end);
-    assert_eq!(model.decide().actions.contains(&create), end != Success);
-    for spoil in [
-        (|model: &mut Model| model.observed.plan.spec.restore_vm = None) as fn(&mut Model),
-        |model| model.observed.restore_list = [("node-1".to_owned(), String::new())].into(),
-        |model| model.observed.nodes.get_mut("node-1").unwrap().witness = true,
-        // First everything else is put back.
-        |model| model.observed.repo.deployment_ready = Some(true),
-    ] {
-        let mut model = stopped_vms(end);
-        spoil(&mut model);
-        assert!(!model.decide().actions.contains(&create));
-    }
-    add_job(&mut model, JobType::RestoreVm, "node-1", JobOutcome::Running);
-    let decision = model.decide();
-    assert_eq!(
-        is_over(&decision),
-        end != Deletion,
-        "the list of VMs goes with the plan"
-    );
-    assert_eq!(waits_for(&decision).contains(&"RestoreVM"), end == Deletion);
-    if end == Deletion {
-        model.apply(&decision);
-        model.now += SignedDuration::from_mins(20);
-        assert!(is_over(&model.decide()), "but not for ever");
-    }
-    add_job(&mut model, JobType::RestoreVm, "node-1", failed());
-    assert!(is_over(&model.decide()));
-}
-
-#[test]
-fn nothing_is_put_back_while_a_pod_may_still_change_it() {
-    let mut model = ending(Deletion);
-    let mut working = pod(JobType::PreDrain, "node-1");
-    working.works = true;
-    model.observed.pods.insert("p".to_owned(), working);
-    note(&mut model, annotations::DESCHEDULER_WAS_ENABLED, "true");
-    model.observed.descheduler_enabled = Some(false);
-    let decision = model.decide();
-    assert_eq!(decision.actions, []);
-    assert_eq!(waits_for(&decision), ["StillRunning"]);
-    assert!(waits(&decision)[0].contains("Pod pre-drain-node-1 on node node-1"));
-    model.apply(&decision);
-    model.now += SignedDuration::from_mins(10);
-    let given_up = model.decide();
-    assert_eq!(given_up.actions, [Action::EnableDescheduler { enabled: true }]);
 }
