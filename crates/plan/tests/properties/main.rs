@@ -21,6 +21,7 @@ mod drafts;
 mod eligibility;
 mod ending_programs;
 mod environment;
+mod gates;
 mod hook_answers;
 mod model;
 mod node_sights;
