@@ -255,3 +255,15 @@ fn a_step_that_is_tried_again_gets_its_job_again(#[case] state: NodeState, #[cas
     set_retrying(&mut model, "node-1", state);
     assert_eq!(created_jobs(&model.decide()), jobs);
 }
+
+#[rstest]
+#[case(NodeState::PreDrainFailed)]
+#[case(NodeState::PostDrainFailed)]
+fn no_node_begins_while_one_has_failed(#[case] state: NodeState) {
+    let mut model = upgrading(3);
+    set_state(&mut model, "node-1", state);
+    model.observed.machine_plans[1].pre_drain = Some("t".to_owned());
+    let decision = model.decide();
+    assert_eq!(created_jobs(&decision), [""; 0]);
+    assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+}

@@ -224,6 +224,19 @@ fn nodes_that_are_held_are_named_and_so_is_who_waits_behind_them() {
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
 }
 
+#[test]
+fn a_node_that_nobody_holds_is_not_named_whatever_it_said_before() {
+    let mut model = upgrading(3);
+    // Nobody updates what is said of a node that Harvester does not manage any more.
+    model.observed.nodes.get_mut("node-1").unwrap().managed = false;
+    set_state(&mut model, "node-1", NodeState::UpgradePaused);
+    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
+    entry.reason = Some(reasons::ADMINISTRATIVELY_PAUSED.to_owned());
+    assert!(!waits_for(&model.decide()).contains(&"Paused"));
+    pause(&mut model, &["node-1"]);
+    assert!(waits_for(&model.decide()).contains(&"Paused"));
+}
+
 /// A node whose VMs have been moving for so many seconds.
 fn emptying(seconds: i64) -> Model {
     let mut model = upgrading(3);
