@@ -123,3 +123,28 @@ fn a_node_whose_hook_is_answered_is_past_it_whoever_answered() {
     unmanaged.observed.nodes.get_mut("node-1").unwrap().managed = false;
     assert_eq!(state(&unmanaged), Some(NodeState::ImagePreloaded));
 }
+
+#[test]
+fn an_answered_hook_says_nothing_of_a_single_node_or_of_one_that_is_past_its_first_job() {
+    let answered = |nodes: usize, state: NodeState| {
+        let mut model = upgrading(nodes);
+        set_state(&mut model, "node-1", state);
+        let plan = &mut model.observed.machine_plans[0];
+        (plan.pre_drain, plan.pre_hook) = (Some("t".to_owned()), Some("t".to_owned()));
+        model
+    };
+    let state = |model: &Model| reached(&model.decide(), "node-1").0;
+    assert_eq!(
+        state(&answered(1, NodeState::ImagePreloaded)),
+        Some(NodeState::ImagePreloaded)
+    );
+    assert_eq!(
+        state(&answered(3, NodeState::ImagePreloaded)),
+        Some(NodeState::PreDrained)
+    );
+    let failed = answered(3, NodeState::PreDrainFailed);
+    assert_eq!(state(&failed), Some(NodeState::PreDrainFailed), "a failure stays one");
+    let mut again = failed.clone();
+    set_retrying(&mut again, "node-1", NodeState::PreDrainFailed);
+    assert_eq!(state(&again), Some(NodeState::PreDrained), "unless it is tried again");
+}
