@@ -46,7 +46,7 @@ fn the_methods_of_the_chart_are_put_back_and_fleet_must_have_applied_them(
         resume: false,
         record: None,
     };
-    assert_eq!(decision.actions, [set.clone()]);
+    assert_eq!(decision.actions, std::slice::from_ref(&set));
     let saved: Value = serde_json::from_str(&notes(&decision, SAVED).unwrap()).unwrap();
     assert_eq!(saved["putBackAfter"], 8);
     model.observed.plan.status = Some(decision.status);

@@ -16,6 +16,9 @@ use crate::{
     small::{KUBERNETES, gate, in_phase, note, progressing, reached, set_state, status, waits, waits_for, with_nodes},
 };
 
+/// What makes a world another one.
+type Spoil = fn(&mut Model);
+
 /// A plan that is to enter the preload, behind a gate that is closed for another release.
 fn behind_gate() -> Model {
     let mut model = in_phase(Phase::MetadataPopulated);
@@ -42,7 +45,7 @@ fn is_refused(model: &Model) -> bool {
 fn a_gate_that_is_closed_for_another_release_refuses_a_plan() {
     let model = behind_gate();
     assert!(is_refused(&model));
-    let spoils: [(&str, fn(&mut Model)); 4] = [
+    let spoils: [(&str, Spoil); 4] = [
         ("the gate is not ours", |model| {
             model.observed.cluster.as_mut().unwrap().upgrade_strategy = Some(json!({}));
         }),
@@ -66,7 +69,7 @@ fn a_gate_that_is_closed_for_another_release_refuses_a_plan() {
     let mut other_system = model.clone();
     other_system.observed.cluster.as_mut().unwrap().kubernetes_version = Some(KUBERNETES.to_owned());
     assert!(is_refused(&other_system), "the system differs");
-    let mut other_kubernetes = model.clone();
+    let mut other_kubernetes = model;
     other_kubernetes.observed.cluster.as_mut().unwrap().gated_release = Some(OS.to_owned());
     assert!(is_refused(&other_kubernetes), "Kubernetes differs");
     other_kubernetes.observed.cluster.as_mut().unwrap().gated_release = None;
@@ -295,7 +298,7 @@ fn rancher_is_not_sent_off_again_for_nodes_that_another_plan_has_upgraded() {
     let is_taken_over = |model: &Model| notes(&model.decide(), annotations::TAKEN_OVER).is_some();
     let model = done_by_another();
     assert!(is_taken_over(&model));
-    let spoils: [(&str, fn(&mut Model)); 9] = [
+    let spoils: [(&str, Spoil); 9] = [
         ("it is the first try", |model| {
             drop(status(model).phase_transition_timestamps.remove(0))
         }),
@@ -329,7 +332,7 @@ fn rancher_is_not_sent_off_again_for_nodes_that_another_plan_has_upgraded() {
         spoil(&mut spoilt);
         assert!(!is_taken_over(&spoilt), "{why}");
     }
-    let mut unmanaged = model.clone();
+    let mut unmanaged = model;
     let node = unmanaged.observed.nodes.get_mut("node-2").unwrap();
     (node.ready, node.managed) = (false, false);
     assert!(

@@ -192,7 +192,7 @@ fn the_gate_is_opened_once_rancher_has_no_node_left(#[values(Success, Failure, D
     assert!(!opens_gate(&restored));
     let kept = notes(&restored.decide(), annotations::SAVED_UPGRADE_STRATEGY);
     assert_eq!(kept.is_none(), end == Failure);
-    let mut half = model.clone();
+    let mut half = model;
     half.observed.cluster.as_mut().unwrap().saved_upgrade_strategy = None;
     assert!(opens_gate(&half), "the strategy is still ours");
 }

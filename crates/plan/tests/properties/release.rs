@@ -299,7 +299,7 @@ fn what_is_missing_of_the_repository_is_made_once(#[case] phase: Phase) {
     let model = without_repository(3, phase);
     let decision = model.decide();
     assert_eq!(made(&decision), ["secret", "deployment", "service"]);
-    let notes = decision.status.notes.clone().unwrap_or_default();
+    let notes = decision.status.notes.unwrap_or_default();
     assert_eq!(
         notes.get(annotations::SERVES_MANIFEST).map(String::as_str),
         Some("true")
@@ -308,7 +308,7 @@ fn what_is_missing_of_the_repository_is_made_once(#[case] phase: Phase) {
     waiting.observed.facts.repo_certificate = Fetched::Unknown;
     assert_eq!(made(&waiting.decide()), [""; 0], "first the certificate");
     assert!(waits_for(&waiting.decide()).contains(&"RepositoryCertificate"));
-    let mut no_hosts = model.clone();
+    let mut no_hosts = model;
     no_hosts
         .observed
         .nodes

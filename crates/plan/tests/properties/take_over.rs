@@ -85,7 +85,7 @@ fn after_a_take_over_a_node_that_runs_the_release_is_through() {
         Some(NodeState::PreDraining),
         "what this plan has begun it ends itself"
     );
-    let mut again = model.clone();
+    let mut again = model;
     set_retrying(&mut again, "node-1", NodeState::PostDrainFailed);
     assert_eq!(state(&again), Some(NodeState::PostDrained));
     add_job(&mut again, JobType::PostDrain, "node-1", JobOutcome::Running);
@@ -144,7 +144,7 @@ fn an_answered_hook_says_nothing_of_a_single_node_or_of_one_that_is_past_its_fir
     );
     let failed = answered(3, NodeState::PreDrainFailed);
     assert_eq!(state(&failed), Some(NodeState::PreDrainFailed), "a failure stays one");
-    let mut again = failed.clone();
+    let mut again = failed;
     set_retrying(&mut again, "node-1", NodeState::PreDrainFailed);
     assert_eq!(state(&again), Some(NodeState::PreDrained), "unless it is tried again");
 }
