@@ -8,6 +8,9 @@ ARGS ?=
 TEST_ARGS ?= --workspace
 
 CARGO_DENY_VERSION ?= 0.20.2
+CARGO_MUTANTS_VERSION ?= 27.1.0
+# More arguments of cargo-mutants for `make mutants`, e.g. MUTANTS_ARGS='--shard 1/20' or MUTANTS_ARGS='--file crates/plan/src/retry.rs'.
+MUTANTS_ARGS ?=
 # Which checks `make deny` runs.
 DENY ?= licenses bans sources advisories
 
@@ -213,6 +216,21 @@ deny: ## Check licences, sources and bans of dependencies, and advisories about 
 		$(CARGO) install --locked --root $(CACHE)/tools cargo-deny@$(CARGO_DENY_VERSION)
 	PATH="$$PATH:$(CACHE)/tools/bin" cargo-deny --all-features check $(DENY)
 	hack/unused-dependencies
+
+# Not part of `make test`: each of almost 1,800 mutants is built and tested by itself, which takes most of a day on two cores.
+.PHONY: mutants
+mutants: cargo-mutants ## Break the pure core in every way cargo-mutants knows, one build each; MUTANTS_ARGS='--shard 1/20' for a part
+	PATH="$$PATH:$(CACHE)/tools/bin" PROPTEST_CASES=6 nice cargo-mutants mutants -p plan -p rules -p checks \
+		--output $(CACHE)/mutants --shuffle $(MUTANTS_ARGS)
+
+.PHONY: mutants-at-once
+mutants-at-once: cargo-mutants ## The same from a single build, in half an hour
+	hack/mutants-at-once
+
+.PHONY: cargo-mutants
+cargo-mutants:
+	@command -v cargo-mutants >/dev/null || [ -x $(CACHE)/tools/bin/cargo-mutants ] || \
+		$(CARGO) install --locked --root $(CACHE)/tools cargo-mutants@$(CARGO_MUTANTS_VERSION)
 
 .PHONY: run
 run: ## Run the manager on this machine against the cluster of KUBECONFIG

@@ -231,6 +231,8 @@ fn create_while_a_v1_upgrade_runs_is_rejected(#[case] upgrade: Value, #[case] al
         "metadata": {"name": "hvst-upgrade-x", "namespace": "harvester-system", "labels": upgrade["labels"]},
         "status": {"conditions": upgrade.get("completed").map(|status| json!([{"type": "Completed", "status": status}]))},
     });
+    let running = checks::admission::is_v1_upgrade_running(&read(object.clone()));
+    assert_eq!(running, !allowed);
     let mut cluster = healthy(1);
     cluster.v1_upgrades = Ok(vec![read(object)].into());
     let errors = create(&plan(), &cluster);

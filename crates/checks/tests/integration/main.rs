@@ -15,5 +15,6 @@ mod create_cluster;
 mod create_plan;
 mod create_real;
 mod create_upstream;
+mod small_tables;
 mod support;
 mod update_delete;

@@ -7,7 +7,7 @@ use plan::preflight;
 use proptest::prelude::*;
 use rules::{stale_images, version};
 
-use crate::{follow, model::Model};
+use crate::{cases, follow, model::Model};
 
 /// Every annotation of a plan, of users and of ours.
 const KEYS: [&str; 17] = [
@@ -43,7 +43,7 @@ fn values() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn an_upgrade_ends_whatever_its_annotations_say(values in values(), choices in proptest::collection::vec(any::<u8>(), 1..60)) {

@@ -9,26 +9,45 @@
 )]
 
 mod adoption;
+mod announcements;
+mod another_try;
 mod arbitrary;
+mod chart_endings;
+mod chart_values;
 mod charts;
 mod cluster_upgrade;
 mod conditions;
+mod drafts;
 mod eligibility;
+mod ending_programs;
 mod environment;
+mod gates;
+mod hook_answers;
 mod model;
+mod node_sights;
+mod node_times;
+mod node_waits;
 mod nodes;
 mod notes;
+mod old_notes;
 mod overtaken;
+mod parts;
 mod preflight;
 mod preload;
 mod program_waits;
+mod put_back;
 mod reboots;
 mod recovery;
+mod release;
 mod release_digests;
 mod repo_certificate;
 mod retry;
+mod small;
 mod stopping;
+mod take_over;
+mod throttling;
 mod tries;
+mod turns_of_plans;
 mod walk;
 mod weaknesses;
 
@@ -39,6 +58,16 @@ use environment::Step;
 use model::Model;
 use plan::{node::Stage, observed::ObservedChart};
 use proptest::prelude::*;
+
+/// How many cases a property is tried with: `PROPTEST_CASES`, or as many as are usual for it.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    let cases = asked.and_then(|text| text.parse().ok()).unwrap_or(usual);
+    ProptestConfig {
+        cases,
+        ..ProptestConfig::default()
+    }
+}
 
 /// Follows an upgrade to its end; `choose` picks what happens next, `look` sees every state.
 fn follow(model: Model, choices: &[u8], look: impl FnMut(&Model, &Model)) -> Model {
@@ -84,7 +113,7 @@ fn states(model: &Model) -> Vec<(String, Option<Stage>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn a_perfect_world_always_ends_in_succeeded(nodes in 1usize..6, choices in proptest::collection::vec(any::<u8>(), 1..200)) {

@@ -1,10 +1,14 @@
 //! S-07: which release it is, is decided before any node reads from the repository.
 
-use api::{Phase, annotations, reasons};
+use api::{Phase, ReleaseDigests, annotations, reasons, release_digests::NEEDED_FILES};
 use plan::{Need, observed::Fetched};
 use rstest::rstest;
 
-use crate::{model::Model, walk::until};
+use crate::{
+    model::Model,
+    small::{in_phase, status},
+    walk::until,
+};
 
 const GIVEN: &str = "ab";
 
@@ -181,4 +185,33 @@ fn a_repository_that_is_gone_while_the_release_is_read_is_waited_for_as_long_as_
     let wait = waits.find(|wait| wait.what == "Repository").unwrap();
     let deadline = wait.deadline.as_ref().unwrap().0;
     assert_eq!(deadline.duration_since(wait.since.0).as_mins(), 7);
+}
+
+#[test]
+fn the_digest_of_the_manifest_stands_for_its_files() {
+    let mut model = in_phase(Phase::MetadataPopulating);
+    let found = ReleaseDigests {
+        manifest: "ab".repeat(32),
+        iso_sha512: "cd".repeat(64),
+        iso_size: 7,
+        files: NEEDED_FILES.map(|path| (path.to_owned(), "ef".repeat(32))).into(),
+        ..ReleaseDigests::default()
+    };
+    model.observed.repo.serves_manifest = true;
+    model.observed.facts.digests = Fetched::Got(found.clone());
+    let recorded = |change: fn(&mut ReleaseDigests)| {
+        let mut model = model.clone();
+        let mut digests = found.clone();
+        change(&mut digests);
+        status(&mut model).release_digests = Some(digests);
+        model.decide().status.current_phase
+    };
+    assert_eq!(recorded(|_| ()).as_deref(), Some("MetadataPopulating"));
+    assert_eq!(
+        recorded(|digests| digests.files.clear()).as_deref(),
+        Some("MetadataPopulating"),
+        "which of them are shown is another matter"
+    );
+    assert_eq!(recorded(|digests| digests.manifest.clear()).as_deref(), Some("Failed"));
+    assert_eq!(recorded(|digests| digests.iso_size = 8).as_deref(), Some("Failed"));
 }
