@@ -133,6 +133,15 @@ pub struct Network {
     pub kubelets: Option<Arc<Kubelets>>,
 }
 
+/// `host:port`, with brackets around IPv6 addresses.
+pub(crate) fn with_port(address: &str, port: u16) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{port}")
+    } else {
+        format!("{address}:{port}")
+    }
+}
+
 /// An answer of the repository, if it comes soon enough.
 async fn in_time<T>(url: &str, answer: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
     match tokio::time::timeout(TIMEOUT, answer).await {
