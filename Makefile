@@ -81,6 +81,25 @@ test-cluster: prepare ## Run the tests on a real control plane; fail where there
 	@hack/tool build helm
 	CLUSTER_TESTS=required $(CARGO) test -p testbed
 
+.PHONY: test-nodes
+test-nodes: prepare ## Test real nodes on this machine (hack/nodes), as root
+	@hack/nodes build
+	hack/nodes check
+
+# A cluster for development. With IMG_TAR, an archive of the toolkit's image, the manager is installed as well.
+DEV_CLUSTER ?= /tmp/upgrade-toolkit-dev
+NODES ?= 3
+IMG_TAR ?=
+
+.PHONY: dev-cluster
+dev-cluster: prepare ## Start NODES real nodes on this machine, as root, and print their KUBECONFIG; with the manager of IMG_TAR
+	@hack/nodes build
+	@hack/dev-cluster start $(DEV_CLUSTER) --count $(NODES) $(if $(IMG_TAR),--image $(IMG_TAR))
+
+.PHONY: dev-cluster-stop
+dev-cluster-stop: ## Stop what make dev-cluster started
+	@hack/nodes stop $(DEV_CLUSTER)
+
 # What these tests need is built once. Where that is impossible they are skipped and say why.
 .PHONY: control-plane
 control-plane:
@@ -141,6 +160,17 @@ chart: ## Check the chart, bring its README up to date and pack it into dist/
 helm-deploy: ## Install or upgrade the chart of this tree with the image IMG
 	hack/tool run helm upgrade --install harvester-upgrade-manager charts/harvester-upgrade-manager \
 		--namespace harvester-system $(if $(IMG),--set-string manager.image.repository=$(IMAGE_NAME) --set-string manager.image.tag=$(IMAGE_TAG) --set-string manager.image.digest=$(IMAGE_DIGEST))
+
+# What package/image reads beside this is given here or in the environment: BINARY, PROFILE, RELEASE, ELEMENTAL, ADDONS, CDI, …
+OUTPUT ?= dist/image.tar
+
+.PHONY: image
+image: ## Build the image on Debian packages into OUTPUT, without a registry or a daemon
+	IMG=$(OUR_IMAGE) package/image $(OUTPUT)
+
+.PHONY: image-check
+image-check: ## Build it twice and compare
+	IMG=$(OUR_IMAGE) hack/image-check
 
 .PHONY: docker-build
 docker-build: ## Build the image for this machine and HARVESTER_VERSION, tagged IMG

@@ -20,6 +20,9 @@ make_ca() {
 
 make_certificates() {
     local dir="$1" names='DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1'
+    if is_networked "$dir"; then
+        names+=",IP:$(cat "$dir/address"),IP:$first_service_address"
+    fi
     (
         umask 077
         mkdir -p "$dir/pki"
@@ -41,9 +44,9 @@ subjectAltName=IP:127.0.0.1"
     )
 }
 
-# write_kubeconfig DIR USER FILE: how a user reaches the API server, everything inline.
+# write_kubeconfig DIR USER FILE [ADDRESS]: how a user reaches the API server, everything inline.
 write_kubeconfig() {
-    local dir="$1" user="$2" file="$3"
+    local dir="$1" user="$2" file="$3" address="${4:-127.0.0.1}"
     (
         umask 077
         cat >"$file" <<EOF
@@ -52,7 +55,7 @@ kind: Config
 clusters:
 - name: control-plane
   cluster:
-    server: https://127.0.0.1:$(cat "$dir/port")
+    server: https://$address:$(cat "$dir/port")
     certificate-authority-data: $(base64 -w0 "$dir/pki/ca.crt")
 users:
 - name: $user

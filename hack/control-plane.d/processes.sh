@@ -44,7 +44,8 @@ end_program() {
 # Ends everything that was started in a directory: clients first, the store last. Then removes it.
 stop_all() {
     local dir="$1" name guard=''
-    for name in system-upgrade-controller kwok kube-scheduler kube-controller-manager kube-apiserver etcd; do
+    for name in system-upgrade-controller kwok kube-scheduler kube-controller-manager kube-apiserver etcd \
+        forwarder forwarder-inside network; do
         # Nothing of it is to be kept, so nobody has to tidy up before it ends.
         end_program "$dir" "$name" KILL
     done
@@ -62,9 +63,9 @@ stop_all() {
     fi
 }
 
-# Ends everything when the owner has ended, however it ended.
+# guard DIR OWNER SCRIPT: has a script stop everything when the owner has ended, however it ended.
 guard() {
-    local dir="$1" owner="$2"
+    local dir="$1" owner="$2" script="$3"
     # shellcheck disable=SC2016 # expanded by the inner shell
-    run "$dir" guard bash -c 'tail --pid="$1" -s 0.2 -f /dev/null; exec "$2" stop "$3"' guard "$owner" "$parts/../control-plane" "$dir"
+    run "$dir" guard bash -c 'tail --pid="$1" -s 0.2 -f /dev/null; exec "$2" stop "$3"' guard "$owner" "$script" "$dir"
 }

@@ -47,7 +47,7 @@ start_etcd() {
     client="http://127.0.0.1:$(cat "$dir/etcd-port")"
     peer="http://127.0.0.1:$(cat "$dir/etcd-peer-port")"
     # What is in it matters as long as its processes live, so nothing has to reach the disk.
-    run "$dir" etcd "$(find_program etcd)" --name=test --data-dir="$dir/etcd" --unsafe-no-fsync \
+    run_inside "$dir" etcd "$(find_program etcd)" --name=test --data-dir="$dir/etcd" --unsafe-no-fsync \
         --listen-client-urls="$client" --advertise-client-urls="$client" \
         --listen-peer-urls="$peer" --initial-advertise-peer-urls="$peer" --initial-cluster="test=$peer" \
         --quota-backend-bytes=1073741824 --log-level=warn
@@ -69,17 +69,23 @@ EOF
 }
 
 start_kube_apiserver() {
-    local dir="$1" pki="$1/pki"
-    write_egress "$dir"
-    run "$dir" kube-apiserver "$(find_program kube-apiserver)" \
-        --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$(cat "$dir/port")" \
-        --endpoint-reconciler-type=none --etcd-servers="http://127.0.0.1:$(cat "$dir/etcd-port")" \
-        --service-cluster-ip-range=10.53.0.0/16 --allow-privileged=true \
+    local dir="$1" pki="$1/pki" reach
+    if is_networked "$dir"; then
+        # It reaches nodes and Services itself, and they reach it.
+        reach=(--bind-address=0.0.0.0 --advertise-address="$(cat "$dir/address")")
+    else
+        write_egress "$dir"
+        reach=(--bind-address=127.0.0.1 --advertise-address=127.0.0.1 --endpoint-reconciler-type=none
+            --egress-selector-config-file="$dir/egress.yaml")
+    fi
+    run_inside "$dir" kube-apiserver "$(find_program kube-apiserver)" \
+        "${reach[@]}" --secure-port="$(cat "$dir/port")" --etcd-servers="http://127.0.0.1:$(cat "$dir/etcd-port")" \
+        --service-cluster-ip-range="$service_range" --allow-privileged=true \
         --authorization-mode=Node,RBAC \
         --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,MutatingAdmissionWebhook,ValidatingAdmissionWebhook \
         --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
         --kubelet-client-certificate="$pki/kubelet-client.crt" --kubelet-client-key="$pki/kubelet-client.key" \
-        --kubelet-preferred-address-types=InternalIP --egress-selector-config-file="$dir/egress.yaml" \
+        --kubelet-preferred-address-types=InternalIP \
         --service-account-issuer=https://kubernetes.default.svc \
         --service-account-key-file="$pki/service-account.pub" --service-account-signing-key-file="$pki/service-account.key" \
         --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \
@@ -97,22 +103,22 @@ start_program() {
         kube-apiserver) start_kube_apiserver "$dir" ;;
         kube-controller-manager)
             write_kubeconfig "$dir" "$program" "$dir/pki/$program.kubeconfig"
-            run "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --secure-port=0 \
+            run_inside "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --secure-port=0 \
                 --leader-elect=false --use-service-account-credentials=true --root-ca-file="$dir/pki/ca.crt" \
                 --service-account-private-key-file="$dir/pki/service-account.key" \
                 --cluster-signing-cert-file="$dir/pki/ca.crt" --cluster-signing-key-file="$dir/pki/ca.key"
             ;;
         kube-scheduler)
             write_kubeconfig "$dir" "$program" "$dir/pki/$program.kubeconfig"
-            run "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --secure-port=0 --leader-elect=false
+            run_inside "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --secure-port=0 --leader-elect=false
             ;;
         kwok)
             write_kubeconfig "$dir" "$program" "$dir/pki/$program.kubeconfig"
-            run "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --config="$parts/kwok.yaml"
+            run_inside "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" --config="$parts/kwok.yaml"
             ;;
         system-upgrade-controller)
             write_kubeconfig "$dir" "$program" "$dir/pki/$program.kubeconfig"
-            run "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" \
+            run_inside "$dir" "$program" "$path" --kubeconfig="$dir/pki/$program.kubeconfig" \
                 --name=system-upgrade-controller --namespace=cattle-system
             ;;
         *) say "unknown program $program" && exit 2 ;;
@@ -133,6 +139,7 @@ start_api() {
         free_port >"$dir/port"
         free_port >"$dir/etcd-port"
         free_port >"$dir/etcd-peer-port"
+        start_forwarder "$dir"
         start_program "$dir" etcd
         start_program "$dir" kube-apiserver
         if wait_until_ready "$dir"; then
@@ -141,6 +148,7 @@ start_api() {
         fi
         end_program "$dir" kube-apiserver KILL
         end_program "$dir" etcd KILL
+        end_forwarder "$dir"
         rm -rf "$dir/etcd"
     done
     say "the API server did not start:"

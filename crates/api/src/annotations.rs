@@ -2,9 +2,9 @@
 
 /// User, on a plan: `"true"` bypasses the create-time checks, but for those that protect data.
 pub const SKIP_WEBHOOK: &str = "management.harvesterhci.io/skip-webhook";
-/// User, on a plan (ours): `"true"` beside [`SKIP_WEBHOOK`] bypasses the create-time checks that protect data, too.
+/// User, on a plan (ours): `"true"` together with [`SKIP_WEBHOOK`] bypasses the create-time checks that protect data, too.
 pub const SKIP_DATA_CHECKS: &str = "management.harvesterhci.io/skip-data-checks";
-/// Ours, on a plan: who last used what needs a permission of its own, what, and when, as JSON. Set by the webhook.
+/// Ours, on a plan: the last uses of options that need a separate permission: user, option and time, as JSON. Set by the webhook.
 pub const OVERRIDES: &str = "management.harvesterhci.io/overrides";
 /// User, on a plan: `"true"` skips the check for detached single-replica volumes.
 pub const SKIP_SINGLE_REPLICA_DETACHED_VOL: &str = "management.harvesterhci.io/skip-single-replica-detached-vol";
@@ -26,7 +26,7 @@ pub const SKIP_VOLUMES: &str = "management.harvesterhci.io/skip-volumes";
 pub const RETRY: &str = "management.harvesterhci.io/retry";
 /// Ours, on a plan: the value of [`RETRY`] that the last try was for.
 pub const RETRIED: &str = "management.harvesterhci.io/retried";
-/// Ours, on a plan: `"true"` when it goes on with what a failed plan began, behind the hooks that are in place.
+/// Ours, on a plan: `"true"` when it continues the upgrade of a failed plan, at the hooks that are in place.
 pub const TAKEN_OVER: &str = "management.harvesterhci.io/taken-over";
 
 /// Ours, on a plan: the manager's image when it made the plan's first workload. Workloads run it from then on, whatever the
@@ -45,7 +45,7 @@ pub const SAVED_UPGRADE_STRATEGY: &str = "management.harvesterhci.io/saved-upgra
 pub const GATED_RELEASE: &str = "management.harvesterhci.io/gated-release";
 /// Ours, on a plan and on that chart: what ManagedChart `harvester` made of KubeVirt's workloadUpdateMethods before we emptied them, as JSON.
 pub const SAVED_CHART_METHODS: &str = "management.harvesterhci.io/saved-chart-workload-update-methods";
-/// Ours, on a plan of an older version: KubeVirt's workloadUpdateMethods before we emptied them, as JSON. Only put back.
+/// Ours, on a plan of an older version: KubeVirt's workloadUpdateMethods before we emptied them, as JSON. Only restored.
 pub const SAVED_WORKLOAD_UPDATE_METHODS: &str = "management.harvesterhci.io/saved-workload-update-methods";
 
 /// What the manager notes about a plan, in its status. Managers before this one noted it in annotations of these names.
@@ -87,7 +87,7 @@ pub const CHART_UPGRADED_TO: &str = "upgrade.harvesterhci.io/last-upgrade-target
 pub const CHART_UPGRADED_AT: &str = "upgrade.harvesterhci.io/last-upgrade-time";
 /// Ours, on a ManagedChart: its observedGeneration before it was upgraded last. A newer one has seen the upgrade.
 pub const CHART_OBSERVED_BEFORE: &str = "management.harvesterhci.io/observed-generation-before";
-/// Ours, on a ManagedChart: the uid of the plan whose Job paused it, so that its clean-up lets it go on.
+/// Ours, on a ManagedChart: the uid of the plan whose Job paused it, so that its clean-up resumes it.
 pub const CHART_PAUSED_BY: &str = "management.harvesterhci.io/paused-by";
 /// Ours, on a ClusterRepo: what it was last read again for.
 pub const REFRESHED_FOR: &str = "management.harvesterhci.io/refreshed-for";
@@ -110,5 +110,5 @@ pub const SERVES_MANIFEST: &str = "management.harvesterhci.io/serves-manifest";
 /// none, and serves over plain HTTP only.
 pub const REPO_SECRET: &str = "management.harvesterhci.io/repo-secret";
 
-/// Finalizer on a plan: what we changed has not been put back yet.
+/// Finalizer on a plan: our changes have not been restored yet.
 pub const FINALIZER: &str = "management.harvesterhci.io/upgradeplan-cleanup";

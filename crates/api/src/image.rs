@@ -12,10 +12,10 @@ const NAME_LIMIT: usize = 255;
 /// Longest tag, in bytes.
 const TAG_LIMIT: usize = 128;
 
-/// What a repository must be, for who wrote another.
+/// The rule for a repository, as shown in a refusal.
 pub const REPOSITORY_RULE: &str = "must be the repository and name of an image, as in registry.example.com:5000/me/mine, without tag and digest; \
      spec.upgrade holds the tag";
-/// What a tag must be, for who wrote another.
+/// The rule for a tag, as shown in a refusal.
 pub const TAG_RULE: &str =
     "must be the tag of an image: at most 128 letters, digits, '_', '.' and '-', and not '.' or '-' first";
 

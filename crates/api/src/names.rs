@@ -43,7 +43,7 @@ pub const KUBERNETES_SERVICE: &str = "kubernetes";
 /// Repository and name of the toolkit's container image.
 pub const TOOLKIT_IMAGE: &str = "rancher/harvester-upgrade-toolkit";
 
-/// The variable that tells programs in Jobs the SHA-256 of the repository's manifest.
+/// The variable with which programs in Jobs get the SHA-256 of the repository's manifest.
 pub const MANIFEST_VARIABLE: &str = "HARVESTER_UPGRADE_MANIFEST_SHA256";
 
 /// The variable that gives programs in Jobs the certificate of the repository, in PEM.
@@ -97,7 +97,7 @@ pub fn repo(plan: &str) -> String {
 /// How the plan's repository is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepoScheme {
-    /// Over TLS, by the certificate on record.
+    /// Over TLS, with the recorded certificate.
     Https,
     /// Plain, in an upgrade that began under an older manager.
     Http,
@@ -142,8 +142,8 @@ pub fn repo_server_name(plan: &str) -> String {
     format!("{}.{HARVESTER_NAMESPACE}.svc", repo(plan))
 }
 
-/// A Secret with a certificate of the plan's repository and its key. Another certificate has another name: nobody may read
-/// what is in a Secret that exists, so nobody could tell whose key it holds.
+/// A Secret with a certificate of the plan's repository and its key. Another certificate has another name: no client of ours may read
+/// what is in a Secret that exists, so it would be unknown whose key it contains.
 #[must_use]
 pub fn repo_secret(plan: &str, certificate: &str) -> String {
     safe_concat(&[&repo(plan), &digest(certificate)[..10]])

@@ -1,4 +1,4 @@
-//! What a Node says of itself, asked in one place.
+//! Predicates on Nodes, in one place.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;

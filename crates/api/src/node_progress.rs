@@ -68,7 +68,7 @@ impl NodeUpgradeStatus {
         Progress::recorded(self.state())
     }
 
-    /// Joins a state that is seen into what is recorded, and tells whether it is the node's state now. The only place
+    /// Merges an observed state into the recorded state, and returns whether it is the node's state now. The only place
     /// where a state is written.
     pub fn advance(&mut self, observed: NodeState) -> bool {
         let joined = self.progress().join(observed);
@@ -85,7 +85,7 @@ pub enum Stage {
     Preloading,
     /// Its images are loaded, or could not be.
     Preloaded,
-    /// It is held.
+    /// It is paused.
     Paused,
     /// Its first Job empties it; on a cluster of one node, it does everything.
     Emptying,
@@ -172,7 +172,7 @@ impl Progress {
         self.0.map(Stage::of).unwrap_or_default()
     }
 
-    /// What was known joined with what is seen: a stale sight never moves a node back. Within a group the newer sight
+    /// What was known merged with what is observed: a stale observation never moves a node back. Within a group the newer one
     /// wins, so that a Job that is tried again can turn a failure into a success.
     #[must_use]
     pub fn join(self, observed: NodeState) -> Self {

@@ -1,4 +1,4 @@
-//! Who used what on a plan that needs a permission of its own: the value of [`crate::annotations::OVERRIDES`].
+//! Uses of options of a plan that need a separate permission: the value of [`crate::annotations::OVERRIDES`].
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ pub fn reference(plan: &ObjectMeta) -> OwnerReference {
     }
 }
 
-/// A plan as the owner that controls an object and is deleted after it. Whoever writes this needs permission to update the
+/// A plan as the owner that controls an object and is deleted after it. The writer needs permission to update the
 /// finalizers of plans, where the cluster enforces that.
 #[must_use]
 pub fn controller_reference(plan: &ObjectMeta) -> OwnerReference {

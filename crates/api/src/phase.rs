@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a plan stands. The order of the variants is the order of an upgrade.
+/// The phase of a plan. The order of the variants is the order of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// The plan was picked up.

@@ -30,7 +30,7 @@ impl UpgradePlan {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// A note of the manager, by a key of [`annotations::NOTES`]. Whoever may change a plan may annotate it, so an annotation
+    /// A note of the manager, by a key of [`annotations::NOTES`]. Every user who may change a plan may annotate it, so an annotation
     /// of that key counts only on a plan that an older manager began.
     #[must_use]
     pub fn note(&self, key: &str) -> Option<&str> {
@@ -61,7 +61,7 @@ impl UpgradePlan {
     }
 
     /// Whether its user lets any version be upgraded to any other: `spec.force`, or the annotation of the existing
-    /// toolkit. The only place that says so, since a plan that the manager lets pass must not fail on the nodes.
+    /// toolkit. The only place that decides this, since a plan that the manager accepts must not fail on the nodes.
     #[must_use]
     pub fn skips_version_check(&self) -> bool {
         self.spec.force == Some(true) || self.annotation(annotations::SKIP_VERSION_CHECK) == Some("true")

@@ -1,4 +1,4 @@
-//! What a Pod says of itself, asked in one place.
+//! Predicates on Pods, in one place.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,9 +1,9 @@
-//! Words of others in what we show: bounded, on one line, and without anything that steers a terminal or the direction of
+//! Text of other programs in our messages: bounded, on one line, and without anything that steers a terminal or the direction of
 //! text. Pure.
 
-/// The most characters of a message that somebody else wrote.
+/// The most characters of a message of another program.
 pub const LONGEST_MESSAGE: usize = 1_000;
-/// The most characters of a name that somebody else wrote.
+/// The most characters of a name of another program.
 pub const LONGEST_NAME: usize = 300;
 
 /// A text as it may be shown: control characters are spaces, spaces in a row are one, invisible ones are gone, and what is
@@ -33,7 +33,7 @@ pub fn plain(text: &str, most: usize) -> String {
     shown
 }
 
-/// A sentence of ours with words of others in it: its spaces stay as they are, since some are part of the wire contract.
+/// Our own sentence with text of other programs in it: its spaces stay as they are, since some are part of the wire contract.
 #[must_use]
 pub fn printable(text: &str, most: usize) -> String {
     let visible = text.chars().filter(|character| !is_invisible(*character));
@@ -45,13 +45,13 @@ pub fn printable(text: &str, most: usize) -> String {
     shown
 }
 
-/// A text in quotation marks, as somebody's words.
+/// A text in quotation marks, as text of another program.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", plain(text, LONGEST_MESSAGE).replace('"', "'"))
 }
 
-/// Characters that nobody sees and that change how others are shown: marks of direction, of joining and of width.
+/// Invisible characters that change how others are shown: marks of direction, of joining and of width.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -9,7 +9,7 @@ pub const DEGRADED: &str = "Degraded";
 
 /// Available=True: the plan may run.
 pub const EXECUTABLE: &str = "Executable";
-/// Available=False and Progressing=False: another manager left the plan without starting it, and nobody asked for it. Ours.
+/// Available=False and Progressing=False: another manager left the plan without starting it, and no user has requested it. Ours.
 pub const NOT_STARTED: &str = "NotStarted";
 /// Available=False: the plan ended.
 pub const EXECUTED: &str = "Executed";
@@ -35,7 +35,7 @@ pub const PHASE_COMPLETED: &str = "PhaseCompleted";
 pub const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
 /// Event: the upgrade failed.
 pub const UPGRADE_FAILED: &str = "UpgradeFailed";
-/// Event: somebody used what needs a permission of its own.
+/// Event: a user used an option that needs a separate permission.
 pub const OVERRIDE_USED: &str = "OverrideUsed";
 /// Event: the repository has no image lists, so nothing is removed from the nodes.
 pub const IMAGE_CLEANUP_SKIPPED: &str = "ImageCleanupSkipped";

@@ -12,7 +12,7 @@ pub const NEEDED_FILES: [&str; 3] = ["harvester-release.yaml", "bundle/metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseDigests {
-    /// The SHA-256 of the repository's manifest, which has the digests of all files. The programs on the nodes are told
+    /// The SHA-256 of the repository's manifest, which has the digests of all files. The programs on the nodes get
     /// this one and verify everything by it.
     pub manifest: String,
     /// The SHA-512 of the ISO, computed in the cluster.

@@ -1,4 +1,4 @@
-//! How the repository of a plan is told from others: by a certificate whose key only its pods have.
+//! How the repository of a plan is identified: by a certificate whose key only its pods have.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

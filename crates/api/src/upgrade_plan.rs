@@ -23,7 +23,7 @@ use crate::{NodeUpgradeStatus, ReleaseDigests, RepositoryAccess};
     shortname = "ups",
     status = "UpgradePlanStatus",
     derive = "PartialEq",
-    doc = "An upgrade of this Harvester cluster to another version. It runs by itself through eight phases; its status says where it stands and what it waits for.",
+    doc = "An upgrade of this Harvester cluster to another version. It runs through eight phases; its status shows the current phase and what it waits for.",
     printcolumn(name = "VERSION", type_ = "string", json_path = ".spec.version"),
     printcolumn(name = "CURRENTPHASE", type_ = "string", json_path = ".status.currentPhase"),
     printcolumn(
@@ -95,21 +95,21 @@ pub struct UpgradePlanSpec {
     #[serde(rename = "restoreVM", skip_serializing_if = "Option::is_none")]
     pub restore_vm: Option<bool>,
 
-    /// What to do when a VM cannot be moved off a node because its live migration failed. Block, the default: wait, and
-    /// say which VM and why, until somebody acts. Retry: have the migration tried again a few times, then wait. Stop:
-    /// shut the VM down, after it was recorded to be started again. May be changed while the upgrade waits.
+    /// What to do when a VM cannot leave a node because its live migration failed. Block, the default: wait, and name the
+    /// VM and the reason, until an administrator acts. Retry: retry the migration a few times, then wait. Stop: shut the
+    /// VM down, after it was recorded to be started again. May be changed while the upgrade waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "on_migration_failure")]
     pub on_migration_failure: Option<OnMigrationFailure>,
 }
 
-/// What to do when the live migration of a VM off a node failed.
+/// What to do when the live migration of a VM from a node failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnMigrationFailure {
-    /// Wait until somebody acts.
+    /// Wait until an administrator acts.
     #[default]
     Block,
-    /// Have it tried again a few times, then wait.
+    /// Retry it a few times, then wait.
     Retry,
     /// Shut the VM down.
     Stop,
@@ -128,14 +128,14 @@ pub struct ImagePreloadOption {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeUpgradeOption {
-    /// Nodes to hold before their upgrade starts. Remove a name to let that node go on. A node whose upgrade has
+    /// Nodes to pause before their upgrade starts. Remove a name to resume that node. A node whose upgrade has
     /// started is not stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "set_of_names")]
     pub pause_nodes: Option<Vec<String>>,
 }
 
-/// Where the upgrade stands.
+/// The state of the upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradePlanStatus {
@@ -183,7 +183,7 @@ pub struct UpgradePlanStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_metadata: Option<ReleaseMetadata>,
 
-    /// How the repository is told from others. Absent for an upgrade that began under an older manager: its repository is
+    /// How the repository is identified. Absent for an upgrade that began under an older manager: its repository is
     /// read over plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryAccess>,
@@ -196,7 +196,7 @@ pub struct UpgradePlanStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionSnapshot>,
 
-    /// What the upgrade waits for at this moment. Absent when nothing is waited for.
+    /// What the upgrade currently waits for. Absent when it does not wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<WaitingFor>,
@@ -255,11 +255,11 @@ pub struct VersionSnapshot {
     pub iso_checksum: Option<String>,
 }
 
-/// One thing the upgrade waits for.
+/// One wait of the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingFor {
-    /// What is waited for, in one word: ISOImport, PreDrainJob, Reboot, …
+    /// The name of the wait: ISOImport, PreDrainJob, Reboot, …
     pub what: String,
     /// The object that is waited for, as `Kind namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What an upgrade can wait for: the words of `status.waitingFor[].what`, each with what it means.
+//! What an upgrade can wait for: the names in `status.waitingFor[].what`, each with what it means.
 
 use crate::wire_enum::wire_enum;
 
@@ -9,7 +9,7 @@ wire_enum! {
         StartRequest = "StartRequest",
         /// An older plan that runs.
         OlderUpgrade = "OlderUpgrade",
-        /// The plan that runs before another try.
+        /// The plan that runs before a retry.
         OtherUpgrade = "OtherUpgrade",
         /// The Version with an ISO.
         Version = "Version",
@@ -39,7 +39,7 @@ wire_enum! {
         ToolkitImage = "ToolkitImage",
         /// The Job that failed, to be seen.
         FailedJob = "FailedJob",
-        /// A change of ours that shows.
+        /// Our change takes effect.
         Setting = "Setting",
         /// A chart that Fleet applies.
         ManagedChart = "ManagedChart",
@@ -53,9 +53,9 @@ wire_enum! {
         SkipManifestsRemove = "SkipManifestsRemove",
         /// Rancher, which takes the next node.
         RancherNextNode = "RancherNextNode",
-        /// A user who holds a node.
+        /// A user who pauses a node.
         Paused = "Paused",
-        /// Nodes behind one that is held.
+        /// Nodes after a paused node.
         BehindPaused = "BehindPaused",
         /// The Job that empties a node.
         PreDrainJob = "PreDrainJob",
@@ -83,7 +83,7 @@ wire_enum! {
         More = "More",
         /// Programs of the upgrade that still run.
         StillRunning = "StillRunning",
-        /// What is put back.
+        /// What is restored.
         PutBack = "PutBack",
         /// VMs that start again.
         RestoreVm = "RestoreVM",

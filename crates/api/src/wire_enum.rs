@@ -36,7 +36,7 @@ macro_rules! wire_enum {
             }
         }
 
-        // By text: what is listed for people stands in the order of the alphabet.
+        // By text: lists for users are sorted alphabetically.
         impl Ord for $name {
             fn cmp(&self, other: &Self) -> std::cmp::Ordering {
                 self.as_str().cmp(other.as_str())

@@ -1,7 +1,7 @@
 //! Watched kinds as sorted in-memory caches.
 //!
 //! A [`Cache`] holds all objects of one kind that a selector names, as the API server last reported them, and rings a
-//! bell on every change. Objects come out sorted by namespace and name, never in hash order, so that whoever decides on
+//! bell on every change. Objects come out sorted by namespace and name, never in hash order, so that decisions on
 //! them decides the same way each time. Nothing is decided here.
 
 use std::{
@@ -71,7 +71,7 @@ impl<K> Default for Cache<K> {
 
 impl<K> Cache<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+        // No code panics with this lock; if it did, the data would still be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,20 +90,20 @@ impl<K> Cache<K> {
         self.lock().objects.values().cloned().collect()
     }
 
-    /// The first list has come in, or the server does not serve the kind.
+    /// The first list is complete, or the server does not serve the kind.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.lock().synced
     }
 
     /// Whether the server serves the kind, as far as it has said. Without it there are no objects, which is all that some
-    /// want to know; who must not take a definition that is missing for a moment for an empty cluster looks here.
+    /// need; a caller that must not mistake a temporarily missing definition for an empty cluster checks here.
     #[must_use]
     pub fn is_served(&self) -> bool {
         !self.lock().unserved
     }
 
-    /// The newest resourceVersion that came in. Whoever wrote an object and got version `v` back sees that write here
+    /// The newest resourceVersion that was received. A client that wrote an object and got version `v` back finds that write here
     /// once this is `v` or more: versions are ordered within a kind.
     #[must_use]
     pub fn observed(&self) -> u64 {
@@ -118,7 +118,7 @@ impl<K> Cache<K> {
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static> Cache<K> {
-    /// Keeps the cache up to date for ever. `prune` may drop what nobody reads before an object is stored; `changed`
+    /// Keeps the cache up to date for ever. `prune` may drop unused fields before an object is stored; `changed`
     /// rings after every change.
     pub async fn run(self, api: Api<K>, config: watcher::Config, prune: fn(&mut K), changed: Arc<Notify>) {
         self.run_as(api, config, prune, changed).await;
@@ -159,7 +159,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
         }
     }
 
-    /// Takes one event in; tells whether anything a reader can see has changed.
+    /// Processes one event; returns whether anything a reader can see has changed.
     fn apply(&self, event: Event<K>, prune: fn(&mut K)) -> bool {
         let mut state = self.lock();
         let changed = match event {
@@ -183,7 +183,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + PartialEq + Send + 'static
                 let (key, version, object) = keyed(object, prune);
                 state.seen = state.seen.max(version);
                 let known = state.objects.insert(key, object.clone());
-                // Heartbeats and whatever else was pruned away are no news.
+                // Heartbeats and whatever else was pruned away are no change.
                 known.is_none_or(|known| !same_but_for_version(known.as_ref(), object.as_ref()))
             }
             Event::Delete(object) => {

@@ -1,4 +1,4 @@
-//! One thing that is wrong with one field, in the words of Kubernetes' own field errors.
+//! One error of one field, with the wording of Kubernetes' own field errors.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl ErrorType {
     }
 }
 
-/// One thing that is wrong with one field. Prints as `<field>: <type>[: "<value>"][: <detail>]`.
+/// One error of one field. Prints as `<field>: <type>[: "<value>"][: <detail>]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
     /// Path of the field.

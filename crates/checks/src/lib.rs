@@ -1,6 +1,6 @@
 //! Checks as pure functions: what may not be, given what is.
 //!
-//! No client, no clock, no randomness, no async: whoever asks brings a [`Cluster`], a plain value, and gets back what
+//! No client, no clock, no randomness, no async: the caller passes a [`Cluster`], a plain value, and gets back what
 //! is wrong. A new check is one function and one line in a table.
 
 pub mod admission;

@@ -9,7 +9,7 @@ use kube::core::{
 
 use crate::FieldError;
 
-/// Errors that are told; nobody reads more of them, and who asks chooses how many there are.
+/// Errors that are listed; more are not useful, and the client chooses how many there are.
 const MOST_TOLD: usize = 100;
 
 /// The status that refuses the plan of that name, or nothing when there are no errors.

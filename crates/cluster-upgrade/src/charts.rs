@@ -45,7 +45,7 @@ pub(super) async fn pause(context: &Context, _: StepContext<'_>) -> Result<()> {
     let uid = context.upgrade_plan()?.uid().unwrap_or_default();
     for (name, version) in targets(context.release()?) {
         let Some(chart) = charts.get(name).await? else {
-            context.note(format!("{} does not exist: not held", charts.called(name)));
+            context.note(format!("{} does not exist: not paused", charts.called(name)));
             continue;
         };
         if let Some(patch) = pause_patch(&chart, (&context.plan, &uid), version) {
@@ -114,7 +114,9 @@ fn next_timeout(now: Option<i64>) -> i64 {
 pub fn lacks(chart: &ManagedChart, version: &str) -> Option<String> {
     if chart.spec.version.as_deref() != Some(version) {
         let found = chart.spec.version.as_deref().unwrap_or("no version");
-        return Some(format!("it is to be {version}, and somebody made it {found}"));
+        return Some(format!(
+            "its version should be {version}, and another client set {found}"
+        ));
     }
     let before = chart.annotations().get(CHART_OBSERVED_BEFORE);
     let before: i64 = before.and_then(|before| before.parse().ok()).unwrap_or(0);
@@ -274,6 +276,6 @@ mod tests {
         assert_eq!(lacks(&chart, "1.8.0"), None);
         chart.status.unavailable = Some(1);
         assert_eq!(lacks(&chart, "1.8.0").unwrap(), "it is not ready");
-        assert!(lacks(&chart, "1.9.0").unwrap().contains("somebody made it 1.8.0"));
+        assert!(lacks(&chart, "1.9.0").unwrap().contains("another client set 1.8.0"));
     }
 }

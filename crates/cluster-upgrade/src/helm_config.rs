@@ -27,7 +27,7 @@ pub(super) async fn guard_multus(context: &Context, ctx: StepContext<'_>) -> Res
     let object = configs.called(MULTUS);
     let taking_in = Waiting {
         what: "HelmChartConfig",
-        message: format!("RKE2 is given a moment to see that {object} has changed"),
+        message: format!("waiting until RKE2 has observed the change of {object}"),
         object,
     };
     context.give_time(ctx, taking_in, context.pauses.helm_config).await;

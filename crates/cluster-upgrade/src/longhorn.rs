@@ -120,7 +120,7 @@ pub fn manager_lacks(set: Option<&DaemonSet>, image: &str, nodes: usize) -> Opti
     }
     let status = set.status.as_ref();
     if status.and_then(|status| status.observed_generation) < set.metadata.generation {
-        return Some("its last change has not been seen yet".to_owned());
+        return Some("its last change has not been observed yet".to_owned());
     }
     let updated = status.and_then(|status| status.updated_number_scheduled).unwrap_or(0);
     let ready = status.map_or(0, |status| status.number_ready).min(updated);

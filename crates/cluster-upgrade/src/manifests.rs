@@ -67,7 +67,7 @@ impl Manifests for Folders {
             let why = format!("its manifest {} does not exist", file.display());
             return Ok(AddonManifest::Absent(why));
         }
-        let absent = || AddonManifest::Absent(format!("{} does not hold it", file.display()));
+        let absent = || AddonManifest::Absent(format!("{} does not contain it", file.display()));
         Ok(addon_in(&file, name)?.map_or_else(absent, AddonManifest::Found))
     }
 

@@ -12,7 +12,7 @@ pub fn missing(deployment: &Deployment) -> Option<String> {
         return Some("it has no status yet".to_owned());
     };
     if status.observed_generation < deployment.metadata.generation {
-        return Some("its last change has not been seen yet".to_owned());
+        return Some("its last change has not been observed yet".to_owned());
     }
     let updated = status.updated_replicas.unwrap_or(0);
     let all = status.replicas.unwrap_or(0);
@@ -52,7 +52,7 @@ mod tests {
     #[rstest]
     #[case(json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3}), None)]
     #[case(json!({"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3}),
-        Some("its last change has not been seen yet"))]
+        Some("its last change has not been observed yet"))]
     #[case(json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}),
         Some("2 of 3 pods are of the new kind"))]
     #[case(json!({"observedGeneration": 2, "replicas": 4, "updatedReplicas": 3, "availableReplicas": 4}),

@@ -38,7 +38,7 @@ pub(super) async fn run(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let name = names::suc_plan(&context.plan, Component::SuspendAgent);
     let upgrade_plan = context.upgrade_plan()?;
     if let Some(found) = plans.get(&name).await?.filter(|plan| !is_ours(plan, upgrade_plan)) {
-        let why = format!("{} belongs to somebody else", plans.called(&name));
+        let why = format!("{} does not belong to this UpgradePlan", plans.called(&name));
         // One of an UpgradePlan of this name that is gone goes too.
         return Err(match found.labels().get(labels::UPGRADE_PLAN) {
             Some(owner) if *owner == context.plan => Error::Transient(why),
@@ -109,7 +109,7 @@ fn waiting(node: &Node) -> Waiting {
     Waiting {
         what: "NodeAgent",
         object: format!("Node {name}"),
-        message: format!("rancher-system-agent of node {name} has not been told to leave RKE2 alone: {why}"),
+        message: format!("rancher-system-agent of node {name} is not suspended yet: {why}"),
     }
 }
 

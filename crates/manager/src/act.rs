@@ -1,4 +1,4 @@
-//! Carries decisions out: first what is on record, then what follows from it.
+//! Carries decisions out: first the record, then the actions.
 //!
 //! Every request that changes something passes the fence of the lease right before it is sent. Every action is safe to repeat: names are fixed, creating what exists is
 //! adopting it, and foreign objects are only ever patched.
@@ -92,10 +92,10 @@ impl Actor {
         }
     }
 
-    /// Puts a decision on record, before anything is done; the plan as it is then, unless it is gone.
+    /// Records a decision, before anything is done; returns the plan as it is then, unless it is gone.
     ///
     /// # Errors
-    /// It could not be written, or somebody has taken the plan further.
+    /// It could not be written, or the plan has progressed since.
     pub async fn record(
         &self,
         plan: &UpgradePlan,
@@ -107,7 +107,7 @@ impl Actor {
         let Some(plan) = self.write_plan(plan, decision, write, written).await? else {
             return Ok(None);
         };
-        // A write is refused when the plan is outdated; where there was none, somebody must ask.
+        // A write is refused when the plan is outdated; without a write, it must be checked.
         let was_written = plan.resource_version() != decided_on;
         if !was_written && !decision.actions.is_empty() {
             self.refuse_if_outdated(&plan).await?;
@@ -115,7 +115,7 @@ impl Actor {
         Ok(Some(plan))
     }
 
-    /// Carries the actions of a decision out, in their order. `plan` is as it is on record.
+    /// Carries the actions of a decision out, in their order. `plan` is as recorded.
     ///
     /// # Errors
     /// Where it had to stop.
@@ -128,7 +128,7 @@ impl Actor {
     ) -> Result<(), ActError> {
         let mut failures = Failures::default();
         for action in &decision.actions {
-            // What cannot be put back keeps nothing else from it; but nothing goes further on what is not there.
+            // A setting that cannot be restored does not block others; but the upgrade does not advance on a failed action.
             if failures.is_any() && action.needs_those_before() {
                 continue;
             }
@@ -141,7 +141,7 @@ impl Actor {
         failures.into_result()
     }
 
-    /// Reports events, each with its moment: the only way that events of the manager take. One that was reported is not
+    /// Reports events, each with its time: all events of the manager pass here. One that was reported is not
     /// reported again, and one that cannot be stops nothing.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells events that could not be told before, if it is time.
+    /// Reports events that could not be reported before, if it is time.
     ///
     /// # Errors
     /// The lease is lost.
@@ -168,7 +168,7 @@ impl Actor {
         self.recorder.catch_up(elapsed, self.leadership()).await
     }
 
-    /// Who tells events.
+    /// The reporter of events.
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
@@ -281,7 +281,7 @@ impl Actor {
         self.patch(&nodes, watched, node, patch, written).await
     }
 
-    /// Changes an object as it was seen: one that somebody, or a manager after this one, has changed since is left alone.
+    /// Changes an object as it was observed: if another client, or a later manager, has changed it since, it is not changed.
     async fn patch<K>(
         &self,
         api: &Api<K>,
@@ -293,7 +293,7 @@ impl Actor {
     where
         K: Writable + Clone + Debug + DeserializeOwned,
     {
-        // What is not there needs no patch; the next look will tell what that means.
+        // A missing object needs no patch; the next pass decides what that means.
         let Some(observed) = K::cache(watched).get(api.namespace().unwrap_or_default(), name) else {
             return Ok(());
         };

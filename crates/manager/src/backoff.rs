@@ -1,4 +1,4 @@
-//! What went wrong with each plan, one by one: an error of one plan is shown on that plan and holds up no other.
+//! Errors and backoff of each plan: an error of one plan is shown on that plan and blocks no other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,14 +31,14 @@ pub(crate) struct ErrorStreak {
 }
 
 impl ErrorStreak {
-    /// Another error. Tells how long to pause.
+    /// Another error. Returns the backoff.
     pub(crate) fn add(&mut self, error: String) -> Duration {
         self.errors = self.errors.saturating_add(1);
         self.last = error;
         pause(self.errors)
     }
 
-    /// The last error, once there have been enough of them to bother people.
+    /// The last error, once there have been enough of them to report.
     pub(crate) fn trouble(&self) -> Option<&str> {
         (self.errors >= SHOWN_AFTER).then_some(self.last.as_str())
     }
@@ -49,11 +49,11 @@ impl ErrorStreak {
 pub(crate) struct Backoff(BTreeMap<String, ErrorStreak>);
 
 impl Backoff {
-    /// A decision about a plan could not be carried out. Tells how long to pause. A conflict is only a reason to look again.
+    /// A decision about a plan could not be carried out. Returns the backoff. A conflict is only a reason to reconcile again.
     pub(crate) fn note(&mut self, plan: &UpgradePlan, error: &ActError) -> Duration {
         let name = plan.name_any();
         if error.is_conflict() {
-            tracing::debug!(plan = %name, %error, "somebody was faster; looking again");
+            tracing::debug!(plan = %name, %error, "another client wrote it first; reconciling again");
             return MIN_PAUSE;
         }
         let streak = self.0.entry(plan.uid().unwrap_or_default()).or_default();

@@ -1,4 +1,4 @@
-//! What keeps an upgrade from going on: pods that cannot start, what the programs in the others say that they wait for,
+//! What blocks an upgrade: pods that cannot start, waits that the programs of other pods report,
 //! volumes that are not healthy, VMs that are still there.
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn missing_image(container: &ContainerStatus) -> Option<String> {
     is_image.then(|| plain(&container.image, LONGEST_NAME))
 }
 
-/// What a container said when it failed.
+/// The termination message of a failed container.
 pub(crate) fn termination_message(container: &ContainerStatus) -> Option<TerminationMessage> {
     let ended = container.state.as_ref()?.terminated.as_ref()?;
     let text = ended
@@ -140,7 +140,7 @@ pub(crate) fn ended_without_reboot(container: &ContainerStatus) -> bool {
     good_word(container).is_some_and(|word| word.starts_with(reasons::NO_REBOOT))
 }
 
-/// What a container said when it ended well.
+/// The termination message of a container that succeeded.
 fn good_word(container: &ContainerStatus) -> Option<&str> {
     let ended = container.state.as_ref()?.terminated.as_ref()?;
     ended.message.as_deref().filter(|_| ended.exit_code == 0)
@@ -209,7 +209,7 @@ fn unhealthy(volume: &Volume) -> Option<String> {
 /// Whether KubeVirt can move a VM.
 pub(crate) const LIVE_MIGRATABLE: &str = "LiveMigratable";
 
-/// Running VMs that are killed where their node is drained, by node: KubeVirt cannot move them, or is told not to.
+/// Running VMs that are killed where their node is drained, by node: KubeVirt cannot migrate them, or must not.
 pub(crate) fn immovable_vms(watched: &Watched) -> BTreeMap<String, Vec<String>> {
     let mut by_node: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for instance in watched.instances.list() {

@@ -2,7 +2,7 @@
 //!
 //! Rancher up to 2.13 works on `v1beta1`, later ones on `v1beta2`; what is stored in one and read in the other goes
 //! through a conversion webhook on every read, and the older one will be removed. An upgrade of Harvester upgrades
-//! Rancher on the way, so the answer changes while the manager runs: it is asked for with every list.
+//! Rancher during an upgrade, so it changes while the manager runs: it is discovered with every list.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ const NEWEST: &str = "v1beta2";
 /// What else they can be read from: the fields that we use are the same.
 const OLDER: &str = "v1beta1";
 
-/// The version that was served when it was last asked for.
+/// The version that was served when it was last discovered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServedVersion(Arc<Mutex<Option<&'static str>>>);
 
@@ -35,7 +35,7 @@ impl ServedVersion {
         let query = uri.query().unwrap_or_default();
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let version = match known {
-            // A watch goes on where its list began.
+            // A watch uses the version of its list.
             Some(version) if is_watch(query) => version,
             _ => self.ask(client).await,
         };
@@ -52,7 +52,7 @@ impl ServedVersion {
         Request::from_parts(parts, body)
     }
 
-    /// Asks the API server. Where it does not answer, the newest is tried, and that request says what is wrong.
+    /// Asks the API server. If it does not respond, the newest is tried, and that request returns the error.
     async fn ask(&self, client: &Client) -> &'static str {
         let request = Request::builder().method(Method::GET).uri(GROUP).body(Vec::new());
         let Ok(request) = request else { return NEWEST };

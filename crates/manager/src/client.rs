@@ -1,4 +1,4 @@
-//! The client that the product works with: it asks what the API server thinks of the fields that we write, and addresses
+//! The client of the product: it requests field validation for every write, and uses
 //! kinds of Cluster API by the version that is served.
 
 use http::{Request, Uri};

@@ -1,4 +1,4 @@
-//! The manager's events on a plan, each one once. Events tell what was decided; they never keep anything from being decided.
+//! The manager's events on a plan, each one once. Events report decisions; they never block a decision.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,17 +18,17 @@ use tokio::time::error::Elapsed;
 
 use crate::{act::ActError, backoff::ErrorStreak, lease::Leadership};
 
-/// Who tells these events.
+/// The reporter of these events.
 const REPORTER: EventReporter<'_> = EventReporter {
     component: reasons::SOURCE_MANAGER,
     host: None,
 };
-/// How many events wait to be told. More come only where none can be told for long, and then the newest say most.
+/// How many events are kept for a retry. More occur only if none can be created for long, and then the newest matter most.
 const MOST_UNTOLD: usize = 200;
-/// How long the API server may take over an event. The upgrade waits meanwhile, and events are not worth waiting for.
+/// The timeout of an event. The upgrade waits during this time, and events are not worth a longer wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Tells events.
+/// Reports events.
 pub struct Recorder {
     events: Api<Event>,
     state: Mutex<State>,
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Takes note of how telling an event went; tells whether it went well.
+    /// Records the result of reporting an event; returns whether it succeeded.
     fn ended(&mut self, event: Event, result: Result<Result<Event, kube::Error>, Elapsed>, now: Duration) -> bool {
         let of_plan = event.involved_object.uid.clone().unwrap_or_default();
         let error = match result {
@@ -73,7 +73,7 @@ impl State {
             self.errors.remove(&of_plan);
             return true;
         };
-        // Without the name, which differs each time: this is shown on the plan, and the same trouble must have the same words.
+        // Without the name, which differs each time: this is shown on the plan, and the same error must have the same message.
         let why = error.replace(&event.name_any(), "…");
         let message = format!(
             "failed to create Events in namespace {}: {why}",
@@ -97,7 +97,7 @@ impl Recorder {
         }
     }
 
-    /// Tells an event unless it has been told. One that the API server does not take is kept for later. `now` is the time on
+    /// Reports an event unless it was reported. One that the API server refuses is kept for later. `now` is the time on
     /// the manager's clock.
     ///
     /// # Errors
@@ -126,10 +126,10 @@ impl Recorder {
         Ok(())
     }
 
-    /// Tells events that could not be told, if it is time.
+    /// Reports events that could not be reported, if it is time.
     ///
     /// # Errors
-    /// The lease is lost. Who leads then tells what there is to tell.
+    /// The lease is lost. The new leader reports the events.
     pub async fn catch_up(&self, now: Duration, leadership: &Leadership) -> Result<(), ActError> {
         let due = {
             let mut state = self.state();
@@ -150,27 +150,27 @@ impl Recorder {
         Ok(())
     }
 
-    /// Tells whether the API server took it.
+    /// Returns whether the API server accepted it.
     async fn create(&self, event: Event, now: Duration) -> bool {
         let params = PostParams::default();
         let result = tokio::time::timeout(ANSWER, self.events.create(&params, &event)).await;
         self.state().ended(event, result, now)
     }
 
-    /// How long until events are tried again that could not be told.
+    /// How long until events that could not be created are retried.
     #[must_use]
     pub fn again_in(&self, now: Duration) -> Option<Duration> {
         let state = self.state();
         (!state.unrecorded.is_empty()).then(|| state.again_at.saturating_sub(now))
     }
 
-    /// Why events of a plan cannot be told, when that happened more than once.
+    /// Why events of a plan cannot be created, when that happened more than once.
     #[must_use]
     pub fn trouble(&self, plan: &UpgradePlan) -> Option<String> {
         let state = self.state();
         let row = state.errors.get(&plan.uid().unwrap_or_default())?;
         row.trouble()
-            .map(|why| format!("{why}; the upgrade goes on without them"))
+            .map(|why| format!("{why}; the upgrade continues without them"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

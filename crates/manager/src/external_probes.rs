@@ -30,7 +30,7 @@ pub enum FetchError {
     Other(String),
 }
 
-/// Why nobody knows when the certificates of an API server end.
+/// Why it is not known when the certificates of an API server end.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {source}")]
 pub struct CertificateError {
@@ -58,7 +58,7 @@ pub enum CertificateTrouble {
     /// It says nothing.
     #[error("no TLS handshake within {} s", .0.as_secs())]
     Silent(Duration),
-    /// Nobody listens there.
+    /// Nothing listens there.
     #[error("connection refused")]
     Refused,
 }
@@ -189,7 +189,7 @@ impl ExternalProbes for Network {
 impl Network {
     async fn ask_kubelet(&self, kubelet: &Kubelet, file: KubeletFile) -> Result<Vec<u8>, KubeletError> {
         let Some(kubelets) = &self.kubelets else {
-            return Err(KubeletError::Other("kubelets are not asked from here".to_owned()));
+            return Err(KubeletError::Other("this manager does not query kubelets".to_owned()));
         };
         match tokio::time::timeout(TIMEOUT, kubelets.ask(kubelet, file)).await {
             Ok(result) => result,

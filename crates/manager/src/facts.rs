@@ -1,4 +1,4 @@
-//! Answers to the questions that decisions ask outside the watched kinds.
+//! Facts outside the watched kinds that decisions need.
 //!
 //! A question is answered by a future that the manager's loop drives; what it found is kept until the plan is gone.
 

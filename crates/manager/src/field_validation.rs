@@ -1,8 +1,8 @@
-//! What the API server thinks of the fields that we write.
+//! Field validation of what we write.
 //!
-//! A field that a kind does not have is dropped, and the write succeeds. Only a `Warning` header tells of it, to clients
-//! that asked: a misspelt field once left every Job of an upgrade without its environment, and nobody saw it. So every
-//! write asks, and what comes back is logged. Tests ask the API server to refuse such writes instead.
+//! A field that a kind does not have is dropped, and the write succeeds. Only a `Warning` header reports it, to clients
+//! that request it: a misspelt field once left every Job of an upgrade without its environment, unnoticed. So every
+//! write requests it, and warnings are logged. Tests ask the API server to refuse such writes instead.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -50,7 +50,7 @@ impl Mode {
     }
 }
 
-/// What was told first by a text: the kind of object that it is about, and the text.
+/// What a text was first about: the kind of object that it is about, and the text.
 type Warned = (String, String);
 
 /// The warnings that came back so far.
@@ -58,7 +58,7 @@ type Warned = (String, String);
 pub struct Warnings(Arc<Mutex<BTreeMap<Warned, String>>>);
 
 impl Warnings {
-    /// Each text once, with the object that it was first told of.
+    /// Each text once, with the object that it was first about.
     #[must_use]
     pub fn recorded(&self) -> Vec<(String, String)> {
         let recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl Warnings {
     }
 }
 
-/// Sends a write that asks for field validation, and tells what came back.
+/// Sends a write that requests field validation, and logs the warnings.
 pub(crate) async fn send(
     client: &Client,
     request: Request<Body>,
@@ -131,7 +131,7 @@ fn texts(headers: &HeaderMap) -> Vec<String> {
     values.flat_map(quoted).collect()
 }
 
-/// Everything that stands in quotes, since several warnings may share a header.
+/// Every quoted text, since several warnings may share a header.
 fn quoted(value: &str) -> Vec<String> {
     let (mut found, mut current, mut escaped) = (Vec::new(), None::<String>, false);
     for letter in value.chars() {

@@ -39,7 +39,7 @@ const KEEP: Keep = Fields(&[
     ),
 ]);
 
-/// A running VM without what nobody reads: that is passed over while it is parsed.
+/// A running VM without unused fields: the parser skips them.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance(VirtualMachineInstance);
 

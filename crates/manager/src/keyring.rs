@@ -15,7 +15,7 @@ use release::tls::Identity;
 struct Held {
     access: RepositoryAccess,
     identity: Identity,
-    /// This manager has created the Secret: one of that name is not somebody else's.
+    /// This manager has created the Secret: a Secret of that name is ours.
     is_stored: bool,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Keyring {
 
 impl Keyring {
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
-        // Nobody panics while holding this lock; if somebody did, the value would still be whole.
+        // No code panics with this lock; if it did, the value would still be valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

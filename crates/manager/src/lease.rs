@@ -1,8 +1,8 @@
 //! Leader election by a Lease, and the fence that every write passes.
 //!
-//! The algorithm is that of client-go: whoever holds the lease renews it; whoever does not takes it over once it has
+//! The algorithm is that of client-go: the leader renews the lease; others take it over once it has
 //! not been renewed for its duration. Time is measured on the own clock since a change was seen, never compared with
-//! another machine's. The lease's own timestamps are for people.
+//! another machine's. The lease's own timestamps are for users.
 //!
 //! What is promised: of several managers one writes, but for one request that was under way when its manager was stopped or
 //! cut off, and that is sent or arrives after another one has taken over. Each request has the fence right before it, and
@@ -10,10 +10,10 @@
 //! request that comes late does no harm:
 //!
 //! - A change carries the resourceVersion, and a deletion the UID, that was read before the fence, while this manager led:
-//!   it is refused when somebody has changed the object since, or another one has its name.
-//! - A creation has a fixed name and an owner: an Event that is told twice is told once, and a Job that exists is adopted.
-//!   That is the one thing that is not refused: where the object was made, has done its work and was deleted again
-//!   meanwhile, it is made once more. Its pods run programs that are safe to repeat, and the next look sees them.
+//!   it is refused when another client has changed the object since, or another one has its name.
+//! - A creation has a fixed name and an owner: an Event that is reported twice exists once, and a Job that exists is adopted.
+//!   One case is not refused: if the object was created, has done its work and was deleted again
+//!   in the meantime, it is created again. Its pods run programs that can be repeated, and the next pass observes them.
 //!
 //! Not behind the fence, since all replicas serve: the Secret with the webhook's certificate and the authority in the two webhook
 //! configurations, which any replica writes ([`crate::tls::managed`]). Both carry the resourceVersion and are idempotent: of
@@ -106,7 +106,7 @@ impl Leadership {
         millis(self.clock.elapsed()) < self.valid_until.load(Ordering::Acquire)
     }
 
-    /// Lets nobody past who does not hold the lease.
+    /// Refuses requests without the lease.
     ///
     /// # Errors
     /// This manager may not write.
@@ -184,7 +184,7 @@ pub async fn compete(client: Client, namespace: &str, identity: &str, timing: Le
     }
 }
 
-/// Renews a lease that is held without reading it first: nobody else writes what is held. `None` when somebody did.
+/// Renews a lease that is held without reading it first: no other manager writes it. `None` when one did.
 async fn renew(
     leases: &Api<Lease>,
     candidate: Candidate<'_>,
@@ -196,7 +196,7 @@ async fn renew(
     written(leases.replace(names::LEASE, &PostParams::default(), &lease).await)
 }
 
-/// A lease that was written, or nothing when somebody else was faster.
+/// A lease that was written, or nothing when another manager was faster.
 fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match result {
         Ok(lease) => Ok(Some(lease)),

@@ -1,7 +1,7 @@
 //! Lists of what tenants have, in little memory whatever they have put into it.
 //!
-//! Somebody with a namespace may have hundreds of objects there, with 256 KiB of annotations each. So a page that is larger than
-//! [`PAGE_BYTES`] is asked for again in smaller ones; of each object only the fields that somebody reads are taken in, while
+//! A tenant may have hundreds of objects there, with 256 KiB of annotations each. So a page that is larger than
+//! [`PAGE_BYTES`] is requested again in smaller ones; of each object only the fields that are used are kept, while
 //! the text is parsed, and the rest of it is passed over; and all that is kept has a bound.
 
 use std::{
@@ -22,15 +22,15 @@ use tokio::sync::Semaphore;
 
 /// Bytes of a page's text that are taken in. One object fits, whatever it is: API servers take no more than 3 MiB.
 const PAGE_BYTES: u64 = 4 * 1024 * 1024;
-/// Objects per page: the first that fits. A list stays with the smaller size: whoever has fat objects has many of them.
+/// Objects per page: the first that fits. A list keeps the smaller size: large objects rarely come alone.
 const PAGES: [u32; 4] = [500, 128, 16, 1];
 /// Pages that are under way at once.
 const AT_ONCE: usize = 2;
 /// Bytes that all lists of one reader may take in memory, by estimate: those of 5,000 VMs take less.
 const MOST_KEPT: usize = 32 * 1024 * 1024;
-/// What one value takes beside its text while it is parsed.
+/// What one value takes in addition to its text while it is parsed.
 const VALUE: usize = 64;
-/// What one value takes beside its text in the object that is kept.
+/// What one value takes in addition to its text in the object that is kept.
 const KEPT_VALUE: usize = 40;
 /// Never looked at, and the largest part of most objects.
 const MANAGED_FIELDS: &str = "managedFields";

@@ -45,7 +45,7 @@ impl<T: Default> Default for Memo<T> {
 }
 
 impl<T> Memo<T> {
-    /// The value as it was, or a new one if the plan is another or the caches have news.
+    /// The value as it was, or a new one if the plan is another or the caches have changed.
     pub(crate) fn get(&mut self, plan: &str, revision: u64, make: impl FnOnce() -> T) -> Shared<T> {
         let same = self
             .made_for
@@ -59,7 +59,7 @@ impl<T> Memo<T> {
     }
 }
 
-/// What was seen of each object of a kind, by [`key`]: after news, only the objects that changed are looked at again.
+/// What was derived from each object of a kind, by [`key`]: after a change, only the changed objects are processed again.
 pub(crate) struct MemoEach<K, V> {
     made_for: Option<(String, u64)>,
     objects: Vec<Arc<K>>,
@@ -79,14 +79,14 @@ impl<K, V> Default for MemoEach<K, V> {
 impl<K: Resource, V: Clone> MemoEach<K, V> {
     /// What `look` sees of each object of the cache; of an object of which it sees nothing, nothing.
     ///
-    /// `made_for` stands for all else that `look` depends on: when it is another, all objects are looked at again.
+    /// `made_for` covers all other inputs of `look`: when it changes, all objects are processed again.
     pub(crate) fn get(
         &mut self,
         made_for: &str,
         caches: &[&Cache<K>],
         look: impl Fn(&K) -> Option<V>,
     ) -> Shared<BTreeMap<String, V>> {
-        // News first: what comes in between is looked at again, not missed. Each count only grows, and so does their sum.
+        // The count first: a change in between is processed again, not missed. Each count only grows, and so does their sum.
         let revision = caches.iter().map(|cache| cache.revision()).sum();
         self.get_from(
             made_for,
@@ -164,13 +164,13 @@ mod tests {
         let (one, two) = (node("one"), node("two"));
         let observed = remembered.get_from("a", 1, || vec![one.clone(), two.clone()], look);
         assert_eq!(*observed, [("one".to_owned(), 1), ("two".to_owned(), 2)].into());
-        // No news: nothing is even listed.
+        // No change: nothing is even listed.
         remembered.get_from("a", 1, || panic!("listed without news"), look);
         // Another version of one, two as it was.
         let newer = node("one");
         let observed = remembered.get_from("a", 2, || vec![newer.clone(), two.clone()], look);
         assert_eq!(*observed, [("one".to_owned(), 3), ("two".to_owned(), 2)].into());
-        // One that is gone is forgotten, and another plan sees everything anew.
+        // One that is gone is forgotten, and another plan starts from nothing.
         let observed = remembered.get_from("a", 3, || vec![two.clone()], look);
         assert_eq!(*observed, [("two".to_owned(), 2)].into());
         let observed = remembered.get_from("b", 3, || vec![two.clone()], look);

@@ -234,7 +234,7 @@ fn suc_plans(watched: &Watched, plan: &UpgradePlan) -> BTreeMap<Component, Obser
         .filter(|found| ours::is_child(found.as_ref(), plan));
     ours.filter_map(|found| {
         let component = Component::of(&found.metadata)?;
-        // Each has one name, so that no other can stand in its place.
+        // Each has one name, so that no other can replace it.
         (found.name_any() == names::suc_plan(&plan.name_any(), component)).then_some(())?;
         let conditions = found.status.conditions.as_deref().unwrap_or_default();
         let complete = conditions.iter().find(|condition| condition.type_ == "Complete");

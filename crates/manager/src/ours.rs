@@ -1,5 +1,5 @@
 //! Which objects are a plan's own: those that its UID owns, directly or through an object that it owns. Labels and names
-//! prove nothing, because anybody who may create an object chooses them. Pure, over the caches.
+//! prove nothing, because any user who may create an object chooses them. Pure, over the caches.
 //!
 //! ```text
 //! UpgradePlan ─┬─ Job (harvester-system) ── Pod
@@ -35,7 +35,7 @@ pub(crate) enum Tie {
     /// It is the plan's own.
     Own,
     /// Its owner is gone and it is not: the garbage collector removes it. That it may run still counts, what it says does
-    /// not, and it is nobody's to delete: a name of an owner that is not there proves nothing.
+    /// not, and it must not be deleted: a name of an owner that is not there proves nothing.
     LeftOver,
     /// It is a stranger's.
     None,

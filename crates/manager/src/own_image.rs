@@ -1,4 +1,4 @@
-//! The image that this manager runs: what its workloads are to run too. Kubernetes tells a container much about its pod,
+//! The image that this manager runs: its workloads run it too. Kubernetes gives a container much information about its pod,
 //! but not this, so the pod is read.
 
 use std::time::Duration;
@@ -9,16 +9,16 @@ use kube::{Api, Client, api::ListParams};
 
 /// The manager's container, in the chart and in `config/`.
 const CONTAINER: &str = "manager";
-/// How often the pod is asked for when nobody answers, and how long between.
+/// How often the pod is read when the API server does not respond, and how long between.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// Why the image is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnImageError {
-    /// Nobody answered.
+    /// No response.
     #[error(
-        "failed to read Pod {namespace}/{name}, whose image the upgrade's workloads are to run; --toolkit-image says it too"
+        "failed to read Pod {namespace}/{name}, whose image the upgrade's workloads run; set --toolkit-image instead"
     )]
     Unread {
         /// Its namespace.

@@ -1,7 +1,7 @@
 //! What the manager may do in a cluster: the one source of the roles that ship and of those the tests enforce.
 //!
 //! A rule is of a namespace unless its objects are in all of them or in none, and of a name where the name is known. A
-//! list or watch of one name is asked for with a field selector, which Kubernetes judges like the name itself.
+//! list or watch of one name is requested with a field selector, which Kubernetes judges like the name itself.
 
 mod accounts;
 mod caches;
@@ -27,7 +27,7 @@ use crate::{
 /// All objects of a kind.
 const ALL: &[&str] = &[];
 
-/// Rules for the whole cluster beside those that follow from [`crate::watched`].
+/// Rules for the whole cluster in addition to those that follow from [`crate::watched`].
 const CLUSTER_RULES: &[Rule] = &[
     // Which pods keep a drain from ending, and what keeps them from being evicted.
     ("", &["pods"], &["list"], ALL),
@@ -35,14 +35,14 @@ const CLUSTER_RULES: &[Rule] = &[
     // Who may use dangerous fields of a plan, and who may read metrics.
     ("authorization.k8s.io", &["subjectaccessreviews"], &["create"], ALL),
     ("management.harvesterhci.io", &["upgradeplans/status"], &["update"], ALL),
-    // An owner that blocks deletion may only be named by who may touch its finalizers.
+    // An owner that blocks deletion may only be set by a client that may change its finalizers.
     (
         "management.harvesterhci.io",
         &["upgradeplans/finalizers"],
         &["update"],
         ALL,
     ),
-    // Admission lists these when a plan is created: what must be at rest before an upgrade may begin.
+    // Admission lists these when a plan is created: what must be idle before an upgrade may begin.
     (
         "harvesterhci.io",
         &["addons", "virtualmachinebackups", "schedulevmbackups"],
@@ -56,7 +56,7 @@ const CLUSTER_RULES: &[Rule] = &[
 const HARVESTER_RULES: &[Rule] = &[
     // The key of a repository. Kubernetes cannot limit `create` to a name; nothing here may be read, changed or deleted.
     ("", &["secrets"], &["create"], ALL),
-    // Admission lists upgrades of Harvester's own controller: none may run beside ours.
+    // Admission lists upgrades of Harvester's own controller: none may run together with ours.
     ("harvesterhci.io", &["upgrades"], &["list"], ALL),
 ];
 
@@ -105,10 +105,10 @@ pub const WEBHOOK_RULES: &[Rule] = &[
     ),
 ];
 
-/// Rules for the whole cluster: asking who wants to read metrics.
+/// Rules for the whole cluster: reviews of clients that read metrics.
 pub const METRICS_RULES: &[Rule] = &[("authentication.k8s.io", &["tokenreviews"], &["create"], ALL)];
 
-/// The role that lets somebody read metrics. Who that is, is for the cluster's administrator to say.
+/// The role for reading metrics. The cluster's administrator binds it.
 #[must_use]
 pub fn metrics_reader(prefix: &str) -> Value {
     json!({

@@ -28,7 +28,7 @@ use crate::{
     watched::Watched,
 };
 
-/// Changes come in bursts: one look at the end of a burst sees them all.
+/// Changes come in bursts: one pass at the end of a burst handles them all.
 const BURST: Duration = Duration::from_millis(5);
 /// How long caches may lag behind our own writes before we look anyway.
 const MAX_LAG: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(crate) struct Manager {
     pub(crate) state: State,
 }
 
-/// What the loop keeps from one pass to the next. None of it is needed to go on after a restart.
+/// What the loop keeps from one pass to the next. None of it is needed to continue after a restart.
 #[derive(Default)]
 pub(crate) struct State {
     memos: Memos,
@@ -65,11 +65,11 @@ pub(crate) struct State {
 enum Readiness {
     /// These plans, oldest first.
     Plans(Vec<Arc<UpgradePlan>>),
-    /// Not before the caches change, or this moment comes.
+    /// Not before the caches change, or this time comes.
     NotYet(Option<Timestamp>),
 }
 
-/// The earlier of two moments.
+/// The earlier of two times.
 fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     [one, other].into_iter().flatten().min()
 }
@@ -117,7 +117,7 @@ impl Manager {
         Ok(earliest(wake_at, self.next_report()))
     }
 
-    /// Sees to one plan. What goes wrong with it is shown on it, and holds up no other.
+    /// Reconciles one plan. Its errors are shown on it, and block no other plan.
     async fn look_after(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, LeaseLost> {
         match self.reconcile(plan).await {
             Ok(wake_at) => {
@@ -159,7 +159,7 @@ impl Manager {
         ))
     }
 
-    /// The events that follow from what is on record. A manager that died between a write and its events catches up.
+    /// The events that follow from the record. A manager that stopped between a write and its events catches up.
     fn history(&self, plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, rules::PlanEvent)> {
         let mut events = announce::phase_events(plan, now);
         events.extend(announce::override_events(plan));
@@ -197,7 +197,7 @@ impl Manager {
         }
     }
 
-    /// Whether the caches can be believed.
+    /// Whether the caches are up to date.
     fn readiness(&mut self) -> Readiness {
         if !self.watched.is_synced() {
             return Readiness::NotYet(None);

@@ -29,7 +29,7 @@ pub struct Config {
     pub lease_namespace: Option<String>,
     /// How long the lease is held, and how often it is renewed.
     pub lease_timing: LeaseTiming,
-    /// Who this manager is, among those that compete.
+    /// The identity of this manager in the leader election.
     pub identity: String,
     /// Metrics; without it none are kept.
     pub metrics: Option<MetricsConfig>,
@@ -54,7 +54,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Another manager took over. This one ends so that it starts again with nothing in memory.
-    #[error("the lease {} is lost; ending so that another manager can go on", names::LEASE)]
+    #[error("the lease {} is lost; ending so that another manager can continue", names::LEASE)]
     LeaseLost,
 }
 

@@ -1,4 +1,4 @@
-//! How often a plan is written only to say anew what is waited for. What moves an upgrade on is written at once.
+//! How often a plan is written only to update its waits. Progress is written at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,8 +10,8 @@ use api::UpgradePlan;
 use kube::ResourceExt;
 use plan::Decision;
 
-/// Words about what is waited for are not written sooner than this after the last write: hundreds of VMs that leave a
-/// node would be as many writes, and nobody reads that fast.
+/// Waits are not written sooner than this after the last write: hundreds of VMs that leave a
+/// node would be as many writes, and no user reads that fast.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
 /// Nor sooner than this after they are known: mostly something that moves the upgrade on follows at once, and one write says
 /// both.
@@ -22,7 +22,7 @@ const DEBOUNCE: Duration = Duration::from_secs(1);
 pub enum StatusWrite {
     /// It is written.
     Now,
-    /// It only says anew what is waited for, and can wait this long.
+    /// It only updates waits, and can be delayed this long.
     Later(Duration),
     /// It is what the plan has already.
     Unchanged,
@@ -47,7 +47,7 @@ struct Writes {
 }
 
 impl Writes {
-    /// When a status may be written that only says anew what is waited for.
+    /// When a status may be written that only updates waits.
     fn due(&self, now: Duration) -> Duration {
         let known = self.pending_since.unwrap_or(now) + DEBOUNCE;
         self.last.map_or(known, |last| known.max(last + MIN_INTERVAL))

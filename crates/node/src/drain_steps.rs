@@ -233,7 +233,7 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
             number,
             migrations,
         } => {
-            tracing::info!(vm = %format!("{namespace}/{name}"), number, "having the migration tried again");
+            tracing::info!(vm = %format!("{namespace}/{name}"), number, "retrying the migration");
             // Noted first: who starts again after a crash goes on counting.
             let noted = evacuation::retry_note(&run.plan, *number);
             let instances: Api<VirtualMachineInstance> = Api::namespaced(run.client.clone(), namespace);
@@ -274,7 +274,7 @@ async fn carry_out(run: &NodeRun, act: &Act) -> Result<()> {
         Act::Taint => {
             tracing::warn!(
                 node = run.node,
-                "setting the taint {DRAIN_TAINT} again, which somebody took away"
+                "setting the taint {DRAIN_TAINT} again, which another client removed"
             );
             set_taints(run, true).await
         }

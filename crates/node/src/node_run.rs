@@ -95,7 +95,7 @@ impl NodeRun {
     pub fn release(&self) -> Result<&Release> {
         self.release
             .get()
-            .ok_or_else(|| Error::Permanent("the repository has not been asked for its release".to_owned()))
+            .ok_or_else(|| Error::Permanent("the release was not read from the repository".to_owned()))
     }
 
     /// The plan as it is now.

@@ -142,7 +142,7 @@ pub fn rke2_runs(name: &str, node: Option<&Node>, wanted: &str) -> Look {
             what: "RKE2",
             object: format!("Node {name}"),
             message: format!(
-                "Rancher has not upgraded RKE2 on {name} yet: its kubelet is {}, and {wanted} is waited for",
+                "Rancher has not upgraded RKE2 on {name} yet: its kubelet is {} instead of {wanted}",
                 running.unwrap_or("not known"),
             ),
         }]),

@@ -1,7 +1,7 @@
-//! The events of phase changes, told from the plan's recorded history and nothing else.
+//! The events of phase changes, reported only from the plan's recorded history.
 //!
-//! Because only what is on record is announced, an event never speaks of a change that was lost, and a manager that
-//! died between a write and its events catches up when it is back.
+//! Because only the recorded history is reported, an event never describes a lost change, and a manager that
+//! stopped between a write and its events catches up when it is back.
 
 use api::{
     Phase, PhaseTransition, UpgradePlan,
@@ -19,7 +19,7 @@ const FRESH: SignedDuration = SignedDuration::from_mins(10);
 /// How many changes back to look. Each change is seen before the next one, so two are enough.
 const LOOK_BACK: usize = 2;
 
-/// The events of the newest phase changes, each with its moment.
+/// The events of the newest phase changes, each with its time.
 #[must_use]
 pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
     let Some(status) = &plan.status else { return Vec::new() };
@@ -35,8 +35,8 @@ pub fn phase_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanE
         .collect()
 }
 
-/// The events of who used what needs a permission of its own, each with its moment. However old: a manager that was away
-/// has not told them, and one that has finds them told. Each says when, so that the same use at another time is another event.
+/// The events for options that need a separate permission, each with its time. However old: a manager that was down
+/// has not reported them, and one that was not finds them reported. Each has its time, so that the same use at another time is another event.
 #[must_use]
 pub fn override_events(plan: &UpgradePlan) -> Vec<(Timestamp, PlanEvent)> {
     let event = |used: Override| {
@@ -70,7 +70,7 @@ pub struct FailedRestore {
     pub at: Timestamp,
 }
 
-/// The events of the newest of these failures, each with its moment. For plans that have ended: nothing waits for the VMs of
+/// The events of the newest of these failures, each with its time. For plans that have ended: nothing waits for the VMs of
 /// the last nodes, and nothing is decided about such a plan any more.
 #[must_use]
 pub fn late_restore_events(
@@ -88,7 +88,7 @@ fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) < FRESH
 }
 
-/// What a change of the phase is told as; `before` is the history up to it.
+/// The event of a phase change; `before` is the history up to it.
 fn phase_event(plan: &UpgradePlan, before: &[PhaseTransition], change: &PhaseTransition) -> Option<PlanEvent> {
     let phase: Phase = change.phase.parse().ok()?;
     match phase {
@@ -103,7 +103,7 @@ fn phase_event(plan: &UpgradePlan, before: &[PhaseTransition], change: &PhaseTra
             };
             Some(PlanEvent::warning(reasons::UPGRADE_FAILED, text))
         }
-        // Another try: what the phases before it completed is kept, and not completed again.
+        // A retry: what the phases before it completed is kept, and not completed again.
         phase if before.last().is_some_and(tries::is_failure) => {
             let (entry, next) = pipeline::find(phase)?;
             let resumed = next.filter(|_| phase == entry.completed).unwrap_or(entry);

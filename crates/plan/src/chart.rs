@@ -1,8 +1,8 @@
 //! Harvester's ManagedCharts, as far as an upgrade changes them. Pure.
 //!
 //! What KubeVirt does with VMs when it is updated itself is a value of the chart `harvester`. Fleet applies its charts
-//! with a field manager of its own and gives up on the whole chart where somebody else owns a field that it sets, so that
-//! nobody but the chart may change the KubeVirt object.
+//! with its own field manager, and the whole chart fails if another manager owns a field that it sets, so that
+//! only the chart may change the KubeVirt object.
 
 use api::{annotations, foreign::rancher::ManagedChart, names};
 use kube::ResourceExt;

@@ -17,7 +17,7 @@ use rules::PlanEvent;
 const EXECUTABLE: (bool, &str, &str) = (true, reasons::EXECUTABLE, "");
 const EXECUTED: (bool, &str, &str) = (false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE);
 
-/// Decides. The same moment and the same sight always give the same decision.
+/// Decides. The same time and the same observation always give the same decision.
 #[must_use]
 pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
     let mut draft = Draft::new(now, observed);
@@ -123,7 +123,7 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
 #[must_use]
 pub fn is_settled(plan: &UpgradePlan) -> bool {
     let tried_again = retry::is_asked_for(plan) && plan.phase() == Some(Phase::Failed);
-    // A wish that was taken back leaves its wait behind.
+    // A withdrawn retry request leaves its wait behind.
     let waits = plan
         .status
         .as_ref()
@@ -131,7 +131,7 @@ pub fn is_settled(plan: &UpgradePlan) -> bool {
     has_ended(plan.status.as_ref(), plan.phase()) && !has_finalizer(plan) && !tried_again && !waits
 }
 
-/// The plan may still change the cluster: it has not ended, or what it changed is not put back.
+/// The plan may still change the cluster: it has not ended, or its changes are not restored.
 #[must_use]
 pub fn is_active(plan: &UpgradePlan) -> bool {
     let over = plan.phase().is_some_and(Phase::is_terminal) || waits_for_request(plan);
@@ -144,8 +144,8 @@ fn has_finalizer(plan: &UpgradePlan) -> bool {
     finalizers.any(|finalizer| finalizer == annotations::FINALIZER)
 }
 
-/// Another manager has looked at the plan and not started it, and nobody has asked for it since. We never leave a plan without
-/// a phase, so who did was another one; it may be years ago, and nobody starts an upgrade by installing an operator.
+/// Another manager has processed the plan without starting it, and no user has requested it since. We never leave a plan without
+/// a phase, so it was another one; it may be years ago, and installing an operator must not start an upgrade.
 #[must_use]
 pub fn waits_for_request(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
@@ -153,7 +153,7 @@ pub fn waits_for_request(plan: &UpgradePlan) -> bool {
     !begun && !status.conditions.is_empty() && !retry::is_asked_for(plan)
 }
 
-/// The plan has ended and everything we changed is put back.
+/// The plan has ended and all our changes are restored.
 fn has_ended(status: Option<&UpgradePlanStatus>, phase: Option<Phase>) -> bool {
     let executed = status.is_some_and(|status| {
         status
@@ -185,10 +185,10 @@ fn another_active_plan(observed: &Observed) -> Option<&str> {
     active.map(|other| other.name.as_str())
 }
 
-/// Another try waits for whoever runs meanwhile.
+/// A retry waits for the plan that is running.
 fn postponed(mut draft: Draft<'_>, other: &str) -> Decision {
     draft.set_finalizer(false);
-    let message = format!("another try of this plan begins when the upgrade {other:?} has ended");
+    let message = format!("the retry of this plan begins when the upgrade {other:?} has ended");
     draft.wait(Wait::OtherUpgrade, Some(format!("UpgradePlan {other}")), message);
     draft.still_ended()
 }
@@ -228,10 +228,10 @@ fn blocked(mut draft: Draft<'_>, phase: Option<Phase>, older: &str) -> Decision 
     draft.finish((false, reasons::CONCURRENT_UPGRADE_BLOCKED, &message), true, None)
 }
 
-/// Puts back what was changed, then lets the plan go.
+/// Restores what was changed, then removes the finalizer.
 fn delete(mut draft: Draft<'_>) -> Decision {
     let ended = has_ended(draft.observed.plan.status.as_ref(), draft.observed.plan.phase());
-    // A Job that was created just before has begun with its node, and nobody has noted it yet.
+    // A Job that was created just before has begun with its node, and that is not recorded yet.
     if draft.observed.plan.phase() == Some(Phase::NodeUpgrading) {
         node_upgrade::look_at_jobs(&mut draft);
     }

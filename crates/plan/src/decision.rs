@@ -1,4 +1,4 @@
-//! What a decision is made of: data that somebody else carries out.
+//! What a decision is made of: data that the manager carries out.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use rules::PlanEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What to do next. Carried out in the order of the fields: what is to be changed and what it was is on record before
+/// What to do next. Carried out in the order of the fields: the intended change and the previous value are recorded before
 /// anything is changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +31,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The status would change, but only the words about what is waited for.
+    /// The status would change, but only its waits.
     #[must_use]
     pub fn changes_only_waits(&self, before: &UpgradePlanStatus) -> bool {
         // Every field is named, so that none that is added is forgotten.
@@ -104,7 +104,7 @@ pub enum Need {
 pub enum Action {
     /// Create an object of ours; it is fine if it exists.
     Create(Child),
-    /// Let a held Job go.
+    /// Resume a paused Job.
     ResumeJob {
         /// Its name.
         name: String,
@@ -165,7 +165,7 @@ pub enum Action {
         to: i64,
         /// The upgradeStrategy that is replaced, noted on the cluster too: it outlives the plan.
         saved_strategy: String,
-        /// The operating system of the release, noted on the cluster too: who comes later knows what has begun.
+        /// The operating system of the release, recorded on the cluster too: a later plan knows what has begun.
         os: String,
     },
     /// Put the cluster's upgradeStrategy back.
@@ -203,7 +203,7 @@ pub enum Action {
         /// Its name.
         name: String,
     },
-    /// Set KubeVirt's workloadUpdateMethods on the object itself and give up the field, to put back what an older version
+    /// Set KubeVirt's workloadUpdateMethods on the object itself and give up the field, to restore what an older version
     /// of ours changed.
     SetWorkloadUpdateMethods {
         /// The methods.
@@ -215,7 +215,7 @@ pub enum Action {
 
 impl Action {
     /// It takes the upgrade further, and only after those before it: a Job that reboots a node, after the note of the node's
-    /// boot. All others stand for themselves: one that fails keeps none of them.
+    /// boot. All others are independent: one that fails does not prevent the others.
     #[must_use]
     pub const fn needs_those_before(&self) -> bool {
         matches!(
@@ -270,12 +270,12 @@ pub enum Child {
         replicas: i32,
         /// The claim that holds the ISO.
         claim: String,
-        /// The SHA-512 that the ISO should have, if somebody says so.
+        /// The SHA-512 that the ISO should have, if it is given.
         checksum: Option<String>,
         /// The Secret with the certificate that it serves with.
         secret: String,
     },
-    /// The Secret with the repository's certificate on record and its key.
+    /// The Secret with the repository's recorded certificate and its key.
     RepoSecret {
         /// Its name.
         name: String,
@@ -299,7 +299,7 @@ pub enum Child {
         job_type: JobType,
         /// The node.
         node: String,
-        /// Create it held.
+        /// Create it suspended.
         suspend: bool,
     },
     /// The Job that starts a node's VMs again.

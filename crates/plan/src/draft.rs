@@ -30,7 +30,7 @@ use rules::{PlanEvent, tries};
 pub enum Outcome {
     /// Everything it is about holds.
     Done,
-    /// Not yet: these things are waited for.
+    /// Not yet: it waits for these.
     Wait(Waits),
     /// It can never hold.
     Fail(String),
@@ -61,7 +61,7 @@ pub struct Record<'d> {
     pub release_digests: &'d mut Option<ReleaseDigests>,
     /// What the ISO says about its release.
     pub release_metadata: &'d mut Option<ReleaseMetadata>,
-    /// How the repository is told from others.
+    /// How the repository is identified.
     pub repository: &'d mut Option<RepositoryAccess>,
     /// The generation that we give the Rancher cluster.
     pub provision_generation: &'d mut Option<i64>,
@@ -71,7 +71,7 @@ pub struct Record<'d> {
 pub struct Draft<'a> {
     /// What is observed.
     pub observed: &'a Observed,
-    /// The moment of the decision.
+    /// The time of the decision.
     pub now: Timestamp,
     status: UpgradePlanStatus,
     annotations: BTreeMap<String, Option<String>>,
@@ -151,7 +151,7 @@ impl<'a> Draft<'a> {
         self.observed.plan.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Where the repository is, as the plan has it on record.
+    /// Where the repository is, as recorded in the plan.
     #[must_use]
     pub fn repo_url(&self) -> String {
         names::repo_url(self.plan_name(), RepoScheme::by(self.status.repository.as_ref()))
@@ -223,7 +223,7 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Creates an object of ours. Which image runs in it is on record first.
+    /// Creates an object of ours. Its image is recorded first.
     pub fn create(&mut self, child: Child) {
         if child.runs_programs() && self.noted(annotations::TOOLKIT_IMAGE).is_none() {
             let own = self.observed.settings.own_image.to_string();
@@ -246,7 +246,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The plan as it has ended, with what is waited for nevertheless; beyond its deadline that is said as of any other wait.
+    /// The plan as it has ended, with its remaining waits; past their deadline they are reported like any other wait.
     #[must_use]
     pub fn still_ended(mut self) -> Decision {
         let waited = self
@@ -256,13 +256,13 @@ impl<'a> Draft<'a> {
             .iter()
             .any(|status| !status.waiting_for.is_empty());
         if !self.show_trouble() && waited && self.waits.is_empty() {
-            // Nobody asks for another try any more, so nothing stalls.
+            // No retry is requested any more, so nothing stalls.
             self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
         }
         self.waiting()
     }
 
-    /// Says what a person should look at. Tells whether there is anything.
+    /// Reports what needs attention. Returns whether there is anything.
     fn show_trouble(&mut self) -> bool {
         let Some(Trouble { reason, message, known }) = self.degraded.take() else {
             return false;
@@ -293,7 +293,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The decision, with conditions and waits. `available` is status, reason and message of that condition;
-    /// `progressing` whether the upgrade goes on, and with which message instead of the one made from the waits.
+    /// `progressing` whether the upgrade continues, and with which message instead of the one made from the waits.
     #[must_use]
     pub fn finish(mut self, available: (bool, &str, &str), progressing: bool, message: Option<String>) -> Decision {
         if let Some(error) = &self.observed.trouble {
@@ -315,7 +315,7 @@ impl<'a> Draft<'a> {
         self.waiting()
     }
 
-    /// Sets a condition; its time moves only when its status does. Tells whether anything but the time changed.
+    /// Sets a condition; its time moves only when its status does. Returns whether anything but the time changed.
     fn set_condition(&mut self, type_: &str, status: bool, reason: &str, message: &str) -> bool {
         let status = if status { "True" } else { "False" };
         let wanted = Condition {

@@ -1,6 +1,6 @@
 //! The pure core: what to do next, given what is observed.
 //!
-//! [`decide`](decide::decide) is a total function of a moment and an [`Observed`](observed::Observed) value. It has no
+//! [`decide`](decide::decide) is a total function of a time and an [`Observed`](observed::Observed) value. It has no
 //! client, no clock, no randomness and no async, and it returns data: the next status, what to change, and for every
 //! non-action a reason.
 

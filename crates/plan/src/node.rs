@@ -24,7 +24,7 @@ pub const fn is_upgraded(state: NodeState) -> bool {
     Stage::of(state).index() >= Stage::Ended.index() && !is_upgrade_failure(state)
 }
 
-/// The upgrade of a node has failed, and nobody tries it again.
+/// The upgrade of a node has failed, and is not being retried.
 #[must_use]
 pub fn has_failed(entry: &NodeUpgradeStatus) -> bool {
     entry.progress().state().is_some_and(is_upgrade_failure) && !is_tried_again(entry)

@@ -68,7 +68,7 @@ pub struct Observed {
     pub immovable_vms: Shared<BTreeMap<String, Vec<String>>>,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
-    /// What has to be asked for outside the watched kinds.
+    /// What has to be probed outside the watched kinds.
     pub facts: Facts,
     /// The error that kept the last decision from being carried out, when it happened more than once.
     pub trouble: Option<String>,
@@ -141,9 +141,9 @@ pub struct ObservedChart {
     pub methods: Value,
     /// Fleet ignores changes of those methods.
     pub ignores_methods: bool,
-    /// The generation that its status speaks of. It is that of Fleet's Bundle, not of the ManagedChart.
+    /// The generation of its status. It is that of Fleet's Bundle, not of the ManagedChart.
     pub observed_generation: i64,
-    /// What keeps it from being ready, in Fleet's own words; nothing when it is.
+    /// Why it is not ready, as Fleet reports it; nothing when it is.
     pub lacks: Option<String>,
     /// What a plan has noted on it before it changed its values.
     #[serde(default)]
@@ -260,7 +260,7 @@ pub struct ObservedRepo {
     pub service_ready: Option<bool>,
 }
 
-/// A machine-plan Secret: the place where Rancher asks and we answer.
+/// A machine-plan Secret: where Rancher sets its hooks and we answer them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedMachinePlan {
@@ -322,7 +322,7 @@ pub struct ObservedCluster {
     pub provision_generation: i64,
     /// How its nodes are drained.
     pub upgrade_strategy: Option<Value>,
-    /// How they were drained before an upgrade of ours, while it is not put back.
+    /// How they were drained before an upgrade of ours, while it is not restored.
     pub saved_upgrade_strategy: Option<String>,
     /// The operating system of the release that its nodes are being upgraded to, while our hooks are in place.
     #[serde(default)]
@@ -333,7 +333,7 @@ pub struct ObservedCluster {
     pub message: Option<String>,
 }
 
-/// What has to be asked for outside the watched kinds.
+/// What has to be probed outside the watched kinds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Facts {
@@ -343,7 +343,7 @@ pub struct Facts {
     pub release: Fetched<ReleaseMetadata>,
     /// A certificate for the repository whose key the manager has in hand. The key itself is never here.
     pub repo_certificate: Fetched<RepositoryAccess>,
-    /// The digests in the manifest of the repository; whether the ISO is the one that was asked for is not decided yet.
+    /// The digests in the manifest of the repository; whether the ISO is the requested one is not decided yet.
     pub digests: Fetched<ReleaseDigests>,
     /// The image lists in the repository.
     pub image_lists: Fetched<ImageLists>,
@@ -353,7 +353,7 @@ pub struct Facts {
     pub kept_pods: Fetched<KeptPods>,
 }
 
-/// Pods that may not be evicted from nodes which are being drained, at some moment.
+/// Pods that may not be evicted from nodes which are being drained, at some time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptPods {
@@ -363,18 +363,18 @@ pub struct KeptPods {
     pub by_node: BTreeMap<String, Vec<String>>,
 }
 
-/// Something that has to be asked for.
+/// A fact that has to be probed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fetched<T> {
-    /// Nobody asked, or the answer is on its way.
+    /// It was not probed, or the result is pending.
     #[default]
     Unknown,
     /// No answer yet.
     Failed {
         /// Why.
         error: String,
-        /// When it was asked last.
+        /// When it was probed last.
         at: Timestamp,
         /// How often.
         attempts: u32,

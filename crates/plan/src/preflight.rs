@@ -30,7 +30,7 @@ pub enum PreflightError {
     },
     /// An upgrade of Harvester's own controller runs.
     #[error(
-        "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then ask for another try \
+        "a V1 upgrade (upgrades.harvesterhci.io) {name:?} is in progress: wait for it to end, then retry this plan \
          (annotation {})",
         annotations::RETRY
     )]

@@ -1,6 +1,6 @@
-//! Another try of a plan that failed: from the phase that failed, keeping what was reached.
+//! A retry of a failed plan: from the failed phase, keeping completed work.
 //!
-//! A user asks for it with a new value of the annotation `management.harvesterhci.io/retry`.
+//! A user requests it with a new value of the annotation `management.harvesterhci.io/retry`.
 
 use api::{Component, JobType, NodeState, Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, reasons};
 
@@ -19,20 +19,20 @@ use rules::version;
 /// What the message of a node that is tried again begins with.
 const BEFORE: &str = "tried again after: ";
 
-/// The user asks for another try.
+/// The user requests a retry.
 #[must_use]
 pub fn is_wanted(draft: &Draft<'_>) -> bool {
     is_asked_for(&draft.observed.plan)
 }
 
-/// A user asks for a try of the plan that has not begun.
+/// A user requests a retry of the plan that has not begun.
 #[must_use]
 pub fn is_asked_for(plan: &UpgradePlan) -> bool {
     let asked = plan.annotation(annotations::RETRY);
     asked.is_some() && asked != plan.note(annotations::RETRIED)
 }
 
-/// Starts another try, once what failed is out of the way.
+/// Starts a retry, once failed objects are removed.
 #[must_use]
 pub fn resume(mut draft: Draft<'_>) -> Decision {
     if let Some(why) = overtaken(&draft).or_else(|| node_upgrade::is_gated_for_another(&draft)) {
@@ -45,7 +45,7 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     if !in_the_way.is_empty() {
         return make_room(draft, &in_the_way);
     }
-    // An image that could not be imported is imported anew; nobody would try it again by itself.
+    // An image that could not be imported is imported again; nothing else would retry it.
     let image = draft.observed.iso_image.as_ref();
     if image.is_some_and(|image| image.ours && image.imported == Some(false)) {
         draft.act(Action::Delete {
@@ -61,7 +61,7 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         true => Phase::Initializing,
         false => resumed_phase(draft.status()),
     };
-    // Nodes load their images anew, so they can as well load those of another manager.
+    // Nodes load their images again, so they can as well load those of another manager.
     if phase < Phase::ImagePreloading {
         draft.note(annotations::TOOLKIT_IMAGE, None);
         // No node has read from the repository, so it may as well have another certificate: the Secret may be gone.
@@ -73,7 +73,7 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
     draft.finish((true, api::reasons::EXECUTABLE, ""), true, None)
 }
 
-/// The cluster runs neither the version that the plan began with nor its release: somebody else has upgraded it since.
+/// The cluster runs neither the version that the plan began with nor its release: another plan has upgraded it since.
 fn has_moved(draft: &Draft<'_>) -> bool {
     let status = draft.status();
     let release = status.release_metadata.as_ref();
@@ -83,7 +83,7 @@ fn has_moved(draft: &Draft<'_>) -> bool {
     running.is_some() && began.is_some() && running != began && running != target
 }
 
-/// Why another try would take the cluster back: somebody else has taken it further since, or has begun to. What a plan was
+/// Why a retry would downgrade the cluster: another plan has upgraded it further since, or has begun to. What a plan was
 /// forced to do when it began it is not forced to do with another cluster.
 fn overtaken(draft: &Draft<'_>) -> Option<String> {
     let status = draft.status();
@@ -91,7 +91,7 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
     let running = draft.observed.server_version.as_deref().unwrap_or_default();
     if has_moved(draft) && version::is_beyond(running, target) {
         return Some(format!(
-            "the cluster runs {running} by now (Setting server-version), and another try would take it back to {target}: \
+            "the cluster runs {running} by now (Setting server-version), and a retry would downgrade it to {target}: \
              create an UpgradePlan for a release that {running} can be upgraded to, or delete this one"
         ));
     }
@@ -101,8 +101,8 @@ fn overtaken(draft: &Draft<'_>) -> Option<String> {
         let begun = other.begun.as_ref().filter(|begun| begun.at > failed_at)?;
         version::is_beyond(&begun.harvester, target).then(|| {
             format!(
-                "UpgradePlan {} has begun to upgrade the cluster to {} since this plan failed, and another try would take \
-                 components back to {target}: try that plan again (annotation {}), or create another one for {}",
+                "UpgradePlan {} has begun to upgrade the cluster to {} since this plan failed, and a retry would \
+                 downgrade components to {target}: retry that plan (annotation {}), or create another one for {}",
                 other.name,
                 begun.harvester,
                 annotations::RETRY,
@@ -131,7 +131,7 @@ fn refused(mut draft: Draft<'_>, why: &str) -> Decision {
 /// Deletes what is left of the try before. A Job is there until its pods are gone, and those may be on a node that is down.
 fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &ObservedJob)]) -> Decision {
     for (key, job) in jobs.iter().filter(|(_, job)| !job.deleting) {
-        // What a Plan has made goes with it. Of what one has left, only its name says that it was ours: it is nobody's to
+        // What a Plan has made goes with it. Of what one has left, only its name shows that it was ours: it must not be
         // delete, and goes by itself.
         if job.owner.is_none() {
             draft.delete_job(key, job);
@@ -153,7 +153,7 @@ fn make_room(mut draft: Draft<'_>, jobs: &[(&String, &ObservedJob)]) -> Decision
         .map(|(key, job)| format!("{}/{}", job.namespace, name_of(key)))
         .collect();
     let message = format!(
-        "another try of this plan begins when Jobs of the one before are gone with their pods: {}; a pod whose node is down \
+        "the retry of this plan begins when the Jobs of the previous attempt are gone with their pods: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
@@ -180,7 +180,7 @@ fn is_in_the_way(draft: &Draft<'_>, job: &ObservedJob) -> bool {
     repeated || job.left_over || starts_vms || matches!(job.outcome, JobOutcome::Failed { .. })
 }
 
-/// Notes which wish the running try is for. Only once the try has begun: a plan that still says Failed must find its wish
+/// Records which request the running attempt is for. Only once it has begun: a plan that is still Failed must find its request
 /// unheard.
 pub fn note(draft: &mut Draft<'_>) {
     let asked = draft.observed.plan.annotation(annotations::RETRY).map(str::to_owned);

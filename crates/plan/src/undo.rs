@@ -1,4 +1,4 @@
-//! Puts back what the upgrade changed, from what the plan has on record, and removes what it created.
+//! Restores what the upgrade changed, from the plan's record, and removes what it created.
 //!
 //! Success, failure and deletion share these rules. Each one looks at what is, so it can be interrupted anywhere.
 
@@ -21,7 +21,7 @@ use rules::PlanEvent;
 
 use self::workloads::Gone;
 
-/// Why things are put back.
+/// Why settings are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The upgrade is done.
@@ -32,7 +32,7 @@ pub enum Ending {
     Deletion,
 }
 
-/// One thing to put back. Names what is not as it was yet.
+/// One setting to restore. Names what is not restored yet.
 type Undo = fn(&mut Draft<'_>, Ending, &mut Vec<String>);
 
 /// All of them, in order, once nothing runs that could change it again.
@@ -67,7 +67,7 @@ pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     children(draft, ending, gone, &mut left);
     last.iter().for_each(|undo| undo(draft, ending, &mut left));
     if !left.is_empty() {
-        let message = format!("being put back or removed: {}", left.join(", "));
+        let message = format!("being restored or removed: {}", left.join(", "));
         draft.wait(Wait::PutBack, None, message);
     }
     if let Some(waits) = draft.waiting_for() {
@@ -125,8 +125,8 @@ fn replenishment_interval(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<
     }
 }
 
-/// After a failure the record of what has been put back goes: another try finds what is there then. After a success it
-/// stays, for people.
+/// After a failure the record of restored values is removed: a retry records the values of that time. After a success it
+/// stays, for users.
 fn forget(draft: &mut Draft<'_>, ending: Ending, key: &str) {
     if ending == Ending::Failure {
         draft.note(key, None);
@@ -146,7 +146,7 @@ fn descheduler(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     }
 }
 
-/// Rancher drains as before. Never while it still has nodes to upgrade: without our hooks it would go on with them
+/// Rancher drains as before. Never while it still has nodes to upgrade: without our hooks it would continue with them
 /// unprotected.
 fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let saved = draft.noted(annotations::SAVED_UPGRADE_STRATEGY);
@@ -155,7 +155,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
     };
     let ours = draft.status().provision_generation;
     if ours.is_none() {
-        // Nothing was changed. Until another try, another plan may send Rancher off and users may change the strategy: what
+        // Nothing was changed. Until a retry, another plan may start Rancher and users may change the strategy: what
         // is there then counts.
         forget(draft, ending, annotations::SAVED_UPGRADE_STRATEGY);
         forget(draft, ending, annotations::TAKEN_OVER);
@@ -175,7 +175,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String
     }
 }
 
-/// No node is left that Rancher would go on with.
+/// No node is left that Rancher would continue with.
 fn rancher_is_done(draft: &Draft<'_>) -> bool {
     let open = draft
         .observed
@@ -186,7 +186,7 @@ fn rancher_is_done(draft: &Draft<'_>) -> bool {
     !open && managed.all(|(name, _)| draft.progress(name).state().is_some_and(node::is_upgraded))
 }
 
-/// Nodes that Jobs of this upgrade have emptied take VMs again. A taint on a node that it has not come to is somebody
+/// Nodes that Jobs of this upgrade have evacuated accept VMs again. A taint on a node that it has not reached is somebody
 /// else's.
 fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let observed = draft.observed;
@@ -236,7 +236,7 @@ fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     }
 }
 
-/// What we created is gone. After a failure Jobs stay, for their logs, and so does the ISO, for another try; Jobs that
+/// What we created is gone. After a failure Jobs stay, for their logs, and so does the ISO, for a retry; Jobs that
 /// start VMs again always stay.
 fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<String>) {
     let observed = draft.observed;
@@ -283,7 +283,7 @@ fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<St
     }
 }
 
-/// VMs that were stopped for the upgrade start again, where the user wants that, also when it did not come to its end: the
+/// VMs that were stopped for the upgrade start again, if the user requested it, also when it did not complete: the
 /// list of them goes with the plan. Last, when nothing is left that could stop another one.
 fn stopped_vms(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     // After a success NodeUpgrade has seen to them.
@@ -323,7 +323,7 @@ fn is_removed(job: &ObservedJob) -> bool {
     }
 }
 
-/// Waits for a change of ours to show.
+/// Waits for our change to take effect.
 pub fn wait_for_change(draft: &mut Draft<'_>, object: &str) -> Outcome {
     let message = format!("{object} is being changed");
     draft.wait(Wait::Setting, Some(object.to_owned()), message).into()

@@ -32,17 +32,17 @@ impl fmt::Display for StepStarted {
     }
 }
 
-/// A place where people and the manager see what a program does. Showing is a courtesy: it never fails a step.
+/// Where users and the manager see what a program does. Reporting is best effort: it never fails a step.
 pub trait Board: Send + Sync {
     /// Shows what is waited for; nothing when the list is empty.
     fn show<'a>(&'a self, waiting: &'a [WaitingFor]) -> BoxFuture<'a, ()>;
     /// Leaves a termination message: the termination message of the container.
     fn termination_message(&self, text: &str);
-    /// A step begins. The log has said so already, and most steps are over in a moment: nothing is written for it alone.
+    /// A step begins. It is in the log, and most steps are short: nothing is written for it alone.
     fn begins(&self, _: StepStarted) {}
 }
 
-/// Shows nothing: for tests and for programs that are run by hand.
+/// Shows nothing: for tests and for programs that are run manually.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBoard;
 
@@ -93,13 +93,13 @@ impl Board for PodBoard {
             let step = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
             let step = step.map(|step| step.to_string());
             let patch = json!({"metadata": {"annotations": {annotations::WAITING_FOR: text, annotations::STEP: step}}});
-            // By the subresource: who may patch pods themselves may change the images of all in the namespace.
+            // By the subresource: a client that may patch pods themselves may change the images of all in the namespace.
             let shown = self
                 .pods
                 .patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
             if let Err(error) = shown {
-                tracing::debug!(%error, pod = self.name, "failed to show what is waited for");
+                tracing::debug!(%error, pod = self.name, "failed to report waits");
             }
         })
     }

@@ -28,13 +28,13 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// Trouble that passes by itself: the step is tried again until its deadline.
+    /// A transient error: the step is retried until its deadline.
     #[error("{0}")]
     Transient(String),
-    /// Trouble that does not pass by itself: the program ends.
+    /// A permanent error: the program ends.
     #[error("{0}")]
     Permanent(String),
-    /// Something is not what is on record: it is not used, and the program ends.
+    /// Content does not match the record: it is not used, and the program ends.
     #[error("{0}")]
     Refused(String),
     /// A step did not get done in time.
@@ -70,7 +70,7 @@ impl Error {
     }
 
     /// Whether the API server says that this is not allowed. One that has just started says so of everything, until it
-    /// has read its roles; so this is believed only after a while.
+    /// has read its roles; so this is retried for a while.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
@@ -92,7 +92,7 @@ impl Error {
     }
 }
 
-/// What the server said, without the machinery around it.
+/// The server's message, without the types around it.
 fn in_plain_words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),

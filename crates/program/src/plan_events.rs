@@ -1,4 +1,4 @@
-//! Events on a plan, told by a program of a Job. Telling is a courtesy: it is waited for, but it never fails a program.
+//! Events on a plan, reported by a program of a Job. Reporting is best effort: the program waits for it, but it never fails.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long the API server may take over one.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Tells events on a plan.
+/// Reports events on a plan.
 #[derive(Clone)]
 pub struct Recorder {
     client: Client,
@@ -32,7 +32,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Tells events on `plan` in the name of `component`, which works for `node`.
+    /// Reports events on `plan` in the name of `component`, which works for `node`.
     #[must_use]
     pub fn new(client: Client, clock: Clock, plan: &str, component: &'static str, node: &str) -> Self {
         Self {
@@ -44,11 +44,11 @@ impl Recorder {
         }
     }
 
-    /// Tells an event and waits until it is stored. One that says the same already is left as it is.
+    /// Reports an event and waits until it is stored. An identical event is not changed.
     pub async fn record(&self, event: PlanEvent) {
         tracing::info!(reason = event.reason, "{}", event.message);
         for number in 1..=TRIES {
-            let error = match tokio::time::timeout(ANSWER, self.try_to_tell(&event)).await {
+            let error = match tokio::time::timeout(ANSWER, self.try_to_report(&event)).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
                 Err(_) => Error::Transient(format!("no answer within {} s", ANSWER.as_secs())),
@@ -61,7 +61,7 @@ impl Recorder {
         }
     }
 
-    async fn try_to_tell(&self, event: &PlanEvent) -> Result<()> {
+    async fn try_to_report(&self, event: &PlanEvent) -> Result<()> {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
         let plan = plans.get(&self.plan).await;
         let plan = plan.map_err(|error| Error::api(format!("read UpgradePlan {}", self.plan), error))?;
@@ -69,7 +69,7 @@ impl Recorder {
             component: self.component,
             host: Some(&self.node),
         };
-        // The same words in another try of the plan are another event.
+        // The same message in another attempt of the plan is another event.
         let event = event.clone().in_attempt(tries::failed_before(plan.status.as_ref()));
         let event = build(&plan.metadata, reporter, self.clock.now_in_seconds(), &event);
         let events: Api<Event> = Api::namespaced(self.client.clone(), names::DEFAULT_NAMESPACE);

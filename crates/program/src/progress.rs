@@ -1,4 +1,4 @@
-//! Whether a step that waits for many things gets nearer to its end: fewer are left than ever before.
+//! Whether a step that waits for many objects makes progress: fewer are left than ever before.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use crate::step::StepContext;
 
-/// That fewer things are left is shown no more often than this. Who reads it gives the whole step half an hour.
+/// Progress is shown no more often than this. The manager's deadline for the whole step is half an hour.
 const SHOWN: Duration = Duration::from_mins(5);
 
-/// How many things a step waits for, and when it last said that there are fewer.
+/// How many objects a step waits for, and when it last reported fewer.
 #[derive(Debug)]
 pub struct Left {
-    /// The word under which people see how many are left.
+    /// The name of the wait that shows how many are left.
     what: &'static str,
     object: String,
     fewest: usize,
@@ -31,7 +31,7 @@ impl Left {
         }
     }
 
-    /// So many are left. When that is fewer than ever before, the time that the step has begins anew, and what is said of them
+    /// So many are left. When that is fewer than ever before, the step's limit starts again, and what is reported about them
     /// all is waited for since then.
     pub fn sees(&mut self, ctx: StepContext<'_>, left: usize) {
         if left >= self.fewest {

@@ -46,7 +46,7 @@ impl Look {
     }
 }
 
-/// Tells people what a program is doing. Whoever runs the steps shows it: [`Self::keep_showing`].
+/// Reports what a program is doing. The runner of the steps shows it: [`Self::keep_showing`].
 #[derive(Clone)]
 pub struct Reporter {
     /// The program's clock.
@@ -60,7 +60,7 @@ pub struct Reporter {
 struct State {
     /// What is waited for now.
     now: Vec<WaitingFor>,
-    /// What people see.
+    /// What users see.
     shown: Vec<WaitingFor>,
     shown_at: Timestamp,
     /// Since when [`Self::has_news`].
@@ -72,7 +72,7 @@ struct State {
 }
 
 impl State {
-    /// What began anew is not what people see, though it has the same name.
+    /// A wait that began again is not what users see, although it has the same name.
     fn is_shown(&self, item: &WaitingFor) -> bool {
         let same = |shown: &WaitingFor| {
             waiting::is_same(shown, &item.what, item.object.as_deref()) && shown.since == item.since
@@ -80,7 +80,7 @@ impl State {
         self.shown.iter().any(same)
     }
 
-    /// Whether there is something that people do not see, or nothing though they see something.
+    /// Whether there is something that users do not see, or nothing although they see something.
     fn has_news(&self) -> bool {
         if self.now.is_empty() {
             !self.shown.is_empty()
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// When to show what is waited for; never when people see it already.
+    /// When to show the waits; never when users already see them.
     fn due(&self) -> Option<Timestamp> {
         let (since, pause) = match self.news_since {
             _ if self.now == self.shown => return None,
@@ -114,7 +114,7 @@ impl Reporter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nobody panics while holding this lock; if somebody did, the data would still be whole.
+        // No code panics with this lock; if it did, the data would still be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,20 +125,20 @@ impl Reporter {
         self.board.begins(step);
     }
 
-    /// What is waited for, until when. Things that were waited for before keep their beginning.
+    /// The current waits, and until when. Waits from before keep their beginning.
     pub fn waiting(&self, items: &[Waiting], deadline: Option<Timestamp>) {
         let (now, stamp) = (self.clock.now(), self.clock.now_in_seconds());
         let mut state = self.state();
         let before = std::mem::take(&mut state.now);
         let item = |item: &Waiting| carry_on(item, &before, stamp, deadline);
         state.now = items.iter().map(item).collect();
-        // An end and a beginning are different news.
+        // An end and a beginning are different changes.
         let since = state.news_since.filter(|_| before.is_empty() == items.is_empty());
         state.news_since = state.has_news().then(|| since.unwrap_or(now));
         self.changed.notify_one();
     }
 
-    /// The step has got nearer to its end: what time it has begins anew.
+    /// The step has made progress: its limit starts again.
     pub fn progresses(&self) {
         self.state().progressed = Some(self.clock.now());
     }
@@ -195,11 +195,11 @@ impl Reporter {
         let mut state = self.state();
         state.shown = now;
         state.shown_at = self.clock.now();
-        // Meanwhile something else may have begun.
+        // In the meantime another wait may have begun.
         state.news_since = state.news_since.filter(|_| state.has_news());
     }
 
-    /// The program has ended well: nobody should see that it waits.
+    /// The program has succeeded: no wait should be shown.
     pub async fn ends(&self) {
         self.going_on();
         if !self.state().shown.is_empty() {
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes how many things were shown each time.
+    /// Records how many waits were shown each time.
     #[derive(Default)]
     struct Notes(StdMutex<Vec<usize>>);
 
@@ -264,7 +264,7 @@ mod tests {
         names.iter().map(vm).collect()
     }
 
-    /// How many things were shown each time, when so many are waited for, for so many milliseconds each.
+    /// How many waits were shown each time, for so many waits of so many milliseconds each.
     async fn shown(waits: &[(&[&str], u64)]) -> Vec<usize> {
         let board = Arc::new(Notes::default());
         let clock = Clock::simulated("2026-03-13T00:00:00Z".parse().unwrap(), 1.0);

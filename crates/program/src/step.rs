@@ -15,7 +15,7 @@ use crate::{
 /// The first pause after a transient error; each further one is twice as long, up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long an API server may say that something is not allowed before it is believed: see [`Error::is_forbidden`].
+/// How long a forbidden request is retried: see [`Error::is_forbidden`].
 const FORBIDDEN_FOR: Duration = Duration::from_mins(2);
 
 /// One line of a program's table. `run` is safe to repeat: it looks first and does only what is missing.
@@ -33,7 +33,7 @@ pub struct Step<C> {
 pub struct StepContext<'a> {
     /// Where to say it.
     pub report: &'a Reporter,
-    /// When the step's time is up, unless it gets nearer to its end meanwhile: see [`Self::ends`].
+    /// When the step's time is up, unless it makes progress in the meantime: see [`Self::ends`].
     pub deadline: Timestamp,
     /// How long the step may take without getting nearer to its end.
     pub limit: Duration,
@@ -130,8 +130,7 @@ async fn run<C: Sync>(context: &C, step: &Step<C>, report: &Reporter) -> Result<
 /// A step whose time is up before it could say what it waits for has not been answered.
 fn named(waiting: String) -> String {
     if waiting.is_empty() {
-        "nothing answered: look at the log of this program, and whether the API server and the host do answer"
-            .to_owned()
+        "no response: check the log of this program, the API server and the host".to_owned()
     } else {
         waiting
     }

@@ -14,7 +14,7 @@ use crate::{
     step::StepContext,
 };
 
-/// What is asked of a watch whose kind the watches as a whole need not know.
+/// A watch without its kind.
 trait Watched: Send + Sync {
     /// What there is has come, or cannot.
     fn is_known(&self) -> bool;
@@ -33,7 +33,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync> Watched for Cache<K> {
 }
 
 /// A kind that is not served is not an empty one: nothing is known about its objects. That is so while definitions are
-/// replaced, and to go on then would be to drain a node whose volumes nobody has seen.
+/// replaced, and continuing then would drain a node whose volumes are unknown.
 pub fn unserved<K: Resource<DynamicType = ()>>() -> Waiting {
     let (kind, group) = (K::kind(&()), K::group(&()));
     Waiting {
@@ -61,7 +61,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// All watches have brought what there is, or know that they cannot. Before that, nothing can be said.
+    /// All watches have their first list, or know that there is none. Before that, nothing is known.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.watched.iter().all(|watched| watched.is_known())
@@ -75,7 +75,7 @@ impl Bell {
 }
 
 impl Watches {
-    /// Watches a kind. `prune` may drop what nobody reads.
+    /// Watches a kind. `prune` may drop unused fields.
     pub fn add<K>(&mut self, api: Api<K>, config: watcher::Config, prune: fn(&mut K)) -> Cache<K>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + PartialEq + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl Watches {
     }
 
     /// Looks whenever something has changed until there is nothing to wait for; not before all watches have brought what
-    /// there is, since until then nothing can be said.
+    /// there is, since until then nothing is known.
     pub async fn until(self, ctx: StepContext<'_>, mut look: impl FnMut() -> Look) -> Result<()> {
         self.while_doing(async |bell| {
             let look = || {

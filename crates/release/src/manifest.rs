@@ -1,7 +1,7 @@
 //! The manifest of a release: the SHA-512 of its ISO, and size and SHA-256 of every file that an upgrade reads.
 //!
-//! The repository makes it from the image that it serves. Who knows the SHA-256 of the manifest itself, its root digest,
-//! can tell whether any byte of the release is the one that was there when the manifest was made.
+//! The repository makes it from the image that it serves. A client that knows the SHA-256 of the manifest itself, its root digest,
+//! can verify every byte of the release.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -112,7 +112,7 @@ impl std::str::FromStr for Sha512Sum {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A manifest, perhaps, but another one: of another release, or changed.
-    #[error("its SHA-256 is {found}, and {} is on record: it is the manifest of another release, or was changed", wanted.as_str())]
+    #[error("its SHA-256 is {found}, and {} is recorded: it is the manifest of another release, or was changed", wanted.as_str())]
     Another {
         /// What came.
         found: String,
@@ -134,7 +134,7 @@ impl Manifest {
         let source = iso.source();
         let mut files: Vec<Hashing<'_>> = Vec::new();
         for path in paths(iso) {
-            // What is missing stays out: who asks for it is told so.
+            // Missing files are left out: a request for one is refused.
             if let Ok(content) = iso.file(&path) {
                 files.push(Hashing::new(path, content));
             }
@@ -166,7 +166,7 @@ impl Manifest {
         })
     }
 
-    /// The text that is served: the same for the same image, whoever writes it.
+    /// The text that is served: the same for the same image, wherever it is made.
     #[must_use]
     pub fn text(&self) -> String {
         // Nothing in it can fail to be written.
@@ -188,7 +188,7 @@ impl Manifest {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Reads a manifest, and tells its root digest.
+    /// Reads a manifest, and returns its root digest.
     ///
     /// # Errors
     /// When it is none.
@@ -203,7 +203,7 @@ pub fn url_of(base: &str) -> String {
     format!("{}{SUFFIX}", base.trim_end_matches('/'))
 }
 
-/// Its name beside the image's root.
+/// Its name next to the image's root.
 #[must_use]
 pub fn file_name() -> String {
     format!("{}{SUFFIX}", repo::PREFIX)

@@ -1,6 +1,6 @@
 //! nginx instead of our server: its configuration for an image that is mounted. Pure: it only writes the text.
 //!
-//! Same paths and answers as [`crate::repo`], for clusters whose policy wants nginx. The image has to be mounted below
+//! Same paths and answers as [`crate::repo`], for clusters whose policy requires nginx. The image has to be mounted below
 //! the document root as `harvester-iso`, which takes a privileged container.
 
 use std::path::Path;

@@ -9,7 +9,7 @@ pub const PATH: &str = "harvester-release.yaml";
 /// It has a few hundred bytes.
 pub const LARGEST_BYTES: u64 = 256 * 1024;
 
-/// What `harvester-release.yaml` says. Keys that nobody here reads are dropped.
+/// What `harvester-release.yaml` says. Unused keys are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReleaseFile {

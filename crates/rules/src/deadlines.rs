@@ -24,7 +24,7 @@ macro_rules! deadlines {
             /// Every wait: its name, what it is for, and how many minutes it has.
             pub const TABLE: &[(&str, &str, u64)] = &[ $( (stringify!($name), $doc, $minutes), )* ];
 
-            /// Sets the deadline of that name; tells whether there is one.
+            /// Sets the deadline of that name; returns whether there is one.
             pub fn set(&mut self, name: &str, limit: Duration) -> bool {
                 match name.replace('-', "_").as_str() {
                     $( stringify!($name) => self.$name = limit, )*
@@ -53,11 +53,11 @@ deadlines! {
     preload: 60,
     /// For the cluster's components.
     cluster: 45,
-    /// For changes of ours to show.
+    /// For our changes to take effect.
     setting: 5,
     /// For a pod to start.
     pod: 5,
-    /// For programs of the upgrade to end once they are stopped; then it goes on without them.
+    /// For programs of the upgrade to end once they are stopped; then it continues without them.
     stop: 10,
     /// For a small Plan to run on all nodes.
     skip_manifests: 10,
@@ -104,7 +104,7 @@ impl Deadlines {
             Wait::PostDrainJob => self.post_drain,
             Wait::SingleNodeJob => self.single_node,
             Wait::Reboot => self.reboot,
-            // As long as whoever is before it may take.
+            // As long as the node before it may take.
             Wait::Turn => self.pre_drain + self.rancher + self.post_drain + self.reboot,
             Wait::ImageLists | Wait::ImageCleanup => self.cleanup,
             Wait::Pod => self.pod,

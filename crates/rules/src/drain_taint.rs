@@ -5,7 +5,7 @@ use api::labels::DRAIN_TAINT;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
 
-/// The patch that gives a node our taint or takes it away; nothing when it is so. Who changed taints meanwhile is not
+/// The patch that gives a node our taint or removes it; nothing when it is so. Concurrent changes of taints are not
 /// overwritten: the write is refused, and the step looks again.
 #[must_use]
 pub fn patch(node: &Node, draining: bool) -> Option<Value> {

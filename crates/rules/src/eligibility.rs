@@ -1,13 +1,13 @@
-//! May this cluster be upgraded to that release? Asked by the manager, by the programs on nodes and by the cluster upgrade.
+//! Whether this cluster may be upgraded to a release. Used by the manager, by the programs on nodes and by the cluster upgrade.
 
 use api::UpgradePlanStatus;
 
 use crate::version::{self, Ineligible};
 
-/// What is asked.
+/// The input.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The version that runs, as the plan has it on record.
+    /// The version that runs, as recorded in the plan.
     pub current: Option<&'a str>,
     /// The release.
     pub target: &'a str,
@@ -19,16 +19,16 @@ pub struct Question<'a> {
     pub skipped: bool,
 }
 
-/// Why an upgrade may go on.
+/// Why an upgrade may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The versions allow it.
     Eligible,
-    /// The user has said not to look.
+    /// The user skips the check.
     Unchecked,
 }
 
-/// Why an upgrade may not go on.
+/// Why an upgrade may not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The plan does not know the release.
@@ -55,7 +55,7 @@ pub fn check(question: Question<'_>) -> Result<Verdict, Refused> {
     Ok(Verdict::Eligible)
 }
 
-/// Answers for the release that a plan has on record. `minimum` replaces the release's own, if it is given.
+/// Checks the release that is recorded in a plan. `minimum` replaces the release's own, if it is given.
 ///
 /// # Errors
 /// The first rule that forbids the upgrade.

@@ -1,8 +1,8 @@
-//! Errors as people read them.
+//! Errors as users read them.
 
 use std::error::Error;
 
-/// An error with its causes, each once: the outermost alone rarely says what went wrong, and some repeat their cause.
+/// An error with its causes, each once: the outermost alone rarely shows the reason, and some repeat their cause.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -5,10 +5,10 @@
 //! when one fails. [`decide`] watches that: each VM is waited for by name, with the phase of its migration and the
 //! reason. A VM whose migration failed is dealt with by [`OnMigrationFailure`]:
 //!
-//! - `Block`: it is waited for until somebody acts;
-//! - `Retry`: the failed migrations are deleted, which makes KubeVirt start anew at once, at most [`RETRIES`] times; how
-//!   often is kept on the instance, so that a program that starts again goes on counting;
-//! - `Stop`: it is stopped, unless another migration is copying it at this moment.
+//! - `Block`: the plan waits until an administrator acts;
+//! - `Retry`: the failed migrations are deleted, which makes KubeVirt retry at once, at most [`RETRIES`] times; how
+//!   often is kept on the instance, so that a program that starts again continues counting;
+//! - `Stop`: it is stopped, unless another migration is currently copying it.
 //!
 //! A VM that KubeVirt says it cannot migrate at all (LiveMigratable=False) is one whose migration failed before it began:
 //! `Stop` stops it, otherwise it is waited for.
@@ -39,7 +39,7 @@ use migrations::{created, ended, has_failed, is_copying, progress, reason};
 
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
-/// How often failed migrations of a VM are deleted to make KubeVirt start anew.
+/// How often failed migrations of a VM are deleted to make KubeVirt retry.
 pub const RETRIES: u32 = 3;
 /// The pause between the end of a failed migration and the first time it is tried again; doubles each time.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(30);
@@ -103,17 +103,17 @@ pub enum Act {
         /// Why it could not be moved.
         why: String,
     },
-    /// Give the node the drain taint again: somebody took it away.
+    /// Give the node the drain taint again: another client removed it.
     Taint,
 }
 
 /// What is waited for and what to do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// What is still on the node; nothing when all VMs have left. Those that need somebody come first, those that have not
+    /// What is still on the node; nothing when all VMs have left. Those that need an administrator come first, those that have not
     /// begun to move last, and of these all but a few are counted.
     pub waiting: Vec<Waiting>,
-    /// How many VMs are still on the node; nothing while nobody can tell.
+    /// How many VMs are still on the node; nothing while that is unknown.
     pub left: Option<usize>,
     /// What to do.
     pub acts: Vec<Act>,
@@ -150,7 +150,7 @@ pub fn decide(observed: &Evacuation<'_>) -> Decision {
             what: "DrainTaint",
             object: format!("Node {}", observed.node),
             message: format!(
-                "the taint kubevirt.io/drain was taken away from node {}, without which KubeVirt moves nothing; it is set again",
+                "the taint kubevirt.io/drain was removed from node {}, and KubeVirt migrates no VM without it; it is set again",
                 observed.node
             ),
         });
@@ -191,7 +191,7 @@ pub fn remaining(node: &str, instances: &[Arc<VirtualMachineInstance>]) -> Vec<W
     .collect()
 }
 
-/// How a VM stands, from what needs somebody to what goes by itself.
+/// The state of a VM, from those that need an administrator to those that leave without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// It could not be moved.
@@ -273,7 +273,7 @@ fn look(observed: &Evacuation<'_>, instance: &VirtualMachineInstance, migrations
 
 fn stop(instance: &VirtualMachineInstance, failure: &str, why: String) -> Found {
     Found {
-        message: format!("{failure}; it is being stopped, as spec.onMigrationFailure asks"),
+        message: format!("{failure}; it is being stopped, as spec.onMigrationFailure requires"),
         act: Some(Act::Stop {
             namespace: instance.metadata.namespace.clone().unwrap_or_default(),
             name: instance.metadata.name.clone().unwrap_or_default(),
@@ -294,7 +294,7 @@ fn retry(
     let done = retries(&instance.metadata, observed.plan);
     if done >= RETRIES {
         return Found::waits(format!(
-            "{failure}, also after {done} more tries. It stays until it is migrated or stopped, or until \
+            "{failure}, also after {done} retries. It stays until it is migrated or stopped, or until \
              spec.onMigrationFailure of the plan is Stop"
         ));
     }

@@ -12,7 +12,7 @@ pub struct PlanEvent {
     pub reason: String,
     /// In a sentence.
     pub message: String,
-    /// How often the plan had failed before: the same words in another try are another event.
+    /// How often the plan had failed before: the same message in another attempt is another event.
     #[serde(default)]
     pub attempt: usize,
 }

@@ -1,6 +1,6 @@
 //! An event on a plan as the object that the API server stores.
 //!
-//! Its name is made from what it says, who says it and in which try, so telling it again, also after a restart, is telling it
+//! Its name is a digest of its content, its reporter and the attempt, so reporting it again, also after a restart, creates it
 //! once.
 
 use api::{UpgradePlan, names, quoted::printable};
@@ -13,7 +13,7 @@ use kube::Resource;
 
 use crate::{PlanEvent, Severity};
 
-/// Who tells an event.
+/// The reporter of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventReporter<'a> {
     /// The program.
@@ -22,7 +22,7 @@ pub struct EventReporter<'a> {
     pub host: Option<&'a str>,
 }
 
-/// The most characters that an event says: programs repeat the words of tools and of the API server.
+/// The most characters of an event: programs repeat the output of tools and of the API server.
 const LONGEST_TEXT: usize = 2_000;
 
 /// The event, in namespace `default`: there `kubectl describe` looks for events of cluster-scoped objects. `plan` is

@@ -5,7 +5,7 @@ use api::{
     quoted::quoted,
 };
 
-/// What keeps a chart from being ready, in Fleet's own words; nothing when it is.
+/// Why a chart is not ready, as Fleet reports it; nothing when it is.
 #[must_use]
 pub fn chart_lacks(chart: &ManagedChart) -> Option<String> {
     let ready = chart.status.summary.as_ref().and_then(|summary| summary.ready);
@@ -26,7 +26,7 @@ pub fn chart_lacks(chart: &ManagedChart) -> Option<String> {
 /// nothing more is known is settled.
 #[must_use]
 pub fn bundle_lacks(bundle: &Bundle) -> Option<String> {
-    // Right after a change Fleet still speaks of before.
+    // Right after a change Fleet still reports the state before it.
     if bundle.status.observed_generation.unwrap_or(0) < bundle.metadata.generation.unwrap_or(0) {
         return Some("Fleet has not seen its last change".to_owned());
     }

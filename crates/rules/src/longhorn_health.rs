@@ -11,11 +11,11 @@
 //!    volumes of a single copy pass, since the VM may yet be stopped or its volume detached; this one does not.
 //! 4. That other copy must be on a node that is not cordoned: Longhorn lifts the budget that keeps an instance manager on its
 //!    node only when every copy there has a whole one on a schedulable node, unless its setting `node-drain-policy` is
-//!    `always-allow`. So a node that is held while cordoned can keep another one from being drained.
-//! 5. After VMs were moved, no volume may be attached here that no pod uses: nobody would detach it during the drain, and
+//!    `always-allow`. So a node that is paused while cordoned can keep another one from being drained.
+//! 5. After VMs were moved, no volume may be attached here that no pod uses: nothing would detach it during the drain, and
 //!    Longhorn keeps the instance manager for it. What pods use here is detached when they are evicted.
 //!
-//! Volumes that nobody uses, and those that an administrator named in [`api::annotations::SKIP_VOLUMES`], do not count.
+//! Volumes that are not used, and those that an administrator named in [`api::annotations::SKIP_VOLUMES`], do not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,6 @@
 //! Which running VMs cannot move to another node while theirs is upgraded, and why.
 //!
-//! One algorithm for everybody who asks: admission, the detector of a node's Job, the rehearsal.
+//! One algorithm for all callers: admission, the detector of a node's Job, the rehearsal.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Stuck {
         /// KubeVirt's reason and message, as far as it gave any.
         why: String,
     },
-    /// No other host would take it: cordoned, or not what its nodeSelector and node affinity ask for.
+    /// No other host fits it: cordoned, or not what its nodeSelector and node affinity ask for.
     NoTarget,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SingleHost => f.write_str("there is no other node for VMs"),
-            Self::HoldsDevice => f.write_str("it holds a device of its node"),
+            Self::HoldsDevice => f.write_str("it uses a device of its node"),
             Self::NotLiveMigratable { why } if why.is_empty() => {
                 f.write_str("KubeVirt says that it cannot be live-migrated")
             }
@@ -47,7 +47,7 @@ pub fn hosts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<&'a Node> {
     nodes.into_iter().filter(|node| !is_witness(node)).collect()
 }
 
-/// Why the VM cannot move, if it runs and cannot: what [`why_bound`] says, or KubeVirt's own word.
+/// Why the VM cannot move, if it runs and cannot: what [`why_bound`] says, or KubeVirt's own condition.
 #[must_use]
 pub fn why_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> Option<Stuck> {
     why_bound(vmi, hosts).or_else(|| denial(vmi).map(|why| Stuck::NotLiveMigratable { why }))
@@ -79,7 +79,7 @@ pub fn is_stuck(vmi: &VirtualMachineInstance, hosts: &[&Node]) -> bool {
     why_stuck(vmi, hosts).is_some()
 }
 
-/// The instance runs no more: nothing of it has to leave the node.
+/// The instance does not run any more: nothing of it has to leave the node.
 #[must_use]
 pub fn has_ended(vmi: &VirtualMachineInstance) -> bool {
     matches!(vmi.status.phase.as_deref(), Some("Succeeded" | "Failed"))
@@ -153,7 +153,7 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// A rule that cannot be read holds for nobody.
+/// An invalid rule matches no node.
 fn holds(rule: &NodeSelectorRequirement, actual: Option<&str>) -> bool {
     let values = rule.values.as_deref().unwrap_or_default();
     let listed = actual.is_some_and(|actual| values.iter().any(|value| value == actual));
@@ -172,7 +172,7 @@ fn holds(rule: &NodeSelectorRequirement, actual: Option<&str>) -> bool {
 /// Why a VM that is stopped is not put on the list of those to start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlisted {
-    /// Somebody had paused it; started again, it would run.
+    /// A user had paused it; started again, it would run.
     Paused,
     /// It serves an upgrade itself, as the repository of older releases did.
     ServesAnUpgrade,

@@ -6,7 +6,7 @@ use api::{Component, foreign::suc, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
-/// Enough to tell versions apart, in hexadecimal digits.
+/// Enough to distinguish versions, in hexadecimal digits.
 const VERSION_LENGTH: usize = 8;
 
 /// What one Plan differs in from another.
@@ -14,7 +14,7 @@ const VERSION_LENGTH: usize = 8;
 pub struct Wanted<'a> {
     /// The name of the UpgradePlan.
     pub upgrade_plan: &'a str,
-    /// Who owns it. Not everybody who creates one may name an owner that blocks deletion.
+    /// Who owns it. Not every client that creates one may name an owner that blocks deletion.
     pub owner: OwnerReference,
     /// What it serves.
     pub component: Component,
@@ -24,7 +24,7 @@ pub struct Wanted<'a> {
     pub deadline_seconds: u64,
     /// The account of its pods.
     pub service_account: &'a str,
-    /// What tells it from others of its name ([`version`]).
+    /// What distinguishes it from others of its name ([`version`]).
     pub version: &'a str,
     /// What its pods run: image, command, environment, security context.
     pub container: Value,

@@ -2,7 +2,7 @@
 
 use api::{Phase, PhaseTransition, UpgradePlanStatus};
 
-/// How many tries have failed before the one that runs. What is put back after a failure still belongs to the try that
+/// How many tries have failed before the one that runs. Restoring after a failure still belongs to the attempt that
 /// failed.
 #[must_use]
 pub fn failed_before(status: Option<&UpgradePlanStatus>) -> usize {

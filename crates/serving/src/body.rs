@@ -1,4 +1,4 @@
-//! Bodies: of a request, within its limits; of an answer, which tells when it is sent.
+//! Bodies: of a request, within its limits; of a response, which reports when it is sent.
 
 use std::{
     pin::Pin,
@@ -17,13 +17,13 @@ use crate::{
 /// An error of any kind.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body did not come in time.
+/// The body was not received in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooSlow;
 
 impl std::fmt::Display for TooSlow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the body of the request did not come in time")
+        f.write_str("the body of the request was not received in time")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Serves HTTP/1.1 within limits. HTTP/2 is not spoken: nobody who asks us needs it, and it has attacks of its own.
+//! Serves HTTP/1.1 within limits. HTTP/2 is not supported: no client needs it, and it has additional attacks.
 
 use std::{future::Future, io, net::IpAddr, pin::pin, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{Limits, Places, RequestBody, body::AnswerBody, phase::Connection, st
 
 /// An error of any kind.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// Pause after a connection could not be accepted, for example for want of file handles.
+/// Pause after a connection could not be accepted, for example for lack of file handles.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Who sent a request; among its extensions.
@@ -80,7 +80,7 @@ pub async fn serve<H, HF, IO, S, B>(
             }
         });
     }
-    // Only fails when no connection is left to tell.
+    // Only fails when no connection is left.
     let _ = stop.send(true);
     let rest = async { while connections.join_next().await.is_some() {} };
     if timeout(limits.grace, rest).await.is_err() {
@@ -161,7 +161,7 @@ where
         match timeout(limits.answer_time, service.oneshot(request)).await {
             Ok(Ok(response)) => response.map(Either::Left),
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => refusal("there was no answer in time; try again later\n"),
+            Err(_) => refusal("there was no response in time; try again later\n"),
         }
     };
     let mut response = response.map(|body| AnswerBody {

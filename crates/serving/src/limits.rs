@@ -12,7 +12,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one address among them.
     pub per_peer: usize,
-    /// Connections beyond these that are heard for a moment: probes are answered, the rest gets 503.
+    /// Connections beyond these that are accepted briefly: probes are answered, other requests get 503.
     pub refusals: usize,
     /// Targets that are probes.
     pub probes: &'static [&'static str],
@@ -32,9 +32,9 @@ pub struct Limits {
     pub answer_time: Duration,
     /// How long a connection may rest between two requests.
     pub idle: Duration,
-    /// How long a client may take nothing of what it asked for.
+    /// How long a client may read nothing of its response.
     pub stall: Duration,
-    /// How long requests may go on after the end was asked for.
+    /// How long requests may continue after a shutdown was requested.
     pub grace: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Limits {
         grace: seconds(0),
     };
 
-    /// Metrics. Prometheus keeps a connection, and asks every 15 to 60 seconds.
+    /// Metrics. Prometheus keeps a connection, and sends a request every 15 to 60 seconds.
     pub const METRICS: Self = Self {
         connections: 16,
         per_peer: 4,
@@ -107,7 +107,7 @@ impl Limits {
         grace: seconds(25),
     };
 
-    /// The API of a rehearsal. Everybody comes from loopback, and every watch of a client keeps a connection.
+    /// The API of a rehearsal. All clients come from loopback, and every watch of a client keeps a connection.
     pub const REHEARSAL: Self = Self {
         connections: 512,
         per_peer: 512,
@@ -125,7 +125,7 @@ impl Limits {
         grace: seconds(25),
     };
 
-    /// Whether a target is asked for by probes, which are answered whoever else is there.
+    /// Whether a target belongs to probes, which are answered even at the limit.
     #[must_use]
     pub fn is_probe(&self, target: &str) -> bool {
         let path = target.split('?').next().unwrap_or_default();

@@ -62,11 +62,11 @@ impl Connection {
         self.place.set_answered(true);
     }
 
-    /// Returns once the connection has to end: it took too long, or somebody else has its place.
+    /// Returns once the connection has to end: it took too long, or another one has replaced it.
     pub(crate) async fn over(&self, limits: &Limits) -> &'static str {
         tokio::select! {
             biased;
-            () = self.place.lost() => "somebody else has its place",
+            () = self.place.lost() => "another connection has replaced it",
             why = self.late(limits) => why,
         }
     }
@@ -79,7 +79,7 @@ impl Connection {
                 match phase {
                     Phase::Head => {
                         sleep(limits.header_time).await;
-                        "a request did not come in time"
+                        "a request was not received in time"
                     }
                     Phase::Idle => {
                         sleep(limits.idle).await;

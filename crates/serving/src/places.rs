@@ -1,4 +1,4 @@
-//! Who is connected, and whose place a newcomer takes.
+//! Which connections are served, and which one a new connection replaces.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry as Slot},
@@ -14,7 +14,7 @@ use crate::Limits;
 #[derive(Clone, Debug)]
 pub struct Places(Arc<Mutex<Register>>);
 
-/// A place, for as long as it is held. It may be lost meanwhile: see [`Place::lost`].
+/// A place, while it is in use. It may be lost: see [`Place::lost`].
 #[derive(Debug)]
 pub struct Place {
     number: u64,
@@ -42,7 +42,7 @@ impl Places {
         })))
     }
 
-    /// Lets somebody in, at once. Whoever loses their place for it is told.
+    /// Admits a connection, at once. The connection that it replaces is notified.
     #[must_use]
     pub fn enter(&self, peer: IpAddr) -> Place {
         let mut register = self.register();
@@ -71,24 +71,24 @@ impl Places {
     }
 
     fn register(&self) -> MutexGuard<'_, Register> {
-        // Nobody panics while holding this lock; if somebody did, the value would still be whole.
+        // No code panics with this lock; if it did, the value would still be valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Place {
-    /// Whether there is no room but to be told so, or to have a probe answered.
+    /// Whether it is accepted only briefly, for a 503 or for a probe.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.is_crowded
     }
 
-    /// Returns once somebody else has the place. Only one may wait for it.
+    /// Returns once another connection has the place. Only one task may wait for it.
     pub async fn lost(&self) {
         self.leave.notified().await;
     }
 
-    /// Says whether a whole request is being answered: who is, keeps the place.
+    /// Sets whether a complete request is being answered: such a connection keeps its place.
     pub fn set_answered(&self, is_being_answered: bool) {
         if let Slot::Occupied(mut guest) = self.places.register().guests.entry(self.number) {
             guest.get_mut().is_being_answered = is_being_answered;
@@ -120,7 +120,7 @@ struct Register {
     guests: BTreeMap<u64, Guest>,
 }
 
-/// How somebody is let in.
+/// How a connection is admitted.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     is_crowded: bool,
@@ -138,7 +138,7 @@ impl Register {
         let instead_of = if own >= self.per_peer {
             self.oldest(|guest| guest.peer == peer)
         } else if taken >= self.all {
-            // Who has most gives first. Of those with as many, whoever came first.
+            // The address with most connections loses one first. Among equals, the oldest connection.
             let has = |guest: &Guest| held.get(&guest.peer).copied().unwrap_or_default();
             let most = self.guests.values().filter(|guest| guest.may_go()).map(has).max();
             self.oldest(|guest| Some(has(guest)) == most)
@@ -166,7 +166,7 @@ impl Register {
         }
     }
 
-    /// Whoever came first of those that may go.
+    /// The oldest of those that may be replaced.
     fn oldest(&self, is_meant: impl Fn(&Guest) -> bool) -> Option<u64> {
         let mut guests = self.guests.iter();
         guests

@@ -1,4 +1,4 @@
-//! A stream that tells when something comes in, and breaks when nothing goes out for too long.
+//! A stream that reports when data is received, and breaks when nothing is sent for too long.
 
 use std::{
     io,

@@ -69,6 +69,8 @@ impl Program {
 #[derive(Debug)]
 pub struct ControlPlane {
     directory: PathBuf,
+    /// Another script ends it, together with the nodes that it started.
+    has_nodes: bool,
 }
 
 impl ControlPlane {
@@ -107,7 +109,18 @@ impl ControlPlane {
         };
         let path = directory.to_string_lossy().into_owned();
         demand(&["start", &path, "--with", &with, "--owner", &process])?;
-        Ok(Self { directory })
+        Ok(Self {
+            directory,
+            has_nodes: false,
+        })
+    }
+
+    /// The control plane of nodes that were started in a directory. They end it.
+    pub(crate) fn of_nodes(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            has_nodes: true,
+        }
     }
 
     /// The kubeconfig of the administrator.
@@ -251,6 +264,9 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
+        if self.has_nodes {
+            return;
+        }
         // Nothing can be done about a failure here; the guard of the script tries again when this process ends.
         drop(run(&["stop", &self.path()]));
     }
@@ -271,6 +287,7 @@ fn demand(arguments: &[&str]) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Refused {
+        script: "hack/control-plane",
         arguments: arguments.join(" "),
         message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })

@@ -19,8 +19,10 @@ pub enum Error {
     )]
     Missing(String),
     /// The script ended with an error.
-    #[error("hack/control-plane {arguments} failed: {message}")]
+    #[error("{script} {arguments} failed: {message}")]
     Refused {
+        /// The script.
+        script: &'static str,
         /// What it was asked.
         arguments: String,
         /// What it said.

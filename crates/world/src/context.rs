@@ -32,6 +32,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Durations, Shape, Troubles,
+    error::Rke2NotRestarted,
     inbox::{Inbox, Kind},
     observed_plan::UpgradePlan,
     programs::ProgramStep,
@@ -43,6 +44,10 @@ pub(crate) type Accounts = Box<dyn Fn(String, String) -> BoxFuture<'static, Clie
 
 /// Hears of every step of a program that begins.
 pub(crate) type StepListener = Box<dyn Fn(ProgramStep) + Send + Sync>;
+
+/// Restarts RKE2 of a node with another version: by the node and the version of its kubelet.
+pub(crate) type Rke2Restart =
+    Box<dyn Fn(String, String) -> BoxFuture<'static, std::result::Result<(), Rke2NotRestarted>> + Send + Sync>;
 
 macro_rules! context {
     ($( $field:ident: $type:ident $( [$selector:expr] )? ),* $(,)?) => {
@@ -57,6 +62,8 @@ macro_rules! context {
             listener: std::sync::OnceLock<StepListener>,
             /// Who programs are; without it, who the world is.
             accounts: std::sync::OnceLock<Accounts>,
+            /// What restarts RKE2 of real nodes; without it the world writes what their kubelets would report.
+            rke2_restart: std::sync::OnceLock<Rke2Restart>,
             /// When this world began; certificates are valid from then.
             pub(crate) began: Timestamp,
             $( pub(crate) $field: Watched<$type>, )*
@@ -70,6 +77,7 @@ macro_rules! context {
                     client, clock, shape, durations, troubles: std::sync::RwLock::new(troubles),
                     listener: std::sync::OnceLock::new(),
                     accounts: std::sync::OnceLock::new(),
+                    rke2_restart: std::sync::OnceLock::new(),
                 }
             }
 
@@ -138,7 +146,7 @@ impl Context {
     }
 
     /// Tells who listens of a step that begins.
-    pub(crate) fn tell_step(&self, told: impl FnOnce() -> ProgramStep) {
+    pub(crate) fn report_step(&self, told: impl FnOnce() -> ProgramStep) {
         if let Some(listener) = self.listener.get() {
             listener(told());
         }
@@ -152,6 +160,16 @@ impl Context {
     /// Programs are their accounts from now on. Only the first word counts.
     pub(crate) fn run_programs_as(&self, accounts: Accounts) {
         let _ = self.accounts.set(accounts);
+    }
+
+    /// RKE2 of real nodes is restarted by this from now on. Only the first call counts.
+    pub(crate) fn restart_rke2_by(&self, restart: Rke2Restart) {
+        let _ = self.rke2_restart.set(restart);
+    }
+
+    /// What restarts RKE2 of real nodes, if nodes are real.
+    pub(crate) fn rke2_restart(&self) -> Option<&Rke2Restart> {
+        self.rke2_restart.get()
     }
 
     /// The client of a pod's program.

@@ -18,6 +18,21 @@ pub enum Error {
     /// An object could not be written as JSON.
     #[error("failed to serialise")]
     Serialise(#[from] serde_json::Error),
+    /// RKE2 of a real node was not restarted.
+    #[error(transparent)]
+    Rke2(#[from] Rke2NotRestarted),
+}
+
+/// RKE2 of a real node was not restarted.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to restart RKE2 of node {node} as {version}: {why}")]
+pub struct Rke2NotRestarted {
+    /// The node.
+    pub node: String,
+    /// The version of its kubelet that was asked for.
+    pub version: String,
+    /// Why not.
+    pub why: String,
 }
 
 impl Error {

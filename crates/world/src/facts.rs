@@ -141,7 +141,7 @@ impl Facts {
                 )));
             }
         } else if certificate.is_some() {
-            return refuse("somebody who trusts a certificate asks without TLS");
+            return refuse("a client with a certificate sent a request without TLS");
         }
         if is_impostor && path == manifest::file_name() {
             let mut manifest = self.manifest(&release)?;

@@ -22,9 +22,9 @@ mod watched;
 mod world;
 
 pub use actor::saboteur::FORGED;
-pub use cluster::{Definitions, Shape, install, install_by};
+pub use cluster::{Definitions, Shape, define_foreign, install, install_by};
 pub use durations::Durations;
-pub use error::Error;
+pub use error::{Error, Rke2NotRestarted};
 pub use facts::{Facts, RepositoryError};
 pub use programs::ProgramStep;
 pub use release::{Release, image_list};

@@ -8,15 +8,22 @@ use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{Durations, Facts, ProgramStep, Shape, Troubles, actor, context::Context, error::Result};
+use crate::{
+    Durations, Facts, ProgramStep, Shape, Troubles, actor,
+    context::Context,
+    error::{Result, Rke2NotRestarted},
+};
 
 /// Which controllers somebody else runs, as on a real control plane. The world plays the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Real {
     /// Jobs, Deployments, endpoints, garbage collection and scheduling: kube-controller-manager and kube-scheduler.
     pub controllers: bool,
-    /// Pods that start and go. What their programs do, and reboots, are the world's in any case.
+    /// Pods that start and go. What their programs do, and reboots, are the world's unless `machines` says otherwise.
     pub kubelets: bool,
+    /// Machines: pods run their programs, kubelets report what they run on, and a reboot is one. RKE2 is restarted by
+    /// [`World::with_rke2_restarted_by`].
+    pub machines: bool,
     /// system-upgrade-controller.
     pub system_upgrade: bool,
 }
@@ -61,6 +68,20 @@ impl World {
         self
     }
 
+    /// RKE2 of a node is restarted with another version, by node and kubelet version, when Rancher's agent there has applied
+    /// its plan. For clusters whose nodes are real; elsewhere the world writes what a kubelet would report.
+    #[must_use]
+    pub fn with_rke2_restarted_by(
+        self,
+        restart: impl Fn(String, String) -> BoxFuture<'static, std::result::Result<(), Rke2NotRestarted>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.context.restart_rke2_by(Box::new(restart));
+        self
+    }
+
     /// What the manager asks that is not an object of the API.
     #[must_use]
     pub fn facts(&self) -> Facts {
@@ -83,7 +104,9 @@ impl World {
             tasks.spawn(actor::daemon_sets::run(world.clone()));
             tasks.spawn(actor::endpoints::run(world.clone()));
         }
-        tasks.spawn(actor::kubelet::run(world.clone(), !real.kubelets));
+        if !real.machines {
+            tasks.spawn(actor::kubelet::run(world.clone(), !real.kubelets));
+        }
         if !real.system_upgrade {
             tasks.spawn(actor::system_upgrade::run(world.clone()));
         }

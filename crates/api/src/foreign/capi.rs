@@ -41,7 +41,7 @@ foreign_part! {
     ClusterStatus {
         /// `Provisioned` when all is well.
         phase: String,
-        /// The generation that the status speaks of.
+        /// The generation of the status.
         observed_generation: i64,
     }
 }

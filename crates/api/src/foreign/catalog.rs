@@ -15,7 +15,7 @@ foreign_kind! {
 foreign_part! {
     /// What is wanted of a repository.
     ClusterRepoSpec {
-        /// Read again what was read before this moment.
+        /// Refresh what was read before this time.
         force_update: String,
     }
 }

@@ -13,7 +13,7 @@ foreign_kind! {
 foreign_part! {
     /// How far a bundle is.
     BundleStatus {
-        /// The generation that the status speaks of.
+        /// The generation of the status.
         observed_generation: i64,
         /// Ready and others.
         conditions: Vec<ForeignCondition>,
@@ -35,7 +35,7 @@ foreign_kind! {
 foreign_part! {
     /// What is wanted of a cluster.
     ClusterSpec {
-        /// Every increment makes Fleet deploy its agent anew.
+        /// Every increment makes Fleet redeploy its agent.
         redeploy_agent_generation: i64,
     }
 }

@@ -149,7 +149,7 @@ foreign_kind! {
 foreign_part! {
     /// What is wanted of a schedule.
     ScheduleVMBackupSpec {
-        /// Held.
+        /// Paused.
         suspend: bool,
     }
 }
@@ -157,7 +157,7 @@ foreign_part! {
 foreign_part! {
     /// What a schedule is.
     ScheduleVMBackupStatus {
-        /// Held.
+        /// Paused.
         suspended: bool,
     }
 }

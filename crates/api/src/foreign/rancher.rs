@@ -27,7 +27,7 @@ foreign_part! {
 foreign_part! {
     /// How nodes are provisioned.
     RkeConfig {
-        /// Every increment makes Rancher provision all nodes anew.
+        /// Every increment makes Rancher provision all nodes again.
         provision_generation: i64,
         /// How nodes are drained on the way. Kept as it is, since it is saved and restored whole.
         upgrade_strategy: Value,
@@ -101,7 +101,7 @@ foreign_part! {
 foreign_part! {
     /// What a chart is.
     ManagedChartStatus {
-        /// The generation that the status speaks of.
+        /// The generation of the status.
         observed_generation: i64,
         /// Counts of clusters by how far they are.
         summary: Summary,

@@ -13,7 +13,7 @@ pub(super) fn is_one(plan: &UpgradePlan, _: &Cluster) -> Result<Vec<FieldError>,
     Ok(faults(plan))
 }
 
-/// What is wrong with where the plan wants its image from: a manager allows its own repository and those that it is told.
+/// Whether the repository of the plan's image is allowed: a manager allows its own repository and those of its flag.
 #[must_use]
 pub fn not_allowed(old: Option<&UpgradePlan>, new: &UpgradePlan, sources: &Sources) -> Vec<FieldError> {
     let chosen = image::forbidden_repository(new, &sources.own, &sources.others);
@@ -28,7 +28,7 @@ pub fn not_allowed(old: Option<&UpgradePlan>, new: &UpgradePlan, sources: &Sourc
     chosen.filter(is_new).map(error).into_iter().collect()
 }
 
-/// What is wrong with what the plan says now and did not say before: what is there already stands in nobody's way.
+/// Errors in values that the plan sets now and did not set before: existing values are not checked again.
 pub(super) fn newly_wrong(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldError> {
     let of = |plan: &UpgradePlan| plan.annotation(annotations::UPGRADE_TOOLKIT_IMAGE).map(str::to_owned);
     if of(old) == of(new) {
@@ -45,7 +45,7 @@ fn faults(plan: &UpgradePlan) -> Vec<FieldError> {
     image::faults(plan).into_iter().map(told).collect()
 }
 
-/// A fault by the field where it stands.
+/// An error of a field.
 fn told(Fault { place, given, rule }: Fault<'_>) -> FieldError {
     let field = match place {
         Place::Repository => ANNOTATION,

@@ -38,9 +38,9 @@ pub type Check = fn(&UpgradePlan, &Cluster) -> Result<Vec<FieldError>, FieldErro
 /// What a check is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guards {
-    /// That the upgrade gets through. Who may skip checks may skip it.
+    /// That the upgrade can complete. A user who may skip checks may skip it.
     Course,
-    /// That no data is lost and no two upgrades meet. Skipping it needs a second word.
+    /// That no data is lost and no two upgrades run together. Skipping it needs a second annotation.
     Data,
 }
 use Guards::{Course, Data};
@@ -106,7 +106,7 @@ pub fn update_reads(old: &UpgradePlan, new: &UpgradePlan) -> Reads {
     }
 }
 
-/// Whether a plan is held to such checks.
+/// Whether such checks apply to a plan.
 fn is_checked(plan: &UpgradePlan, guards: Guards) -> bool {
     let skips = |key: &str| is_true(plan, key);
     match guards {
@@ -132,7 +132,7 @@ pub fn warnings(plan: &UpgradePlan, cluster: &Cluster) -> Vec<String> {
 }
 
 /// What is wrong with changing the plan. Only what is new is looked at, names added to `pauseNodes` for one, so that a
-/// node that is gone never stands in the way of a finalizer.
+/// node that is gone never blocks a finalizer.
 #[must_use]
 pub fn update(old: &UpgradePlan, new: &UpgradePlan, cluster: &Cluster) -> Vec<FieldError> {
     let outcome = nodes::exist(&nodes::newly_paused(old, new), cluster);
@@ -170,8 +170,8 @@ fn is_true(plan: &UpgradePlan, annotation: &str) -> bool {
     plan.annotation(annotation) == Some("true")
 }
 
-/// An earlier plan was broken off while Rancher upgraded nodes, and its hooks still hold Rancher. Whoever takes over finds the
-/// node that was being upgraded cordoned and the cluster not ready, and nobody but another plan ends that.
+/// An earlier plan was interrupted while Rancher upgraded nodes, and Rancher waits at its hooks. The next plan finds the
+/// node that was being upgraded cordoned and the cluster not ready, and only another plan ends that.
 fn takes_over(cluster: &Cluster) -> bool {
     let clusters = within(&cluster.rancher_clusters, "clusters", names::FLEET_NAMESPACE).unwrap_or_default();
     let mut local = clusters.iter().filter(|found| found.name_any() == names::LOCAL_CLUSTER);

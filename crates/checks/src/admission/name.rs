@@ -19,7 +19,7 @@ pub(super) fn fits_its_objects(plan: &UpgradePlan, _: &Cluster) -> Result<Vec<Fi
     let mut faults = Vec::new();
     if given.len() > most {
         let why = format!(
-            "must be no more than {most} characters: the objects of the upgrade carry the plan's name as a label, and a label holds {LABEL_LIMIT}"
+            "must be no more than {most} characters: the objects of the upgrade carry the plan's name as a label, and a label has at most {LABEL_LIMIT}"
         );
         faults.push(FieldError::invalid(field, given, &why));
     }

@@ -16,7 +16,7 @@ const PAUSE_NODES: &str = "spec.nodeUpgradeOption.pauseNodes";
 
 pub(super) fn are_ready(_: &UpgradePlan, cluster: &Cluster) -> Result<Vec<FieldError>, FieldError> {
     let mut errors = Vec::new();
-    // Rancher keeps what it drains cordoned until another plan goes on, whoever uncordons it. Mostly that is one node, but it
+    // Rancher keeps what it drains cordoned until another plan continues, even if a user uncordons it. Mostly that is one node, but it
     // lets machines past its limit that were never well.
     let may_be_cordoned = takes_over(cluster);
     for node in all(&cluster.nodes, "nodes")? {
@@ -47,7 +47,7 @@ pub(super) fn newly_paused<'a>(old: &UpgradePlan, new: &'a UpgradePlan) -> Vec<(
     added(paused(old), paused(new))
 }
 
-/// What is in the new list and not in the old one. Whoever reaches the webhook chooses how long they are.
+/// What is in the new list and not in the old one. A client of the webhook chooses how long they are.
 fn added<'a, T: Ord>(old: &[T], new: &'a [T]) -> Vec<(usize, &'a T)> {
     let known: BTreeSet<&T> = old.iter().collect();
     let all = new.iter().enumerate();

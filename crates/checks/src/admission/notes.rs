@@ -1,4 +1,4 @@
-//! The manager's notes: its status, and annotations that managers before this one believed. Nobody else writes them. And what of
+//! The manager's notes: its status, and annotations that older managers trusted. No other client writes them. And what of
 //! a plan is copied into them.
 
 use api::{
@@ -8,20 +8,20 @@ use api::{
 
 use crate::FieldError;
 
-/// Notes that somebody writes on a plan. Removing one is allowed: that is how the manager moves its own.
+/// Records that a user writes on a plan. Removing one is allowed: that is how the manager moves its own.
 #[must_use]
 pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<FieldError> {
     let written = NOTES.into_iter().filter(|key| {
         let now = new.annotation(key);
         now.is_some() && now != old.and_then(|old| old.annotation(key))
     });
-    let why = "only the manager takes notes, and keeps them in status.notes; leave the annotation out";
+    let why = "only the manager writes these records, and keeps them in status.notes; remove the annotation";
     written
         .map(|key| FieldError::forbidden(&format!("metadata.annotations[{key}]"), why))
         .collect()
 }
 
-/// What somebody who is not the manager changes of a plan's status: the manager believes what it finds there.
+/// Status changes of other users than the manager: the manager trusts the status.
 #[must_use]
 pub fn status_refused(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldError> {
     let why = "only the manager writes the status of an UpgradePlan; to start over, set the annotation \
@@ -41,8 +41,7 @@ const LONGEST_RETRY: usize = 253;
 pub fn too_long(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Option<FieldError> {
     let value = new.annotation(RETRY)?;
     let is_new = Some(value) != old.and_then(|old| old.annotation(RETRY));
-    let why =
-        format!("must be no more than {LONGEST_RETRY} characters: any value that differs from the last one will do");
+    let why = format!("must be no more than {LONGEST_RETRY} characters: use any value that differs from the last one");
     let given = || value.chars().take(LONGEST_RETRY).collect::<String>();
     (is_new && value.chars().count() > LONGEST_RETRY)
         .then(|| FieldError::invalid(&format!("metadata.annotations[{RETRY}]"), &given(), &why))

@@ -1,5 +1,5 @@
 //! What on a plan chooses the programs that run as root, or leaves out what protects the cluster: each needs a permission
-//! of its own beside that of creating or changing plans, `update` on `upgradeplans/<subresource>`.
+//! in addition to that of creating or changing plans, `update` on `upgradeplans/<subresource>`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Power {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Image, Self::SkipChecks];
 
-    /// The subresource of UpgradePlans that stands for it in roles. Who may `update` it has the power.
+    /// The subresource of UpgradePlans that represents it in roles. A user who may `update` it has the permission.
     #[must_use]
     pub const fn subresource(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Power {
     }
 }
 
-/// The verb that is asked for on the subresource.
+/// The verb that is checked on the subresource.
 pub const VERB: &str = "update";
 
 /// A field or annotation that needs a power.
@@ -43,8 +43,8 @@ struct Guarded {
     power: Power,
     /// Where it is.
     field: &'static str,
-    /// It may not be changed once the plan is there. What a person may need in the middle of an upgrade, or for another try
-    /// of a plan that failed, may: each such use needs the permission again, and is told.
+    /// It may not be changed once the plan is there. What an administrator may need during an upgrade, or for a retry
+    /// of a plan that failed, may: each such use needs the permission again, and is reported.
     fixed: bool,
     /// What it says, if it says something.
     value: fn(&UpgradePlan) -> Option<String>,
@@ -155,16 +155,16 @@ fn used(old: Option<&UpgradePlan>, new: &UpgradePlan) -> Vec<(&'static Guarded, 
     new_ones.collect()
 }
 
-/// Who asks, and what they may.
+/// The user, and their permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The name that the API server knows them by.
     pub name: String,
-    /// The powers that the cluster's authorizer says they have; or why it could not be asked.
+    /// The permissions that the cluster's authorizer grants; or why it could not be queried.
     pub powers: Result<BTreeSet<Power>, NoAnswer>,
 }
 
-/// What is wrong with who makes or changes a plan.
+/// Permissions that the user who creates or changes a plan lacks.
 #[must_use]
 pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan, asker: &Asker) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = match old {
@@ -188,7 +188,7 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan, asker: &Asker) -> V
             )),
             Err(why) => errors.push(FieldError::forbidden(
                 field,
-                format!("it needs {needed}, and the API server could not be asked whether you have it ({why}); try again"),
+                format!("it needs {needed}, and the manager could not check with the API server whether you have it ({why}); try again"),
             )),
         }
     }
@@ -199,7 +199,7 @@ pub fn refused(old: Option<&UpgradePlan>, new: &UpgradePlan, asker: &Asker) -> V
 const LONGEST_VALUE: usize = 100;
 
 /// What [`annotations::OVERRIDES`] says when a plan is made or changed: what was used before, and what is used now and by
-/// whom. Nobody else writes it.
+/// whom. No other client writes it.
 #[must_use]
 pub fn noted(old: Option<&UpgradePlan>, new: &UpgradePlan, by: &str, at: Timestamp) -> Option<String> {
     let used = used(old, new).into_iter();
@@ -336,7 +336,7 @@ mod tests {
         };
         let text = refused(None, &plan(&[(annotations::SKIP_WEBHOOK, "true")]), &asker)[0].to_string();
         assert!(
-            text.contains("could not be asked") && text.contains("try again"),
+            text.contains("could not check with the API server") && text.contains("try again"),
             "{text}"
         );
         assert!(refused(None, &plan(&[]), &asker).is_empty());

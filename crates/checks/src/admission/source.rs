@@ -44,7 +44,7 @@ pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<
     };
     let refused = unmountable(found).map(|why| {
         let remedy = format!(
-            "create the image anew with spec.backend: cdi and the annotation {}: \"True\", and name that one",
+            "create another image with spec.backend: cdi and the annotation {}: \"True\", and use that one",
             annotations::OS_UPGRADE_IMAGE
         );
         FieldError::invalid(IMAGE, image, &format!("{why}: {remedy}"))
@@ -52,7 +52,7 @@ pub(super) fn image_exists(plan: &UpgradePlan, cluster: &Cluster) -> Result<Vec<
     Ok(refused.into_iter().collect())
 }
 
-/// Nobody can tell whether an ISO without a checksum is the released one. That is no reason to refuse it.
+/// Nothing verifies that an ISO without a checksum is the released one. That is no reason to refuse it.
 pub(super) fn unverified(plan: &UpgradePlan, cluster: &Cluster) -> Option<String> {
     let is_given = |sum: &Option<String>| sum.as_deref().is_some_and(|sum| !sum.trim().is_empty());
     let from = if let Some(image) = &plan.spec.image {
@@ -67,7 +67,7 @@ pub(super) fn unverified(plan: &UpgradePlan, cluster: &Cluster) -> Option<String
     };
     from.map(|field| {
         format!(
-            "{field} is not set, so nobody verifies that the ISO is the released one: set it to the published SHA-512, or \
+            "{field} is not set, so nothing verifies that the ISO is the released one: set it to the published SHA-512, or \
              compare status.releaseDigests.isoSHA512 of the UpgradePlan with it"
         )
     })

@@ -1,5 +1,5 @@
 //! Running VMs: each can move to another node. With `restoreVM: true` those that cannot are shut down and started again, so
-//! nothing is asked of them here.
+//! they are not checked here.
 
 use api::{OnMigrationFailure, UpgradePlan};
 

@@ -189,7 +189,7 @@ fn create_with_several_failures_reports_all_in_the_order_of_the_table_as_one_422
         "spec.nodeUpgradeOption.pauseNodes[0]: Not found: \"ghost\"",
         "spec: Forbidden: a V1 upgrade (upgrades.harvesterhci.io) \"hvst-upgrade-x\" is in progress, please wait for it to end",
         &format!(
-            "metadata.name: Invalid value: \"{long}\": must be no more than 63 characters: the objects of the upgrade carry the plan's name as a label, and a label holds 63"
+            "metadata.name: Invalid value: \"{long}\": must be no more than 63 characters: the objects of the upgrade carry the plan's name as a label, and a label has at most 63"
         ),
     ];
     assert_eq!(support::texts(&errors), expected);

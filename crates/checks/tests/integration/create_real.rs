@@ -150,7 +150,7 @@ fn r17_an_image_whose_volume_the_repository_cannot_mount_is_refused_with_reason_
         errors[0].starts_with("spec.image: Invalid value: \"iso\": "),
         "{errors:?}"
     );
-    for part in [refused, "create the image anew", "os-upgrade-image: \"True\""] {
+    for part in [refused, "create another image", "os-upgrade-image: \"True\""] {
         assert!(errors[0].contains(part), "{errors:?}");
     }
 }

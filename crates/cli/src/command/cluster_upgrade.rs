@@ -75,13 +75,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Part {
-    /// On a node: have rancher-system-agent leave RKE2 alone until the node itself is upgraded
+    /// On a node: prevent rancher-system-agent from restarting RKE2 until the node itself is upgraded
     #[command(alias = "hold-agent")]
     SuspendAgent {
         /// Where the root of the host is mounted
         #[arg(long, value_name = "DIR", env = "HOST_DIR", default_value = "/host")]
         host_root: PathBuf,
-        /// How long the step suspend-agent may take before the program gives up, as NAME=DURATION (suspend-agent=20m)
+        /// How long the step suspend-agent may take before the program fails, as NAME=DURATION (suspend-agent=20m)
         #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, value_delimiter = ',')]
         deadlines: Vec<(String, Duration)>,
     },

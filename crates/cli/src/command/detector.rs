@@ -9,11 +9,11 @@ use node::vm::detector::{self, Options};
 
 use super::job_command::{self, ProgramArgs, go_bool, required};
 
-/// Whose VMs to look at, and what to do with them.
+/// The node whose VMs are checked, and what to do with them.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Prints the VMs of the node that cannot be live-migrated, with the reason: devices of the node, KubeVirt's \
-    own word, or no other node that would take them. With --upgrade they are first put on the list of VMs to start again \
+    condition, or no other node that fits them. With --upgrade they are first added to the list of VMs to start again \
     (ConfigMap harvester-system/<plan>-restore-vm), then stopped.\n\n\
     Exit code: 0 done, also when a VM could not be stopped (the plan has a warning); 1 the VMs could not be found or \
     listed, and none was stopped; 2 wrong usage.\n\n\
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// The node
     #[arg(value_name = "NODENAME")]
     node: Option<String>,
-    /// Stop the VMs that cannot move
+    /// Stop the VMs that cannot migrate
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false,
           value_parser = go_bool, action = clap::ArgAction::Set)]
     shutdown: bool,
@@ -47,7 +47,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let detected = detector::run(&client, options, &job_command::reporter(&client)).await?;
         let mut out = io::stdout().lock();
         for found in &detected.found {
-            // Whoever reads this may have left; the work is done.
+            // The reader may have closed the pipe; the work is done.
             let _ = writeln!(out, "{}: {}", found.vm, found.why);
         }
         Ok(())

@@ -57,10 +57,10 @@ pub(super) struct ProgramArgs {
 /// What the repository must be.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct PinArgs {
-    /// SHA-256 of the repository's manifest; what does not fit is refused. Without it nothing is verified
+    /// SHA-256 of the repository's manifest; files that do not match are refused. Without it nothing is verified
     #[arg(long, value_name = "DIGEST", env = names::MANIFEST_VARIABLE)]
     pub(super) manifest_sha256: Option<Sha256Sum>,
-    /// Certificate of the repository, in PEM; whoever shows another one is refused. Without it anybody is believed who
+    /// Certificate of the repository, in PEM; a server with another one is refused. Without it every server is trusted that
     /// answers for the repository's name
     #[arg(long, value_name = "PEM", env = names::CERTIFICATE_VARIABLE, hide_env_values = true)]
     repo_certificate: Option<String>,
@@ -122,7 +122,7 @@ impl ProgramArgs {
     }
 }
 
-/// Runs a program until it ends or is told to.
+/// Runs a program until it ends or gets a signal.
 pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     start_log_at(&args.log_format, args.level());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -133,14 +133,14 @@ pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Resu
         tokio::select! {
             biased;
             ended = program => ended.map(|()| ExitCode::SUCCESS),
-            // The first process of a container is not ended by a signal that it does not ask for.
+            // The first process of a container is not ended by a signal without a handler.
             () = terminated() => bail!("ended by a signal; it can be run again"),
         }
     });
     ended.inspect_err(termination_message)
 }
 
-/// Says what a program waits for, in the log and on the pod that it runs in.
+/// Reports what a program waits for, in the log and on the pod that it runs in.
 pub(super) fn reporter(client: &Client) -> Reporter {
     Reporter::new(Clock::system(), board(client.clone()))
 }
@@ -176,10 +176,10 @@ fn termination_log() -> PathBuf {
     variable("TERMINATION_LOG").map_or_else(|| PathBuf::from(TERMINATION_LOG), PathBuf::from)
 }
 
-/// Leaves a termination message unless a step has: trouble before the first step, or a signal, would otherwise show only in the log.
+/// Writes a termination message unless a step has: an error before the first step, or a signal, would otherwise be only in the log.
 fn termination_message(error: &anyhow::Error) {
     let log = termination_log();
-    // The kubelet makes the file, empty. Without it nobody asks.
+    // The kubelet makes the file, empty. Without it nothing reads it.
     let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);
     if own_pod().is_some()
         && is_unsaid

@@ -45,13 +45,13 @@ use super::{
     KUBECONFIG=~/.kube/config upgrade-toolkit manager --health-probe-bind-address 127.0.0.1:8081"
 )]
 pub(super) struct Args {
-    /// Address of /healthz and /readyz; 0 turns them off
+    /// Address of /healthz and /readyz; 0 disables them
     #[arg(long, default_value = ":8081")]
     health_probe_bind_address: String,
-    /// Address of /metrics; 0 turns it off
+    /// Address of /metrics; 0 disables it
     #[arg(long, default_value = "0")]
     metrics_bind_address: String,
-    /// Serve metrics over HTTPS, to whom the cluster lets read them; otherwise plain, to everybody
+    /// Serve metrics over HTTPS, to authorized clients; otherwise over plain HTTP, without authentication
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = go_bool)]
     metrics_secure: bool,
@@ -64,23 +64,23 @@ pub(super) struct Args {
     /// File of the key, in --metrics-cert-path
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
-    /// Compete for the lease, so that of several managers one works
+    /// Use leader election, so that one of several managers is active
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = go_bool)]
     leader_elect: bool,
     /// Namespace of the lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "harvester-system")]
     leader_election_namespace: String,
-    /// How long the lease lasts when it is not renewed; it is renewed three times while it lasts
+    /// How long the lease is valid without a renewal; it is renewed after each third of this time
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease_duration)]
     leader_elect_lease_duration: Duration,
-    /// Who this manager is, among those that compete
+    /// Identity of this manager in the leader election
     #[arg(long, env = "POD_NAME", default_value = "upgrade-toolkit")]
     identity: String,
-    /// Service account of all Jobs, in harvester-system. Without it each kind of Job has one of those that ship
+    /// Service account of all Jobs, in harvester-system. Without it each kind of Job has its own account of the chart
     #[arg(long, value_name = "NAME", env = "UPGRADE_JOB_SERVICE_ACCOUNT")]
     job_service_account: Option<String>,
-    /// Service account of system-upgrade-controller Plans, in cattle-system. Without it the one that ships
+    /// Service account of system-upgrade-controller Plans, in cattle-system. Without it that of the chart
     #[arg(long, value_name = "NAME", env = "UPGRADE_PLAN_SERVICE_ACCOUNT")]
     plan_service_account: Option<String>,
     /// Image that the upgrade's own workloads run, as REPOSITORY[:TAG][@DIGEST]; without it that of this manager's own pod
@@ -94,25 +94,25 @@ pub(super) struct Args {
     #[arg(long, value_name = "REPOSITORY", env = "UPGRADE_ALLOWED_IMAGE_REPOSITORIES", value_delimiter = ',',
           value_parser = repository)]
     allow_image_repository: Vec<String>,
-    /// What serves the ISO, unless a plan says otherwise: toolkit or nginx
+    /// What serves the ISO, unless a plan sets it: toolkit or nginx
     #[arg(long, default_value = "toolkit", value_parser = ["toolkit", "nginx"])]
     repo_server: String,
-    /// Host of the upgrade repository, as [SCHEME://]HOST[:PORT], when it is not reached by its Service; outside a cluster
-    /// localhost. Its certificate is verified all the same
+    /// Host of the upgrade repository, as [SCHEME://]HOST[:PORT], when its Service cannot be reached; outside a cluster
+    /// localhost. Its certificate is still verified
     #[arg(long)]
     repo_host: Option<String>,
-    /// Address (HOST:PORT) at which the API server's certificate is looked at, when the addresses of the cluster's API
-    /// servers are not reached from here
+    /// Address (HOST:PORT) at which the API server's certificate is checked, when this manager does not reach the addresses
+    /// of the cluster's API servers
     #[arg(long, value_name = "HOST:PORT")]
     api_server_address: Option<String>,
-    /// Service account whose tokens kubelets are asked with, in the namespace of the lease; empty: the manager's own. Without
-    /// it the one that ships
+    /// Service account whose tokens are used for requests to kubelets, in the namespace of the lease; empty: the manager's
+    /// own. Without it that of the chart
     #[arg(long, value_name = "NAME", env = "UPGRADE_KUBELET_SERVICE_ACCOUNT")]
     kubelet_service_account: Option<String>,
     /// File with the authority that signs the certificates of kubelets, when it is not the cluster's own
     #[arg(long, value_name = "FILE")]
     kubelet_certificate_authority: Option<PathBuf>,
-    /// Address (HOST:PORT) at which all kubelets are asked, when the nodes are not reached from here
+    /// Address (HOST:PORT) for requests to all kubelets, when this manager does not reach the nodes
     #[arg(long, value_name = "HOST:PORT")]
     kubelet_address: Option<String>,
     #[command(flatten)]
@@ -218,14 +218,14 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A client whose requests are counted, and which says what the API server warns of.
+/// A client whose requests are counted, and which logs warnings of the API server.
 fn counting_client(metrics: &Metrics, config: kube::Config) -> anyhow::Result<kube::Client> {
     let client = ClientBuilder::try_from(config).context("failed to make a client of what KUBECONFIG says")?;
     let client = client.with_layer(&CountRequests(metrics.clone())).build();
     Ok(for_product(client, field_validation()).0)
 }
 
-/// How kubelets are asked.
+/// How the manager queries kubelets.
 fn kubelets(args: &Args, client: &kube::Client, config: kube::Config) -> Kubelets {
     let shipped = || format!("{}{}", args.webhook.webhook_name_prefix, manager::rbac::KUBELET_READER);
     let credentials = match args.kubelet_service_account.clone().unwrap_or_else(shipped) {

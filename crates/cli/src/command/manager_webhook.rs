@@ -16,7 +16,7 @@ use super::listen::listen;
 /// How admission is served.
 #[derive(Debug, clap::Args)]
 pub(super) struct WebhookArgs {
-    /// Address of the admission webhooks; 0 turns them off, as ENABLE_WEBHOOKS=false does
+    /// Address of the admission webhooks; 0 disables them, as ENABLE_WEBHOOKS=false does
     #[arg(long, default_value = ":9443")]
     webhook_bind_address: String,
     /// Directory with the certificate of the webhooks; without it the manager makes and renews its own
@@ -28,15 +28,15 @@ pub(super) struct WebhookArgs {
     /// File of the key, in --webhook-cert-path
     #[arg(long, default_value = "tls.key")]
     webhook_cert_key: String,
-    /// File with the authorities (PEM) of API servers that have a client certificate for webhooks: only they are answered
+    /// File with certificate authorities (PEM): only API servers with a client certificate of one of them are served
     #[arg(long, value_name = "FILE")]
     webhook_client_ca: Option<PathBuf>,
-    /// What the names of the webhooks' Service and configurations begin with
+    /// Prefix of the names of the webhooks' Service and configurations
     #[arg(long, env = "WEBHOOK_NAME_PREFIX", default_value = "harvester-upgrade-manager-")]
     pub(super) webhook_name_prefix: String,
 }
 
-/// The admission webhooks, unless they are turned off.
+/// The admission webhooks, unless they are disabled.
 pub(super) fn config(args: &WebhookArgs, namespace: &str) -> anyhow::Result<Option<WebhookConfig>> {
     let enabled = webhooks_are_enabled(std::env::var("ENABLE_WEBHOOKS").ok().as_deref());
     if !enabled {
@@ -76,7 +76,7 @@ pub(super) fn config(args: &WebhookArgs, namespace: &str) -> anyhow::Result<Opti
     }))
 }
 
-/// By ENABLE_WEBHOOKS: only the literal `false` turns them off.
+/// By ENABLE_WEBHOOKS: only the literal `false` disables them.
 fn webhooks_are_enabled(value: Option<&str>) -> bool {
     value != Some("false")
 }

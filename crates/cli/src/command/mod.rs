@@ -53,7 +53,7 @@ enum Command {
     Rehearse(rehearse::Args),
     /// Run the operator that carries out UpgradePlans in a cluster
     Manager(Box<manager::Args>),
-    /// Look into the ISO of a Harvester release
+    /// Inspect the ISO of a Harvester release
     #[command(subcommand)]
     Release(release::Release),
     /// Serve the files of an ISO over HTTP, straight from the image
@@ -110,10 +110,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// Shows what is wrong with the arguments, or the help that they ask for. Without a command that exists, the exit code
+/// Shows the error in the arguments, or the requested help. Without a command that exists, the exit code
 /// is that of the existing toolkit.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // Whoever was to read this may have left.
+    // The reader may have closed the pipe.
     let _ = error.print();
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands that people see and give arguments to, that no example in their own help or in the help above calls.
+    /// The commands that users see and give arguments to, that no example in their own help or in the help above calls.
     fn without_example(command: &clap::Command, words: &str, above: &str, found: &mut Vec<String>) {
         for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
             let words = format!("{words} {}", one.get_name());

@@ -7,15 +7,15 @@ use super::{job_command, node_host, node_images};
 /// What to do on this node.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
-    /// Bring the images of the new release onto this node
+    /// Load the images of the new release on this node
     Prepare(node_images::PrepareArgs),
-    /// Empty this node of VMs, before it is drained
+    /// Evacuate the VMs of this node, before it is drained
     PreDrain(node_host::Args),
     /// Install the operating system of this drained node, and reboot it
     PostDrain(node_host::Args),
     /// Upgrade RKE2 and the operating system of the only node, and reboot it
     SingleNodeUpgrade(node_host::Args),
-    /// Have RKE2 pass over some of its own manifests, or apply them again
+    /// Make RKE2 skip some of its own manifests, or apply them again
     SkipManifests(node_images::SkipManifestsArgs),
     /// Remove images that only the previous release used
     CleanImages(node_images::CleanImagesArgs),

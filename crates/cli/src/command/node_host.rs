@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// The program elemental of this container; without it the host's own is used
     #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/elemental")]
     elemental: PathBuf,
-    /// How long a step may take before the program gives up, as NAME=DURATION (vms=24h); may be repeated
+    /// How long a step may take before the program fails, as NAME=DURATION (vms=24h); may be repeated
     #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = deadline, value_delimiter = ',')]
     deadlines: Vec<(String, Duration)>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ impl Args {
     async fn begin(&self) -> anyhow::Result<(NodeRun, Limits, Reporter)> {
         let client = self.program.client().await?;
         let report = job_command::reporter(&client);
-        // Its hostname does not tell: it shares that of its node.
+        // Its hostname is not its name: it shares that of its node.
         let pod = self.pod.clone().filter(|name| !name.is_empty());
         let pod = pod.context("the name of this pod is not known: set --pod or HARVESTER_UPGRADE_POD_NAME")?;
         let repository = self

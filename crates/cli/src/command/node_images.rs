@@ -31,11 +31,11 @@ pub(crate) struct HostArgs {
     containerd: Option<PathBuf>,
 }
 
-/// What to bring onto the node.
+/// Which images to load.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Brings the images of the plan's release onto this node: into containerd, and as archives for \
-    the next start of RKE2. Can be repeated; a second run brings nothing.\n\n\
+    after_help = "Loads the images of the plan's release on this node: into containerd, and as archives for \
+    the next start of RKE2. Can be repeated; a second run loads nothing.\n\n\
     Example, in a pod of the node:\n  upgrade-toolkit node prepare --plan my-upgrade"
 )]
 pub(crate) struct PrepareArgs {
@@ -50,7 +50,7 @@ pub(crate) struct PrepareArgs {
     /// The program `ctr`; RKE2's on the host by default
     #[arg(long, value_name = "FILE", env = "CTR")]
     ctr: Option<PathBuf>,
-    /// How long a step may take before the program gives up, as NAME=DURATION (import-common=2h); may be repeated
+    /// How long a step may take before the program fails, as NAME=DURATION (import-common=2h); may be repeated
     #[arg(long = "deadline", value_name = "NAME=DURATION", value_parser = prepare_deadline, value_delimiter = ',')]
     deadlines: Vec<(String, Duration)>,
     #[command(flatten)]
@@ -80,14 +80,14 @@ pub(crate) struct CleanImagesArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// Which manifests RKE2 shall pass over.
+/// Which manifests RKE2 skips.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit code 0 also when there is nothing to do: no manifests, or a host that is no server.\n\n\
     Example, in a pod of the node:\n  upgrade-toolkit node skip-manifests apply rke2-multus.yaml"
 )]
 pub(crate) struct SkipManifestsArgs {
-    /// apply: RKE2 passes over the manifests; remove: it applies them again
+    /// apply: RKE2 skips the manifests; remove: it applies them again
     #[arg(value_name = "ACTION", env = "SKIP_ACTION")]
     action: String,
     /// File names of manifests; in the environment separated by blanks

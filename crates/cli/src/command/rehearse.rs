@@ -22,13 +22,13 @@ use world::{ProgramStep, Shape};
 use super::{manager::terminated, rehearse_serve};
 use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
 
-/// How long a held node is held before the rehearsed administrator lets it go.
+/// How long a node is paused before the rehearsed administrator resumes it.
 const HELD: Duration = Duration::from_secs(30 * 60);
 /// How often the clock on a terminal moves.
 const TICK: Duration = Duration::from_millis(250);
 /// Speed of a served rehearsal when none is given.
 const SERVED_SPEED: f64 = 60.0;
-/// Up to this speed the manager competes for its lease: it then has a third of a second to renew it.
+/// Up to this speed the manager uses leader election: it then has a third of a second to renew its lease.
 const LEASE_SPEED: f64 = 60.0;
 
 /// What to rehearse.
@@ -46,7 +46,7 @@ pub(super) struct Args {
     /// Nodes of the cluster: up to three control planes, the rest workers; 1 is a single-node cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     nodes: u16,
-    /// One of the nodes only votes
+    /// One of the nodes is a witness
     #[arg(long)]
     witness: bool,
     /// VMs in the cluster; two per node when not given
@@ -61,17 +61,17 @@ pub(super) struct Args {
     /// Upgrade with a VirtualMachineImage of this name instead of a Version
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
-    /// Seed of everything that is left to chance; the same seed gives the same rehearsal
+    /// Seed of all random values; the same seed gives the same rehearsal
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Start the VMs again that were shut down for the upgrade; with =false admission refuses VMs that cannot move
+    /// Start the VMs again that were shut down for the upgrade; with =false admission refuses VMs that cannot migrate
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
           default_missing_value = "true", require_equals = true)]
     restore_vm: bool,
-    /// Hold this node before its upgrade, and let it go after half an hour; may be given several times
+    /// Pause this node before its upgrade, and resume it after half an hour; may be given several times
     #[arg(long, value_name = "NODE")]
     pause: Vec<String>,
-    /// Run so many times as fast as real time
+    /// Run this many times as fast as real time
     #[arg(long, value_name = "N", conflicts_with = "instant")]
     speed: Option<f64>,
     /// Run as fast as possible (the default)
@@ -80,7 +80,7 @@ pub(super) struct Args {
     /// Serve the cluster on this loopback address for kubectl, until Ctrl-C
     #[arg(long, value_name = "ADDR", conflicts_with = "instant")]
     serve: Option<SocketAddr>,
-    /// Serve only who has this token; without a value, a random one. The kubeconfig has it
+    /// Require this token; without a value, a random one. The kubeconfig has it
     #[arg(long, value_name = "TOKEN", requires = "serve", num_args = 0..=1, default_missing_value = "")]
     token: Option<String>,
     /// Only serve: you create the UpgradePlan
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args, &shape);
     let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
     let runtime = match speed {
-        // Nothing but this process takes part, so time can leap from one thing that happens to the next.
+        // Nothing but this process takes part, so time can jump from one timer to the next.
         None => tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -144,7 +144,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         tokio::select! {
             biased;
-            // Not only Ctrl-C: what was written for kubectl is to be taken away whoever ends this.
+            // Not only Ctrl-C: files for kubectl are removed however this ends.
             () = terminated() => {
                 view.lock().unwrap_or_else(PoisonError::into_inner).end();
                 // Serving has no other end; an upgrade that was cut off has not succeeded.
@@ -198,7 +198,7 @@ async fn rehearse(
         clock.clone(),
     )
     .await?;
-    // Nobody asks this run what was written when; the plan of a large cluster alone would fill memory.
+    // This run does not need the history of writes; the plan of a large cluster alone would fill memory.
     rehearsal.server.store().set_history_limit(0);
     // Removed when this function ends, or is cut off by Ctrl-C.
     let _kubeconfig = match args.serve {
@@ -264,7 +264,7 @@ async fn rehearse(
     })
 }
 
-/// Far longer than any upgrade that goes on: two VMs leave a node at a time, and many leave more than one.
+/// Far longer than any upgrade that makes progress: two VMs leave a node at a time, and many leave more than one.
 fn longest(nodes: usize, vms: usize) -> Duration {
     let times = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
     Duration::from_hours(24) + Duration::from_hours(2) * times(nodes) + Duration::from_secs(90) * times(vms)
@@ -301,7 +301,7 @@ async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
     }
 }
 
-/// The rehearsed administrator: lets held nodes go after a while. With `--serve`, a person does that.
+/// The rehearsed administrator: resumes paused nodes after a while. With `--serve`, the user does that.
 async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mutex<View>) -> anyhow::Error {
     if served {
         return std::future::pending().await;
@@ -329,7 +329,7 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
     }
 }
 
-/// The node is held. One that was let go keeps its state until its turn has come, and says so.
+/// The node is paused. A resumed node keeps its state until its turn has come, with another reason.
 fn is_paused(node: &api::NodeUpgradeStatus) -> bool {
     node.is(NodeState::UpgradePaused) && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
 }
@@ -337,7 +337,10 @@ fn is_paused(node: &api::NodeUpgradeStatus) -> bool {
 async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
     let plan = rehearsal.read(name).await?;
     let Some(names) = plan.spec.node_upgrade_option.and_then(|option| option.pause_nodes) else {
-        bail!("nodes {} are held although nobody holds them", paused.join(", "))
+        bail!(
+            "nodes {} are paused although the plan pauses no node",
+            paused.join(", ")
+        )
     };
     let left: Vec<_> = names.into_iter().filter(|name| !paused.contains(name)).collect();
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
@@ -345,8 +348,8 @@ async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mut
     plans
         .patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await
-        .context("failed to let nodes go")?;
-    let text = format!("administrator lets {} go", paused.join(", "));
+        .context("failed to resume nodes")?;
+    let text = format!("administrator resumes {}", paused.join(", "));
     view.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .say(rehearsal.clock.now(), &text);
@@ -360,7 +363,7 @@ async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mut
     Ok(())
 }
 
-/// Prints the result that the user asked for.
+/// Prints the result that the user requested.
 fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::Result<()> {
     let mut plan = plan.clone();
     plan.metadata.managed_fields = None;

@@ -42,7 +42,7 @@ pub(super) async fn serve(
     Ok(kubeconfig)
 }
 
-/// A token that nobody can guess.
+/// A token that cannot be guessed.
 fn random_token() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

@@ -1,4 +1,4 @@
-//! `release inspect`: what the ISO of a release says about itself, and whether it is whole.
+//! `release inspect`: the content of the ISO of a release, and whether it is complete.
 
 use std::{
     io::{self, Write},
@@ -35,12 +35,12 @@ pub(super) enum Release {
 pub(super) struct ManifestArgs {
     /// The ISO
     file: PathBuf,
-    /// SHA-512 that the ISO should have: where zeros follow it in its volume, it tells where the ISO ends
+    /// SHA-512 that the ISO should have: it determines where the ISO ends if zeros follow it in its volume
     #[arg(long, value_name = "DIGEST")]
     checksum: Option<Sha512Sum>,
 }
 
-/// What to look at.
+/// Which ISO to inspect.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The image is read as it is: nothing is mounted, no privileges are needed.\n\
@@ -146,7 +146,7 @@ fn text(found: &Inspection) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A size for people.
+/// A size for users.
 fn size(bytes: Option<u64>) -> String {
     let Some(bytes) = bytes else {
         return "missing".to_owned();

@@ -18,7 +18,7 @@ use super::{
     manager::{start_log, terminated},
 };
 
-/// How long a thread that waits for the disk may hold up the end.
+/// How long a thread that waits for the disk may delay the end.
 const LAST_READ: Duration = Duration::from_secs(1);
 
 /// What to serve, and where.
@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// The ISO: a file or a block device
     #[arg(long, value_name = "FILE")]
     iso: PathBuf,
-    /// SHA-512 that the ISO should have: where zeros follow it in its volume, it tells where the ISO ends
+    /// SHA-512 that the ISO should have: it determines where the ISO ends if zeros follow it in its volume
     #[arg(long, value_name = "DIGEST")]
     checksum: Option<Sha512Sum>,
     /// Address to listen on
@@ -92,8 +92,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Where clients come in: without TLS, and over it where there is a certificate. One that cannot be used ends the server, which
-/// nobody would believe.
+/// The listeners: without TLS, and over TLS if there is a certificate. An invalid certificate ends the server, because no
+/// client would trust it.
 fn doors(args: &Args, listener: TcpListener) -> anyhow::Result<Doors> {
     let doors = Doors::from(listener);
     let (Some(address), Some(certificate), Some(key)) = (&args.tls_listen, &args.tls_cert, &args.tls_key) else {
@@ -105,7 +105,7 @@ fn doors(args: &Args, listener: TcpListener) -> anyhow::Result<Doors> {
     Ok(doors.and(listener, acceptor))
 }
 
-/// Reads all of the image. Until that is done the server is not ready: nobody knows yet what it serves.
+/// Reads the whole image. Until then the server is not ready: its content is not known yet.
 fn make_manifest(iso: &Iso, checksum: Option<&Sha512Sum>) -> Result<(), IsoError> {
     let manifest = Manifest::of(iso, checksum)?;
     let text = manifest.text();

@@ -4,7 +4,7 @@ use anyhow::Context;
 use manager::{rbac, webhook::configurations};
 use serde_json::{Value, json};
 
-/// Alerts are written by hand, once.
+/// Alerts are written manually, once.
 const ALERTS: &str = include_str!("../../../../config/prometheus/rules.yaml");
 /// Stands for what names begin with until the YAML is written: Helm's own braces would be quoted.
 const PREFIX: &str = "chart-prefix-";

@@ -4,7 +4,7 @@ use api::names::HARVESTER_NAMESPACE;
 use manager::{rbac, webhook::configurations};
 use serde_json::Value;
 
-/// What names begin with. `config/manager` tells it to the manager.
+/// What names begin with. `config/manager` passes it to the manager.
 pub const PREFIX: &str = "upgrade-toolkit-";
 /// The account of the manager.
 pub const SERVICE_ACCOUNT: &str = "upgrade-toolkit-controller-manager";

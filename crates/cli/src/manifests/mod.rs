@@ -1,7 +1,7 @@
 //! Manifests that are generated from the code: the one source is the code, the files are copies.
 //!
 //! Roles, the CRD and the webhook configurations exist twice, in the Kustomize tree ([`kustomize`]) and as templates of
-//! the chart ([`chart`]). What people write by hand there refers to them by name only.
+//! the chart ([`chart`]). Manual files there refer to them by name only.
 
 pub mod chart;
 pub mod kustomize;

@@ -1,4 +1,4 @@
-//! Admission in a rehearsal: the webhooks of the manager, asked by the embedded API without a socket.
+//! Admission in a rehearsal: the webhooks of the manager, called by the embedded API without a socket.
 //!
 //! Configurations, handlers and what they read of the cluster are those of a real one, and they read with the rights of the
 //! manager. Only the way there differs: no Service, no certificate. They do not depend on a manager that runs, as those of
@@ -34,13 +34,13 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Puts the webhooks up and has the API server ask them.
+    /// Installs the webhooks and makes the API server call them.
     ///
     /// # Errors
     /// The API server refused their configurations.
     pub(super) async fn install(server: &ApiServer) -> anyhow::Result<Self> {
         let account = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
-        // Caches that nobody fills: everything is listed when it is asked for, as before a manager's caches are filled.
+        // Caches that stay empty: everything is listed on request, as before a manager's caches are filled.
         // It waits for answers of this process: in the time of this machine, however fast that of the cluster runs.
         let clock = Clock::simulated(beginning(), 1.0);
         let facts = Facts::new(server.client_as(account), Watched::default(), clock);

@@ -19,7 +19,7 @@ use super::{
 const NODE_BARS: usize = 12;
 /// Steps of a node: the groups of its states.
 const NODE_STEPS: u64 = Stage::Cleaned.index() as u64 + 1;
-/// Parts of a phase's bar. How far a phase is can only be told by its nodes.
+/// Parts of a phase's bar. Only the nodes of a phase show its progress.
 const PHASE_PARTS: u64 = 60;
 
 /// Bars on a terminal.
@@ -119,7 +119,7 @@ impl Bars {
 
     /// Says something above the bars.
     pub(super) fn say(&self, line: &str) {
-        // A terminal that is gone has nobody to tell.
+        // A closed terminal needs no output.
         let _ = self.all.println(line);
     }
 
@@ -166,7 +166,7 @@ impl PhaseBar {
     }
 }
 
-/// How far a running phase is, as far as its nodes tell.
+/// How far a running phase is, as far as its nodes show.
 fn parts(phase: Phase, status: &UpgradePlanStatus) -> u64 {
     // The groups of node states that the phase begins and ends with.
     let (first, last) = match phase {

@@ -47,7 +47,7 @@ impl ExternalProbes for Simulated {
     }
 
     fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>> {
-        // Nobody reads these, but the world compares them; each is another one, and the same in each run with a seed.
+        // Nothing reads these, but the world compares them; each is another one, and the same in each run with a seed.
         let number = self.minted.fetch_add(1, Ordering::Relaxed);
         let label = move |what: &str, moment| format!("{what} {number} of {server_name} at {moment}\n");
         self.answer(move |facts| {

@@ -111,8 +111,8 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
             .filter(|condition| condition.status == "True")
             .map(|condition| condition.message)
     };
-    if let Some(trouble) = degraded(Some(after)).filter(|trouble| degraded(before).as_ref() != Some(trouble)) {
-        lines.push(format!("{}    trouble: {trouble}", time_of(now)));
+    if let Some(message) = degraded(Some(after)).filter(|message| degraded(before).as_ref() != Some(message)) {
+        lines.push(format!("{}    degraded: {message}", time_of(now)));
     }
     if after.phase() == Some(Phase::Failed) && before.and_then(UpgradePlan::phase) != Some(Phase::Failed) {
         let why = after
@@ -123,7 +123,7 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
     lines
 }
 
-/// What is waited for, each thing once.
+/// The waits, each once.
 pub(super) fn waits(status: &api::UpgradePlanStatus) -> BTreeSet<String> {
     let messages = status
         .waiting_for

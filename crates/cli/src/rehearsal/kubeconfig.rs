@@ -22,7 +22,7 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes a kubeconfig, with the token that the server asks for.
+    /// Writes a kubeconfig, with the token that the server requires.
     ///
     /// # Errors
     /// The folder or the file could not be written.
@@ -75,7 +75,7 @@ fn new_directory(parent: &Path, port: u16) -> anyhow::Result<PathBuf> {
             Err(error) => return Err(error).with_context(|| format!("failed to create {}", directory.display())),
         }
     }
-    anyhow::bail!("failed to create a folder of its own in {}", parent.display())
+    anyhow::bail!("failed to create a private folder in {}", parent.display())
 }
 
 #[cfg(test)]

@@ -59,13 +59,13 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 pub struct Scenario {
     /// The cluster.
     pub shape: Shape,
-    /// How long things take.
+    /// Durations of the simulated cluster.
     pub durations: Durations,
-    /// What goes wrong.
+    /// Simulated failures.
     pub troubles: Troubles,
     /// Whether others than the manager and the world write: they may use server-side apply.
     pub open: bool,
-    /// By which definitions foreign kinds are served. By given ones nobody may write a field that they do not name.
+    /// By which definitions foreign kinds are served. With given ones no client may write an unknown field.
     pub definitions: Definitions,
 }
 
@@ -85,10 +85,10 @@ pub struct Rehearsal {
     _admission: Admission,
 }
 
-/// Who hears of the steps of programs.
+/// The listener for steps of programs.
 type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&ProgramStep) + Send + Sync>>>>;
 
-/// Gives a service account of the manager the roles that ship, and nothing else, and installs the accounts that ship beside
+/// Gives a service account of the manager the roles that ship, and nothing else, and installs the accounts that ship in addition to
 /// it. Their names begin with a prefix.
 ///
 /// # Errors
@@ -109,7 +109,7 @@ pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -
     Ok(())
 }
 
-/// Counts how often the manager changes plans, and tells of every change of one.
+/// Counts how often the manager changes plans, and reports every change of one.
 fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
     let count = Arc::new(AtomicU64::new(0));
     let (tell, changes) = watch::channel(0);
@@ -126,7 +126,7 @@ fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
     (count, changes)
 }
 
-/// The moment at which rehearsals begin.
+/// The time at which rehearsals begin.
 #[must_use]
 pub fn beginning() -> Timestamp {
     BEGINNING.parse().unwrap_or(Timestamp::UNIX_EPOCH)
@@ -170,11 +170,11 @@ impl Rehearsal {
             enforce_rbac: true,
             // Every watch here follows closely, and a large plan has large versions.
             watch_log: 500,
-            // Versions are told when a watch ends; in between nobody here needs them.
+            // Versions are reported when a watch ends; they are not needed in between.
             bookmark_every: Duration::from_hours(1),
             shortest_watch: Duration::from_hours(1),
             track_owners: open,
-            // kubectl sends no token over plain HTTP; whoever reaches the loopback port may do everything.
+            // kubectl sends no token over plain HTTP; every client that reaches the loopback port may do everything.
             without_token: Some(Identity::admin()),
             ..apiserver::Config::new(now)
         });
@@ -232,7 +232,7 @@ impl Rehearsal {
         })
     }
 
-    /// Tells a listener of every step of a program that begins from now on.
+    /// Reports to a listener every step of a program that begins from now on.
     pub fn observe_steps(&self, listener: impl Fn(&ProgramStep) + Send + Sync + 'static) {
         let mut listeners = self.step_listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.push(Box::new(listener));
@@ -247,7 +247,7 @@ impl Rehearsal {
         })
     }
 
-    /// Starts a manager that nobody competes with: it renews its lease rarely, since hours pass in no time.
+    /// Starts the only manager: it renews its lease rarely, since hours pass in no time.
     #[must_use]
     pub fn start_only_manager(&self) -> JoinHandle<()> {
         self.start_manager_with(Config {
@@ -271,7 +271,7 @@ impl Rehearsal {
     #[must_use]
     pub fn start_manager_with(&self, config: Config) -> JoinHandle<()> {
         let mut identity = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
-        // So that the API server, which fault plans live in, can tell managers apart.
+        // So that the API server, which fault plans live in, can distinguish managers.
         identity.groups.push(manager_group(&config.identity));
         let (client, _) = for_product(self.server.client_as(identity), self.validation);
         let facts = self.facts.clone();
@@ -295,7 +295,7 @@ impl Rehearsal {
         })
     }
 
-    /// All objects of a kind, for people and tests to look at.
+    /// All objects of a kind, for users and tests.
     #[must_use]
     pub fn objects(&self, group: &str, plural: &str) -> Vec<DynamicObject> {
         let objects = self.server.store().list(group, plural, None);
@@ -305,7 +305,7 @@ impl Rehearsal {
             .collect()
     }
 
-    /// Changes what goes wrong from now on.
+    /// Changes the simulated failures from now on.
     pub fn set_troubles(&self, troubles: Troubles) {
         self.facts.set_troubles(troubles);
     }

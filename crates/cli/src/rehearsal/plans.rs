@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Rehearsal, admission};
 
-/// A stored plan, without the managedFields that nobody here reads and that are larger than all the rest.
+/// A stored plan, without the managedFields that are not used here and are larger than all the rest.
 fn plan_of(stored: &Value) -> Option<UpgradePlan> {
     let metadata = stored["metadata"].as_object()?.iter();
     let metadata = metadata.filter(|(field, _)| *field != "managedFields");
@@ -49,7 +49,7 @@ impl Rehearsal {
     /// Creates a plan as a user would; returns it as the API server stored it.
     ///
     /// # Errors
-    /// The API server, or a webhook, refused it. The words are those that kubectl shows.
+    /// The API server, or a webhook, refused it. The message is the one that kubectl shows.
     pub async fn create(&self, plan: &UpgradePlan) -> anyhow::Result<UpgradePlan> {
         let plans: Api<UpgradePlan> = Api::all(self.server.client());
         match plans.create(&PostParams::default(), plan).await {
@@ -71,7 +71,7 @@ impl Rehearsal {
         self.create(&plan).await
     }
 
-    /// Takes the webhook configurations away, as an administrator can who insists on what they refuse.
+    /// Removes the webhook configurations, as an administrator can to override a refusal.
     ///
     /// # Errors
     /// The API server refused.

@@ -225,8 +225,8 @@ fn a_held_node_waits_until_the_administrator_lets_it_go() {
         found.unwrap_or_else(|| panic!("{part:?} is missing in:\n{progress}"))
     };
     assert!(at("node node-2: UpgradePaused") < at("node upgrade paused: node-2"));
-    assert!(at("node upgrade paused: node-2") < at("administrator lets node-2 go"));
-    assert!(at("administrator lets node-2 go") < at("node node-2: PreDraining"));
+    assert!(at("node upgrade paused: node-2") < at("administrator resumes node-2"));
+    assert!(at("administrator resumes node-2") < at("node node-2: PreDraining"));
     assert_eq!(plan["status"]["nodeUpgradeStatuses"]["node-2"]["state"], "ImageCleaned");
     assert_eq!(
         plan["metadata"]["generation"], 2,

@@ -162,7 +162,7 @@ fn w11_somebody_elses_object_of_the_same_name_is_named_and_not_adopted() {
     let found = find(ResourceId::new("", "services"), strangers, true);
     let plan = found.versions.first().unwrap()["metadata"]["name"].as_str().unwrap();
     let wanted = format!(
-        "Service harvester-system/{} exists and does not belong to this UpgradePlan; delete it to go on",
+        "Service harvester-system/{} exists and does not belong to this UpgradePlan; delete it to continue",
         names::repo(plan)
     );
     let said = degraded(&found.versions);

@@ -50,7 +50,7 @@ fn r27_events_that_cannot_be_created_hold_nothing_up_and_show_in_degraded() {
     let first = said.first().expect("the trouble shows");
     assert!(
         first.starts_with("failed to create Events in namespace default: ")
-            && first.ends_with("; the upgrade goes on without them"),
+            && first.ends_with("; the upgrade continues without them"),
         "{first}"
     );
     assert!(

@@ -284,7 +284,7 @@ fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
 fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
     let seen = waits(Case::three_nodes(), &[], 2 * HOUR);
     for wanted in [
-        "NodeAgent: \"rancher-system-agent of node node-2 has not been told to leave RKE2 alone: its Job is not done",
+        "NodeAgent: \"rancher-system-agent of node node-2 is not suspended yet: its Job is not done",
         "CAPICluster: \"Cluster fleet-local/local has been provisioned for less than 30 seconds",
         "HelmRelease: \"Helm release cattle-system/rancher is being upgraded to v2.14.0-alpha9",
         "ClusterRepo: \"ClusterRepo rancher-charts does not exist yet",
@@ -293,8 +293,8 @@ fn while_the_cluster_is_upgraded_what_is_waited_for_is_named() {
         "ManagedChart: \"ManagedChart fleet-local/harvester is not at 1.8.0: Fleet says 'WaitApplied(1) [Cluster fleet-local/local]'",
         "InstanceManager: \"Longhorn's v1 engine is not ready on node node-3: ",
         "Addon: \"Addon harvester-system/pcidevices-controller is not deployed yet; it says Addon",
-        "HelmChartConfig: \"RKE2 is given a moment to see that HelmChartConfig kube-system/rke2-multus has changed",
-        "FleetConfig: \"Fleet is given a moment to see that ConfigMap cattle-fleet-system/fleet-controller has its address back",
+        "HelmChartConfig: \"waiting until RKE2 has observed the change of HelmChartConfig kube-system/rke2-multus",
+        "FleetConfig: \"waiting until Fleet has observed the restored address of ConfigMap cattle-fleet-system/fleet-controller",
     ] {
         assert_seen(&seen, wanted);
     }
@@ -319,8 +319,8 @@ fn late_kubelet(late: Duration) -> Case {
     })
 }
 
-const RKE2: &str = "Rancher has not upgraded RKE2 on node-2 yet: its kubelet is v1.34.3+rke2r1, and v1.35.2+rke2r1 is \
-                    waited for";
+const RKE2: &str =
+    "Rancher has not upgraded RKE2 on node-2 yet: its kubelet is v1.34.3+rke2r1 instead of v1.35.2+rke2r1";
 
 #[test]
 fn while_post_drain_waits_for_rke2_it_says_so() {

@@ -57,7 +57,7 @@ const STATIONS: [ExpectedWait<'_>; 16] = [
     ("ImagePreload", "images are being loaded onto the nodes", "Plan cattle-system/<plan>-image-preload", 60),
     ("ClusterUpgradeJob", "cluster components are being upgraded", "Job harvester-system/<plan>-cluster-upgrade", 45),
     ("SkipManifestsApply", "waiting for skip-manifest apply plan to complete", "Plan cattle-system/<plan>-apply-skip-rke2-manifests", 10),
-    ("RancherNextNode", "Rancher is to go on with the next node (0 of 3 done)", "Cluster fleet-local/local", 20),
+    ("RancherNextNode", "waiting for Rancher to continue with the next node (0 of 3 done)", "Cluster fleet-local/local", 20),
     ("PreDrainJob", "node node-2: VMs are being moved away", "Job harvester-system/<plan>-node-upgrade-pre-drain-node-2", 30),
     ("PreDrainJob", "node node-1: VMs are being moved away", "Job harvester-system/<plan>-node-upgrade-pre-drain-node-1", 30),
     ("RancherUpdate", "node node-1: Rancher drains it and updates RKE2", "Node node-1", 20),
@@ -155,7 +155,7 @@ fn what_is_still_to_be_put_back_is_told_with_its_deadline() {
     let history = follow(&case, 12 * HOUR);
     check(
         &history,
-        ("PutBack", "being put back or removed: Setting longhorn-system/", "", 5),
+        ("PutBack", "being restored or removed: Setting longhorn-system/", "", 5),
     );
     let (_, last) = history.statuses.last().unwrap();
     assert_eq!(last["status"]["currentPhase"], "Succeeded");

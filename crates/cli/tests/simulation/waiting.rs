@@ -95,7 +95,7 @@ fn every_wait_of_an_upgrade_that_goes_well_has_a_name() {
         "ImagePreload: images are being loaded onto the nodes",
         "ClusterUpgradeJob: cluster components are being upgraded",
         "SkipManifestsApply: waiting for skip-manifest apply plan to complete",
-        "RancherNextNode: Rancher is to go on with the next node (0 of 3 done)",
+        "RancherNextNode: waiting for Rancher to continue with the next node (0 of 3 done)",
         "LonghornVolume: ",
         "PreDrainJob: node node-2: VMs are being moved away",
         "VMEvacuation: ",

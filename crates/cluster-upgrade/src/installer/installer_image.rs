@@ -88,7 +88,7 @@ impl InstallerImage {
             }
         }
         Err(Error::Permanent(format!(
-            "no archive of the release holds the image {image}"
+            "no archive of the release contains the image {image}"
         )))
     }
 

@@ -54,7 +54,7 @@ pub(super) fn lacks(cluster: Option<&Cluster>) -> Option<String> {
         return Some(format!("its phase is {phase}"));
     }
     (cluster.status.observed_generation != cluster.metadata.generation)
-        .then(|| "its last change has not been seen yet".to_owned())
+        .then(|| "its last change has not been observed yet".to_owned())
 }
 
 /// Whether something has been so for long enough. Whenever it is not, the time begins anew.

@@ -71,7 +71,7 @@ pub(crate) async fn redeploy_agent(context: &Context, ctx: StepContext<'_>) -> R
         .until(ctx, AGENT, |deployment| {
             let at = deployment.and_then(|deployment| deployment.metadata.creation_timestamp.as_ref());
             if at.is_none_or(|at| at.0.to_string() <= agent.created_before) {
-                let message = format!("Fleet has not deployed {called} anew");
+                let message = format!("Fleet has not redeployed {called}");
                 let what = "FleetAgent";
                 return Look::Wait(vec![Waiting {
                     what,
@@ -115,7 +115,7 @@ pub(crate) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()
         let object = maps.called(CONTROLLER);
         let taking_in = Waiting {
             what: "FleetConfig",
-            message: format!("Fleet is given a moment to see that {object} has its address back"),
+            message: format!("waiting until Fleet has observed the restored address of {object}"),
             object,
         };
         context.give_time(ctx, taking_in, context.pauses.fleet_config).await;
@@ -176,13 +176,13 @@ async fn wait_import(context: &Context, ctx: StepContext<'_>, agent: Option<&jou
         &clusters,
         names::LOCAL_CLUSTER,
         "FleetAgent",
-        "does not say that its agent was deployed anew",
+        "does not show that its agent was redeployed",
         |cluster| has_deployed(cluster, agent.generation),
     )
     .await?;
     context.wait_rollout(ctx, FLEET_AGENT_SYSTEM, AGENT).await?;
     context.note(format!(
-        "the times of Fleet's {} do not tell that its import is over; its agent is the one that was asked for",
+        "the times of Fleet's {} do not show that its import is complete; its agent is the requested one",
         clusters.called(names::LOCAL_CLUSTER)
     ));
     Ok(())

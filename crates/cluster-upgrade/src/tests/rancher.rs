@@ -320,7 +320,7 @@ async fn a_fleet_that_notes_its_import_late_is_not_waited_for_for_ever() {
     let (done, ()) = tokio::join!(harness.attempt(), note_late);
     let notes = done.unwrap();
     assert!(
-        notes.iter().any(|note| note.contains("its import is over")),
+        notes.iter().any(|note| note.contains("its import is complete")),
         "{notes:?}"
     );
     assert!(harness.shown.lock().unwrap().contains("FleetAgent"));

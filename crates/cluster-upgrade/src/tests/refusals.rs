@@ -85,7 +85,7 @@ async fn a_plan_of_somebody_else_is_not_adopted() {
     });
     super::harness::create(&harness.client, &plan).await;
     let error = harness.attempt().await.unwrap_err().to_string();
-    assert!(error.ends_with("belongs to somebody else"), "{error}");
+    assert!(error.ends_with("does not belong to this UpgradePlan"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,7 @@ async fn s12_a_plan_with_our_name_and_label_that_we_do_not_own_is_neither_taken_
     });
     super::harness::create(&harness.client, &theirs).await;
     let error = harness.attempt().await.unwrap_err().to_string();
-    assert!(error.contains("belongs to somebody else"), "{error}");
+    assert!(error.contains("does not belong to this UpgradePlan"), "{error}");
     let plans: kube::Api<api::foreign::suc::Plan> = kube::Api::namespaced(harness.client.clone(), "cattle-system");
     let found = plans.get("up-skip-restart-rancher-system-agent").await.unwrap();
     assert_eq!(

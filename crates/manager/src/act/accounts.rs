@@ -1,4 +1,4 @@
-//! The accounts of Jobs and Plans. Without its account no pod of a Job comes to be, and nobody but an event says so: a
+//! The accounts of Jobs and Plans. Without its account no pod of a Job is created, and only an event shows it: a
 //! manager that was updated without its chart would wait for ever.
 
 use std::sync::PoisonError;

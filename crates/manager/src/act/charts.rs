@@ -27,7 +27,7 @@ impl Actor {
             .managed_charts
             .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART);
         let Some(chart) = chart else { return Ok(()) };
-        // First: what somebody else owns, Fleet cannot apply.
+        // First: a field that another manager owns, Fleet cannot apply.
         self.give_up_methods(written).await?;
         let mut patch = plan::chart::methods_patch(&chart, methods);
         patch["metadata"]["annotations"] = json!({annotations::SAVED_CHART_METHODS: record});
@@ -56,7 +56,7 @@ impl Actor {
         self.patch(&charts, watched, name, patch, written).await
     }
 
-    /// Puts back what an older version of ours changed on the KubeVirt object itself.
+    /// Restores what an older version of ours changed on the KubeVirt object itself.
     pub(super) async fn set_kubevirt_methods(
         &self,
         watched: &Watched,

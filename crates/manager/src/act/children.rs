@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{ActError, Actor, Versions, failed, note};
 use crate::{objects, ours, watched::Writable};
 
-/// How objects are deleted that run pods: they stay until their pods are gone, so that nobody takes a program for ended that
+/// How objects are deleted that run pods: they stay until their pods are gone, so that no program counts as ended that
 /// still runs. Jobs of system-upgrade-controller do not keep their Plan; their pods are watched for that.
 pub(super) fn with_pods() -> DeleteParams {
     DeleteParams::foreground()
@@ -100,8 +100,8 @@ impl Actor {
         }
     }
 
-    /// Stores a key that this manager holds. A Secret that exists is believed to hold it only if this manager has created
-    /// it: it may not look, and a name is nobody's.
+    /// Stores a key that this manager holds. A Secret that exists is known to contain it only if this manager has created
+    /// it: it may not read it, and a name proves nothing.
     pub(super) async fn store_key(&self, plan: &UpgradePlan, name: &str) -> Result<(), ActError> {
         let uid = plan.uid().unwrap_or_default();
         let lost = |why: &'static str| ActError::LostKey {
@@ -201,7 +201,7 @@ impl Actor {
         }
     }
 
-    /// Deletes what the plan owns of what a selector names: anybody can put a label on an object of their own.
+    /// Deletes what the plan owns of what a selector names: any user can put a label on their objects.
     async fn delete_owned<K>(
         &self,
         api: &Api<K>,
@@ -256,7 +256,7 @@ impl Actor {
     }
 }
 
-/// An object as people see it.
+/// An object as users see it.
 fn called<K: Resource<DynamicType = ()>>(object: &K) -> String {
     let namespace = object.namespace().unwrap_or_default();
     format!("{} {namespace}/{}", K::kind(&()), object.name_any())

@@ -1,6 +1,6 @@
 //! Why a decision could not be carried out.
 
-/// Why a decision could not be carried out to its end. The rest of it will be decided anew.
+/// Why a decision could not be carried out to its end. The rest of it will be decided again.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
     /// Another manager may be at work.
@@ -15,12 +15,12 @@ pub enum ActError {
         source: Box<kube::Error>,
     },
     /// An object of that name exists and is not ours.
-    #[error("{object} exists and does not belong to this UpgradePlan; delete it to go on")]
+    #[error("{object} exists and does not belong to this UpgradePlan; delete it to continue")]
     NotOurs {
         /// The object.
         object: String,
     },
-    /// A Secret whose key this manager does not have, or that exists and may hold another key: nobody may look.
+    /// A Secret whose key this manager does not have, or that exists and may contain another key: the manager may not read it.
     #[error("Secret {secret} cannot be used: {why}; another certificate is made")]
     LostKey {
         /// Its name.
@@ -44,18 +44,18 @@ pub enum ActError {
         flag: &'static str,
     },
     /// The plan that was decided on is not the newest.
-    #[error("the UpgradePlan has changed meanwhile")]
+    #[error("the UpgradePlan has changed in the meantime")]
     Outdated,
     /// An object could not be built.
     #[error("failed to build an object")]
     Build(#[from] serde_json::Error),
-    /// Several things, each for a reason of its own.
+    /// Several errors, each with its own reason.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Self>),
 }
 
 impl ActError {
-    /// Somebody else changed the object meanwhile: not an error, just another look.
+    /// Another client changed the object in the meantime: not an error, but a reason to reconcile again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         match self {
@@ -80,7 +80,7 @@ impl Failures {
         self.0.push(error);
     }
 
-    /// All of them as one. A conflict beside an error is nothing to speak of: there is another look anyway.
+    /// All of them as one. A conflict in addition to an error is ignored: the plan is reconciled again anyway.
     pub(super) fn into_result(self) -> Result<(), ActError> {
         let mut errors = self.0;
         if !errors.iter().all(ActError::is_conflict) {

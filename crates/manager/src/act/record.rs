@@ -1,4 +1,4 @@
-//! What is on record about a plan: its finalizer, its status, its notes. Written before anything is done.
+//! The record of a plan: its finalizer, its status, its notes. Written before anything is done.
 
 use api::{UpgradePlan, annotations};
 use kube::{
@@ -13,9 +13,9 @@ use super::{ActError, Actor, Versions, failed, note};
 use crate::status_throttle::StatusWrite;
 
 impl Actor {
-    /// Writes what is on record about a plan; the plan as it is then, unless it is gone.
+    /// Writes the record of a plan; returns the plan as it is then, unless it is gone.
     ///
-    /// The status holds the notes. It is written after the finalizer is set and before it is removed: nobody looks again at
+    /// The status contains the notes. It is written after the finalizer is set and before it is removed: nothing reconciles
     /// the notes of an ended plan without one.
     pub(super) async fn write_plan(
         &self,
@@ -91,7 +91,7 @@ impl Actor {
         Ok(updated)
     }
 
-    /// Nothing is done about a plan that somebody, or a manager before this one, has taken further.
+    /// Nothing is done for a plan that has progressed since.
     pub(super) async fn refuse_if_outdated(&self, plan: &UpgradePlan) -> Result<(), ActError> {
         let plans: Api<UpgradePlan> = Api::all(self.client.clone());
         // Listing is allowed already; a list without a version is read from where it is stored.

@@ -16,7 +16,7 @@ use super::FetchError;
 /// Files we read are lists and metadata; anything larger is not one of them.
 const LARGEST_FILE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Believes whom it is told to, and with nobody told, anybody.
+/// Trusts the given certificate, and without one, every server.
 fn client(trust: Option<&Trust>) -> Result<Client<Connector, Empty<Bytes>>, FetchError> {
     let connector = connector(HttpConnector::new(), trust);
     let connector = connector.map_err(|error| FetchError::Other(format!("the repository's certificate: {error}")))?;

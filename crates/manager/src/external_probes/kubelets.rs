@@ -1,7 +1,7 @@
 //! Kubelets, asked directly and over TLS that is verified: `nodes/proxy` of the API server would do too, but whoever may
 //! use that may run anything in any pod.
 //!
-//! What a kubelet is told is known to its node. So it is not told the manager's own token but one of a service account that
+//! Root of a node can read what is sent to its kubelet. So the manager sends not its own token but one of a service account that
 //! may read `nodes/stats` and `nodes/configz` and nothing else, made for the purpose and valid for ten minutes.
 
 use std::{error::Error, path::PathBuf, time::Duration};
@@ -29,7 +29,7 @@ const LARGEST_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// How long a token is used.
 const TOKEN_USED: Duration = Duration::from_secs(300);
 
-/// Whose token kubelets are told.
+/// Whose token is sent to kubelets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// Our own, of whatever kind.
@@ -127,7 +127,7 @@ impl Kubelets {
             .parse()
             .map_err(|error| other(format!("{address}: {error}")))?;
         config.auth_info = self.auth_info().await.map_err(|error| other(error.to_string()))?;
-        // Whoever asks tries again in a while.
+        // The caller retries later.
         config.default_retry = false;
         let client = Client::try_from(config).map_err(|error| other(with_causes(&error)))?;
         let request = http::Request::get(format!("/{}", file.path()));
@@ -205,7 +205,7 @@ impl Kubelets {
     }
 }
 
-/// A body, unless it has no end: whoever is root of a node says what its kubelet says.
+/// A body, unless it has no end: root of a node controls the response of its kubelet.
 async fn whole(body: Body) -> Result<Vec<u8>, BodyError> {
     match Limited::new(body, LARGEST_BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes().to_vec()),

@@ -1,4 +1,4 @@
-//! Which pods keep a drain from ending: those that a PodDisruptionBudget does not let go.
+//! Which pods block a drain: those whose eviction a PodDisruptionBudget forbids.
 
 use std::collections::BTreeMap;
 

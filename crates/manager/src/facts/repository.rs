@@ -1,4 +1,4 @@
-//! What the repository of a plan says. Once its digests are on record, whatever else it says must fit them.
+//! Reads the repository of a plan. Once its digests are recorded, all files must match them.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const MOST_SHOWN: usize = 100;
 pub(super) struct Repository {
     probes: Arc<dyn ExternalProbes>,
     base: String,
-    /// Whom it must be, by the certificate on record. Nobody in an upgrade that began under an older manager.
+    /// The recorded certificate of the server. None in an upgrade that began under an older manager.
     trust: Option<Trust>,
     /// What is on record.
     digests: Option<ReleaseDigests>,
@@ -101,7 +101,7 @@ impl Repository {
         let found = manifest::sha256(&body);
         match recorded {
             Some(sum) if sum.sha256 != found => Err(FetchError::Other(format!(
-                "{url} is refused: its SHA-256 is {}, and {} is on record (status.releaseDigests): it was replaced or damaged",
+                "{url} is refused: its SHA-256 is {}, and {} is recorded (status.releaseDigests): it was replaced or damaged",
                 found.as_str(),
                 sum.sha256.as_str()
             ))),

@@ -55,7 +55,7 @@ where
             let answer = answer.await;
             match &answer {
                 Ok(response) => metrics.requested(verb, response.status().as_str()),
-                // Nobody answered.
+                // No response.
                 Err(_) => metrics.requested(verb, "none"),
             }
             answer

@@ -1,4 +1,4 @@
-//! What the manager tells Prometheus.
+//! The metrics of the manager.
 //!
 //! Gauges are read off the plans at every scrape, so they are never behind; counters and histograms count what this
 //! process saw happen. Names, meanings and labels are in [`Metrics::new`] and nowhere else.
@@ -57,7 +57,7 @@ struct Inner {
 struct Seen {
     /// By uid of a plan: how much of its history, and which of its nodes.
     plans: Option<BTreeMap<String, Counted>>,
-    /// Where VMs were, and the news of that time.
+    /// Where VMs were, and the change count of that time.
     vms: Option<(u64, BTreeMap<String, String>)>,
 }
 
@@ -116,7 +116,7 @@ impl Metrics {
             waiting: registered(
                 r,
                 GaugeVec::new(
-                    opts("waiting_seconds", "For how long a plan has waited for something."),
+                    opts("waiting_seconds", "How long a plan has been waiting."),
                     &["plan", "what", "object"],
                 ),
             )?,
@@ -127,7 +127,7 @@ impl Metrics {
             )?,
             leading: registered(
                 r,
-                IntGauge::with_opts(opts("leader", "Whether this manager is the one that works.")),
+                IntGauge::with_opts(opts("leader", "Whether this manager is the leader.")),
             )?,
             certificate_ends: registered(
                 r,

@@ -39,7 +39,7 @@ impl PlanMetrics {
     }
 }
 
-/// Seconds between two moments; none when they are the wrong way round.
+/// Seconds between two times; none when the second is earlier.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

@@ -1,4 +1,4 @@
-//! `/metrics`: over HTTPS for whoever the cluster lets read it, or plain for everybody when asked.
+//! `/metrics`: over HTTPS for authorized clients, or plain HTTP for all clients on request.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ use super::Metrics;
 
 /// Where it is served, and what a reader must be allowed to get.
 const PATH: &str = "/metrics";
-/// For how long an answer of the API server about a token is believed.
+/// For how long an answer of the API server about a token is cached.
 const BELIEVED: Duration = Duration::from_secs(60);
 /// Most tokens whose answers are remembered: readers are few.
 const REMEMBERED: usize = 64;
@@ -59,7 +59,7 @@ pub struct MetricsConfig {
 pub enum Access {
     /// Everybody, without encryption.
     Open,
-    /// Whoever the cluster lets `get` the path, over HTTPS. Without files the certificate is one of our own.
+    /// Clients that may `get` the path, over HTTPS. Without files the manager makes its own certificate.
     Authorised {
         /// Where the certificate is.
         files: Option<Files>,
@@ -118,7 +118,7 @@ pub async fn run(client: Client, clock: Clock, watched: Watched, config: Metrics
     }
 }
 
-/// Presents certificates that nobody has to trust: Prometheus knows us by our address, and we know it by its token.
+/// Presents certificates that clients need not trust: Prometheus knows us by our address, and we know it by its token.
 async fn present_own(presented: &Presented, names: &[String], clock: &Clock) {
     loop {
         let made = mint::mint(names, clock.now(), mint::LIFE).and_then(|minted| Certificate::read(&minted.pem));
@@ -151,10 +151,10 @@ impl Page {
     }
 }
 
-/// The answer to who may not read, and why.
+/// The response to a client that may not read, and why.
 pub type Refused = (StatusCode, String);
 
-/// Asks the API server whether somebody may read.
+/// Asks the API server whether a client may read.
 #[derive(Clone)]
 pub struct Gate {
     reviews: Api<TokenReview>,
@@ -176,10 +176,10 @@ impl Gate {
         }
     }
 
-    /// Lets in who sends a token that may read.
+    /// Admits clients whose token may read.
     ///
     /// # Errors
-    /// Everybody else.
+    /// All other clients.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
@@ -261,10 +261,10 @@ impl Gate {
     }
 }
 
-/// The API server could not be asked: nobody is let in, and the reason is for the log.
+/// The API server did not respond: no client is admitted, and the reason is logged.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unsure(error: kube::Error) -> Refused {
     tracing::warn!(%error, "failed to ask whether metrics may be read");
-    let why = "the API server could not be asked whether you may read this".to_owned();
+    let why = "the API server could not authorize this request".to_owned();
     (StatusCode::INTERNAL_SERVER_ERROR, why)
 }

@@ -13,7 +13,7 @@ fn image(plan: &UpgradePlan, settings: &Settings) -> String {
 }
 
 /// The program must know which pod it is: it says there what it waits for, and may reboot the host once this pod has
-/// succeeded. Its hostname does not tell where it shares the network of its node.
+/// succeeded. Its hostname is not its name if it shares the network of its node.
 fn pod_name() -> Value {
     json!({"name": "HARVESTER_UPGRADE_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
 }
@@ -62,7 +62,7 @@ pub fn cluster(plan: &UpgradePlan, settings: &Settings) -> Result<Job, serde_jso
                 "spec": {
                     "restartPolicy": "Never",
                     "serviceAccountName": settings.accounts.cluster_upgrade(),
-                    // The account itself gives its token to nobody.
+                    // The account itself does not mount its token.
                     "automountServiceAccountToken": true,
                     "tolerations": tolerations(),
                     "containers": [{
@@ -102,7 +102,7 @@ pub fn node(
     let pod = json!({
         "serviceAccountName": settings.accounts.node_upgrade(),
         "hostPID": true,
-        // The network of pods is being replaced meanwhile; that of the node is there. Services are still found by name.
+        // The network of pods is being replaced during the upgrade; that of the node is there. Services are still found by name.
         "hostNetwork": true,
         "dnsPolicy": "ClusterFirstWithHostNet",
         "containers": [{
@@ -150,11 +150,11 @@ fn on_node(
     labels.insert(labels::NODE.to_owned(), node.to_owned());
     pod["restartPolicy"] = json!("Never");
     // By the scheduler: a pod that names its node is rejected by a kubelet that is just starting, and each rejection counts
-    // as a failure of the Job. By the node's name and not by a label, which anybody can change.
+    // as a failure of the Job. By the node's name and not by a label, which any user can change.
     pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
     ]}}});
-    // The account itself gives its token to nobody.
+    // The account itself does not mount its token.
     pod["automountServiceAccountToken"] = json!(true);
     pod["tolerations"] = everything_tolerated();
     let name = names::node_job(&plan.name_any(), step, node);

@@ -1,4 +1,4 @@
-//! The objects that belong to an upgrade, as they are created. Pure: a plan and a wish in, an object out.
+//! The objects that belong to an upgrade, as they are created. Pure: from a plan and a request to an object.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub fn metadata(plan: &UpgradePlan, namespace: &str, name: String, labels: BTree
     }
 }
 
-/// What a program that reads from the repository must know to believe it: variables of its environment, none for an upgrade
+/// What a program that reads from the repository must know to verify it: variables of its environment, none for an upgrade
 /// that began under an older manager.
 #[must_use]
 pub fn repo_environment(plan: &UpgradePlan) -> Vec<Value> {

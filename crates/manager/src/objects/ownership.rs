@@ -1,4 +1,4 @@
-//! Whose name stands on a field: `metadata.managedFields`. Pure.
+//! The owners of fields: `metadata.managedFields`. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ const UPGRADES: [&str; 4] = ["upgrade-toolkit", "unknown", "kubectl-patch", "har
 const METHODS: [&str; 3] = ["f:spec", "f:workloadUpdateStrategy", "f:workloadUpdateMethods"];
 
 /// The owners of an object's fields without those that upgrades have left on workloadUpdateMethods; nothing when there are
-/// none. What somebody applied on the server stays: that is a wish, and Fleet says so.
+/// none. Fields that a user applied with server-side apply stay: they are intended, and Fleet reports the conflict.
 #[must_use]
 pub fn without_upgrades(entries: &[ManagedFieldsEntry]) -> Option<Value> {
     let mut kept = Vec::new();
@@ -26,13 +26,13 @@ pub fn without_upgrades(entries: &[ManagedFieldsEntry]) -> Option<Value> {
         }
     }
     if kept.is_empty() {
-        // This is how Kubernetes writes that nobody owns anything.
+        // This is how Kubernetes writes that no manager owns anything.
         kept.push(json!({}));
     }
     found.then_some(Value::Array(kept))
 }
 
-/// Takes a field out of a set of fields, with the fields around it that were there for it alone. Tells whether it was there.
+/// Takes a field out of a set of fields, with the fields around it that were there for it alone. Returns whether it was there.
 fn strike(fields: &mut Value, path: &[&str]) -> bool {
     let (Some(map), Some((first, rest))) = (fields.as_object_mut(), path.split_first()) else {
         return false;

@@ -56,9 +56,9 @@ fn pod_labels(plan: &UpgradePlan) -> BTreeMap<String, String> {
     labels
 }
 
-/// What serves the ISO: what the plan asks for, or what the manager is set to.
+/// What serves the ISO: what the plan sets, or the manager's default.
 fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
-    // A plan that asks for an unknown one does not get this far.
+    // A plan with an unknown one does not get this far.
     let asked = preflight::repo_server(plan).ok().flatten();
     asked.unwrap_or(settings.repo_server)
 }
@@ -68,7 +68,7 @@ fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
 pub struct Iso<'a> {
     /// The claim that holds it.
     pub claim: &'a str,
-    /// The SHA-512 that it should have, if somebody says so.
+    /// The SHA-512 that it should have, if it is given.
     pub checksum: Option<&'a str>,
 }
 
@@ -208,7 +208,7 @@ pub fn deployment(
                             "matchExpressions": [{"key": api::labels::WITNESS, "operator": "DoesNotExist"}],
                         }]}},
                     },
-                    // It serves files, to whoever asks: what it does not have cannot be taken from it.
+                    // It serves files, to all clients: what it does not have cannot be stolen.
                     "automountServiceAccountToken": false,
                     "securityContext": pod_security,
                     "containers": [container],

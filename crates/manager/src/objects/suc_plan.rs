@@ -55,7 +55,7 @@ fn deadline_seconds(node_plan: NodePlan, deadlines: &Deadlines) -> u64 {
     limit.as_secs()
 }
 
-/// What tells the Plan from others of its name. A try and a reboot may undo what was done on a node, and a failure removes
+/// What distinguishes the Plan from others of its name. A retry and a reboot may undo what was done on a node, and a failure removes
 /// the labels; so each try is a version of its own. Where images are there already, loading them takes no time. Another image
 /// is another version in any case.
 fn version(plan: &UpgradePlan, image: &str) -> String {

@@ -1,4 +1,4 @@
-//! Service accounts beside the manager's own, and what each may do.
+//! Service accounts other than the manager's own, and what each may do.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{
     role::{Holder, Rule, Scope, binding, role, with_prefixed_names},
 };
 
-/// The account whose tokens kubelets are told.
+/// The account whose tokens are sent to kubelets.
 pub const KUBELET_READER: &str = "kubelet-reader";
 
 /// Rules for the whole cluster: how full a kubelet's disks are, and when it begins to remove images.
@@ -58,7 +58,7 @@ fn account(prefix: &str, (namespace, name): (&str, &str), automount: bool, roles
     };
     let mut objects = vec![json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace},
-        // Who has none of its tokens cannot use it: pods that run as it ask for one, if they can.
+        // A pod without its token cannot use it: pods that run as it request one, if they can.
         "automountServiceAccountToken": automount,
     })];
     for role in roles {

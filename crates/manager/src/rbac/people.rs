@@ -1,12 +1,12 @@
-//! Roles that ship beside the manager's own, for people who work with UpgradePlans. We bind them to nobody.
+//! Roles that ship in addition to the manager's own, for users of UpgradePlans. We do not bind them.
 
 use checks::admission::powers::{self, Power};
 use serde_json::{Value, json};
 
-/// Who may also choose images and leave checks out.
+/// The role that may also choose images and skip checks.
 const ADMINISTRATOR: &str = "admin";
 
-/// Roles for people: all rights on UpgradePlans, also to choose images and to leave checks out; changing them; looking at
+/// Roles for users: all rights on UpgradePlans, also to choose images and to skip checks; changing them; looking at
 /// them.
 #[must_use]
 pub fn people(prefix: &str) -> Vec<Value> {

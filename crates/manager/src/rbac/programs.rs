@@ -27,7 +27,7 @@ pub struct Program {
     pub account: &'static str,
     /// Where its pods are.
     pub namespace: &'static str,
-    /// Its pods get a token though they do not ask for it.
+    /// Its pods get a token although they do not request it.
     pub automount: bool,
     /// Rules for the whole cluster.
     pub cluster: &'static [Rule],
@@ -42,7 +42,7 @@ pub struct Program {
 /// All accounts of programs.
 pub const PROGRAMS: [Program; 5] = [CLUSTER_UPGRADE, RANCHER_INSTALLER, NODE_UPGRADE, VM_RESTORE, NODE_PLANS];
 
-/// What a program waits for stands on its pod. By the subresource, which changes no image of any pod.
+/// A program reports its waits on its pod. By the subresource, which changes no image of any pod.
 const BOARD: Rule = ("", &["pods/status"], &["patch"], ALL);
 /// Events on a plan.
 const EVENTS: &[Rule] = &[("", &["events"], &["create"], ALL)];
@@ -144,8 +144,8 @@ const CLUSTER_UPGRADE: Program = Program {
             names::HARVESTER_NAMESPACE,
             &[
                 BOARD,
-                // Where programs of older releases keep their journal. An upgrade that began with them goes on with them.
-                // Others may write there: ours is beside Fleet's configuration.
+                // Where programs of older releases keep their journal. An upgrade that began with them continues with them.
+                // Others may write there: ours is next to Fleet's configuration.
                 ("", &["configmaps"], APPLY, &[RANCHER_JOURNAL]),
                 ("", &["secrets"], &["list"], ALL),
                 ("apps", &["deployments"], LOOK, ALL),
@@ -244,7 +244,7 @@ const CLUSTER_UPGRADE: Program = Program {
 };
 
 /// Rancher's chart is what its release says: accounts, roles and bindings (its own to `cluster-admin`), hooks that make more
-/// of them, Deployments that run as those. Kubernetes lets nobody give rights that they do not have themselves.
+/// of them, Deployments that run as those. In Kubernetes no account can grant rights that it does not have.
 const RANCHER_INSTALLER: Program = Program {
     account: accounts::RANCHER_INSTALLER,
     namespace: names::HARVESTER_NAMESPACE,
@@ -332,7 +332,7 @@ const VM_RESTORE: Program = Program {
 const NODE_PLANS: Program = Program {
     account: accounts::NODE_PLANS,
     namespace: names::CATTLE_NAMESPACE,
-    // A Plan has no word for it.
+    // A Plan has no field for it.
     automount: true,
     cluster: &[("management.harvesterhci.io", &["upgradeplans"], &["get"], ALL)],
     inside: &[(names::CATTLE_NAMESPACE, &[BOARD])],

@@ -1,4 +1,4 @@
-//! The certificate from files, read again when they change: somebody else renews it there.
+//! The certificate from files, read again when they change: another program renews it there.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -53,7 +53,7 @@ impl Follower {
         }
     }
 
-    /// Reads the files and presents what is new; tells whether anything was. On an error what was presented stays:
+    /// Reads the files and presents what is new; returns whether anything was. On an error what was presented stays:
     /// of two files that are replaced one after the other, a look may find one.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //!
 //! Any replica may renew it, leader or not, since all serve. The order makes that safe: a new certificate goes into
 //! the Secret first, by resourceVersion, so that of two replicas one wins; then its authority into the configurations,
-//! beside the one before; then into handshakes. Replicas that have not looked yet present the one before and are still
+//! in addition to the previous one; then into handshakes. Replicas that have not looked yet present the one before and are still
 //! trusted.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -30,7 +30,7 @@ const AUTHORITY: &str = "ca.crt";
 
 /// How often Secret and configurations are looked at: others may have renewed the one or reset the other.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// How soon after somebody else was faster; after errors it doubles up to [`LOOK_AGAIN`].
+/// How soon after another replica was faster; after errors it doubles up to [`LOOK_AGAIN`].
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What the certificate is for.
@@ -63,7 +63,7 @@ pub enum KeepError {
 }
 
 impl KeepError {
-    /// Somebody else was faster: a reason to look again, not an error.
+    /// Another replica was faster: a reason to retry, not an error.
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Kube { source, .. } if matches!(source.as_ref(), kube::Error::Api(s) if s.code == 409))
     }
@@ -125,7 +125,7 @@ impl Keeper {
                     left.clamp(RETRY, LOOK_AGAIN)
                 }
                 Err(error) if error.is_conflict() => {
-                    tracing::debug!(%error, "somebody was faster; looking again");
+                    tracing::debug!(%error, "another client wrote it first; reconciling again");
                     RETRY
                 }
                 Err(error) => {
@@ -138,13 +138,13 @@ impl Keeper {
         }
     }
 
-    /// Makes or renews the certificate if needed, lets the API server trust it, presents it; tells when it is due.
+    /// Makes or renews the certificate if needed, lets the API server trust it, presents it; returns when it is due.
     ///
     /// # Errors
-    /// The API server refused or did not answer; or somebody else was faster (look again).
+    /// The API server refused or did not answer; or another replica was faster (retry).
     pub async fn look(&self) -> Result<Timestamp, KeepError> {
         // Configurations are read before the Secret. One that has another authority than the Secret is then behind
-        // it, never ahead: who renews writes the Secret first.
+        // it, never ahead: a renewal writes the Secret first.
         let configurations = self.configurations().await?;
         let stored = self.stored().await?;
         let trusted = self.let_trust(&configurations, &stored.authorities).await;
@@ -280,7 +280,7 @@ fn judge(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Judgement
         Ok(certificate) => certificate,
         Err(error) => return Judgement::Bad(error),
     };
-    // Only the first name is asked for; a certificate that somebody else made need not have the others.
+    // Only the first name is asked for; a certificate that was made elsewhere need not have the others.
     for name in names.iter().take(1) {
         if let Err(error) = certificate.verify(&authorities, name, now) {
             return Judgement::Bad(error);
@@ -305,7 +305,7 @@ fn first_certificate(text: &str) -> &str {
 }
 
 /// The patch that makes a configuration trust the authorities, if it does not yet. It names the version it was made
-/// for, so that it cannot undo what somebody else wrote since.
+/// for, so that it cannot undo what another client wrote since.
 fn trusting(configuration: &DynamicObject, authorities: &str) -> Option<Value> {
     let bundle = json!(ByteString(authorities.as_bytes().to_vec()));
     let mut webhooks = configuration.data.get("webhooks")?.as_array()?.clone();

@@ -1,5 +1,5 @@
 //! Makes certificates: an authority and one certificate by it. The authority's key is thrown away at once, so that
-//! nobody can make another.
+//! no client can make another.
 
 use std::time::Duration;
 

@@ -142,23 +142,23 @@ fn roots(authorities: &str) -> Result<RootCertStore, TlsError> {
 /// Who may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
-    /// Anybody.
+    /// All clients.
     #[default]
     Any,
-    /// Who has a certificate of one of these authorities (PEM).
+    /// Clients with a certificate of one of these authorities (PEM).
     SignedBy(String),
 }
 
-/// What handshakes present at this moment. All clones are the same.
+/// What handshakes present currently. All clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Presented {
     key: Arc<RwLock<Option<Arc<CertifiedKey>>>>,
-    /// Where it is told when it ends.
+    /// Where its expiry is reported.
     metrics: Option<Metrics>,
 }
 
 impl Presented {
-    /// Nothing yet; when what is presented ends is told to `metrics`.
+    /// Nothing yet; the expiry of what is presented is reported to `metrics`.
     #[must_use]
     pub fn told_to(metrics: Option<Metrics>) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Presented {
         if let Some(metrics) = &self.metrics {
             metrics.certificate(certificate.ends);
         }
-        // Nobody panics while holding this lock; if somebody did, the value would still be whole.
+        // No code panics with this lock; if it did, the value would still be valid.
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&certificate.key));
     }
 

@@ -1,4 +1,4 @@
-//! Who asks, and what the cluster's authorizer says that they may: a SubjectAccessReview per power that a plan uses.
+//! The user, and which permissions the cluster's authorizer grants: a SubjectAccessReview per permission that a plan needs.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,7 @@ use kube::{
 /// How long an answer may take. The API server waits 10 seconds for ours.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What somebody may, of what they want to use on a plan.
+/// Which of the permissions that a plan needs its user has.
 pub async fn ask(client: &Client, clock: &Clock, user: &UserInfo, plan: &str, wanted: &BTreeSet<Power>) -> Asker {
     let name = user.username.clone().unwrap_or_default();
     let mut powers = BTreeSet::new();

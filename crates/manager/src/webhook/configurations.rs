@@ -1,4 +1,4 @@
-//! The two objects that make the API server ask: the one source of what charts and manifests ship.
+//! The two objects that make the API server call the webhooks: the one source of what charts and manifests ship.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: O
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": client,
                 "failurePolicy": "Fail",
-                // What the manager writes must not wait for the manager: whoever keeps it busy would stop an upgrade.
+                // What the manager writes must not wait for the manager: a client that overloads it would stop an upgrade.
                 "matchConditions": [{
                     "name": "not-the-manager",
                     "expression": format!("request.userInfo.username != 'system:serviceaccount:{namespace}:{account}'"),
@@ -74,7 +74,7 @@ pub fn configurations(prefix: &str, namespace: &str, account: &str, authority: O
             VALIDATING_CONFIGURATION,
             VALIDATING,
             VALIDATING_PATH,
-            // What the manager reports passes no webhook; what anybody else writes there is refused.
+            // The manager's own status writes bypass the webhook; those of all other clients are refused.
             &[
                 rule(&["CREATE", "UPDATE", "DELETE"], "upgradeplans"),
                 rule(&["UPDATE"], "upgradeplans/status"),

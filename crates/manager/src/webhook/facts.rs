@@ -25,7 +25,7 @@ use crate::{
 /// How long a list may take. All run at once, and the API server waits 10 seconds for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// For how long those who ask share what was listed.
+/// For how long requests share one list.
 const SHARED: Duration = Duration::from_secs(1);
 
 /// What can be listed.
@@ -85,13 +85,13 @@ impl Facts {
         self.clock.now_in_seconds()
     }
 
-    /// Who asks, and what the cluster's authorizer says that they may of what they want.
+    /// The user, and which of the needed permissions the cluster's authorizer grants.
     pub async fn asker(&self, review: &Review) -> Asker {
         let (user, plan) = (&review.user, review.plan_name());
         access_reviews::ask(&self.client, &self.clock, user, plan, &review.powers()).await
     }
 
-    /// As much of the cluster as is needed; what is not needed is said to be unknown.
+    /// As much of the cluster as is needed; what is not needed is unknown.
     pub async fn read(&self, reads: Reads) -> Cluster {
         match reads {
             Reads::Nothing => Cluster::unknown("not read"),
@@ -130,7 +130,7 @@ impl Facts {
         }
     }
 
-    /// What nobody watches, listed at most once in [`SHARED`] however many ask: whoever reaches the webhook may, and each
+    /// Objects that are not watched, listed at most once in [`SHARED`] for all requests: every client that reaches the webhook may send some, and each
     /// list is as large as the cluster.
     async fn shared(&self) -> Arc<Cluster> {
         let mut known = self.listed.lock().await;
@@ -247,7 +247,7 @@ impl Facts {
     }
 }
 
-/// What the API server itself said, where it said something.
+/// The API server's own message, if there is one.
 pub(super) fn no_answer(error: &kube::Error) -> NoAnswer {
     match error {
         kube::Error::Api(status) => status.message.as_str().into(),

@@ -2,7 +2,7 @@
 //!
 //! What is decided is in [`checks::admission`]; here are the wire ([`review`]), how much of it is taken in at once
 //! ([`desk`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
-//! API server ask ([`configurations`]).
+//! API server call it ([`configurations`]).
 
 pub mod access_reviews;
 pub mod configurations;
@@ -43,7 +43,7 @@ pub struct WebhookConfig {
     pub listener: Arc<TcpListener>,
     /// Where its certificate comes from.
     pub certificate: CertificateSource,
-    /// Who may ask.
+    /// Which clients are served.
     pub clients: Clients,
 }
 
@@ -52,7 +52,7 @@ pub struct WebhookConfig {
 pub enum CertificateSource {
     /// The managers make and renew it by themselves.
     Managed(Managed),
-    /// Somebody else puts it into files.
+    /// Another program writes it to files.
     Files(Files),
 }
 

@@ -1,4 +1,4 @@
-//! AdmissionReview in, AdmissionReview out. Pure: what the cluster is like comes in from outside.
+//! AdmissionReview in, AdmissionReview out. Pure: the state of the cluster is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub enum Question {
     },
     /// May it be deleted?
     Delete(Box<UpgradePlan>),
-    /// May its status be written, by anybody but the manager? That one is not asked about.
+    /// May its status be written, by another user than the manager? The manager's writes are not reviewed.
     Status {
         /// As it is.
         old: Box<UpgradePlan>,
@@ -79,7 +79,7 @@ impl Review {
         };
         let bad = |why: &str| bad_request(&request.uid, why);
         if request.kind.group != api::GROUP || request.kind.kind != "UpgradePlan" {
-            return Err(bad("only UpgradePlans are looked at here"));
+            return Err(bad("only UpgradePlans are reviewed here"));
         }
         let plan = |wire: Option<WirePlan>| wire.map(|plan| Box::new(plan.into()));
         let part = request.sub_resource.as_deref().filter(|part| !part.is_empty());
@@ -88,7 +88,7 @@ impl Review {
             (None, Operation::Update, Some(new), Some(old)) => Question::Update { old, new },
             (None, Operation::Delete, _, Some(plan)) => Question::Delete(plan),
             (Some("status"), Operation::Update, Some(new), Some(old)) => Question::Status { old, new },
-            _ => return Err(bad("the operation came without its object, or is not looked at")),
+            _ => return Err(bad("the operation has no object, or is not reviewed")),
         };
         Ok(Self {
             question,
@@ -116,7 +116,7 @@ impl Review {
         }
     }
 
-    /// What who asks must be allowed beside what was asked.
+    /// The permissions that the user needs in addition to the request itself.
     #[must_use]
     pub fn powers(&self) -> BTreeSet<Power> {
         let used = self.change().map(|(old, new)| powers::uses(old, new));
@@ -159,7 +159,7 @@ impl Review {
         }
     }
 
-    /// The answer of the mutating webhook: who uses what needs a permission of its own goes on record, and whoever wrote
+    /// The answer of the mutating webhook: uses of options that need a separate permission are recorded, and whoever wrote
     /// something else there did not.
     #[must_use]
     pub fn mutate(self, now: Timestamp) -> Answer {

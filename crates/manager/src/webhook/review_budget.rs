@@ -1,4 +1,4 @@
-//! How much of reviews is taken in at once, so that the memory of a manager has a bound whoever asks.
+//! How many reviews are processed at once, so that the memory of a manager is bounded.
 
 use std::{
     collections::BTreeMap,

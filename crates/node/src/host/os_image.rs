@@ -183,7 +183,7 @@ fn flaw_of(head: &[u8], length: u64, promised: Option<u64>) -> Option<String> {
     let used = head.get(BYTES_USED).and_then(|bytes| bytes.try_into().ok());
     match used.map(u64::from_le_bytes) {
         Some(used) if head.starts_with(MAGIC) => {
-            (used > length).then(|| format!("it has {length} bytes and says itself that it has {used}"))
+            (used > length).then(|| format!("it has {length} bytes, and its superblock says {used}"))
         }
         _ => Some("it is no squashfs".to_owned()),
     }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(flaw(&image(4000, 4096), &any), "", "padded to whole pages");
         assert_eq!(
             flaw(&image(4097, 4096), &any),
-            "it has 4096 bytes and says itself that it has 4097"
+            "it has 4096 bytes, and its superblock says 4097"
         );
         assert_eq!(
             flaw(&[0; 4096], &any),

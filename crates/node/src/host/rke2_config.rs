@@ -105,7 +105,7 @@ pub async fn reserve_resources(root: &HostRoot, tools: &dyn HostTools) -> Result
     if there.as_deref().is_none_or(is_our_reservation) {
         root.write(&path, wanted.as_bytes(), MODE)?;
     } else {
-        tracing::info!(path, "kept: somebody chose other values");
+        tracing::info!(path, "kept: a user set other values");
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ fn write_if_absent(root: &HostRoot, name: &str, text: &str) -> Result<()> {
         None => root.write(&path, text.as_bytes(), MODE).map(drop),
         Some(there) => {
             if there != text {
-                tracing::info!(path, "kept: somebody chose other values");
+                tracing::info!(path, "kept: a user set other values");
             }
             Ok(())
         }

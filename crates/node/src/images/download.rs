@@ -144,7 +144,7 @@ impl<'a> Download<'a> {
                 }
                 let at = self.at;
                 Err(Trouble::Again(format!(
-                    "{url}: asked for bytes from {at} on, got {range:?}"
+                    "{url}: requested bytes from {at} on, got {range:?}"
                 )))
             }
             status => Err(match refusal(&url, status) {

@@ -39,7 +39,7 @@ impl Repository {
         match manifest.files.get(path) {
             Some(sum) => Ok(Some(sum.clone())),
             None => Err(Error::Refused(format!(
-                "{} is not in the manifest of the release, so nobody says what it should be",
+                "{} is not in the manifest of the release, so it cannot be verified",
                 self.url(path)
             ))),
         }
@@ -71,7 +71,7 @@ impl Repository {
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "{} is refused: its SHA-256 is {}, and {} is on record: it was replaced or damaged",
+            "{} is refused: its SHA-256 is {}, and {} is recorded: it was replaced or damaged",
             self.url(path),
             found.as_str(),
             wanted.sha256.as_str()
@@ -82,7 +82,7 @@ impl Repository {
     pub(super) async fn check_size(&self, path: &str, size: u64) -> Result<()> {
         match self.sum_of(path).await? {
             Some(wanted) if wanted.size != size => Err(Error::Refused(format!(
-                "{} is refused: it has {size} bytes, and {} are on record: it was replaced or cut off",
+                "{} is refused: it has {size} bytes, and {} are recorded: it was replaced or truncated",
                 self.url(path),
                 wanted.size
             ))),

@@ -127,7 +127,7 @@ async fn save(repository: &Repository, path: &str, to: &Path, ctx: StepContext<'
             fs::remove_file(wrong).map_err(|error| Error::file("remove", wrong, error))?;
         }
         return Err(Error::Refused(format!(
-            "{} is refused: its SHA-256 is not {}, which is on record: it was replaced or damaged",
+            "{} is refused: its SHA-256 is not {}, which is recorded: it was replaced or damaged",
             repository.url(path),
             sum.as_ref().map(Sha256Sum::as_str).unwrap_or_default()
         )));

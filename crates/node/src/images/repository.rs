@@ -77,7 +77,9 @@ impl Repository {
             return Err(TlsError::Plain(base.to_owned()));
         }
         if trust.is_none() {
-            tracing::warn!("no certificate of the repository is on record: whoever answers for its name is asked");
+            tracing::warn!(
+                "no certificate of the repository is recorded: the server that answers for its name is not verified"
+            );
         }
         let mut http = HttpConnector::new();
         http.set_connect_timeout(Some(patience.answer));
@@ -95,7 +97,7 @@ impl Repository {
     #[must_use]
     pub fn pinned_to(self, root: Option<Sha256Sum>) -> Self {
         if root.is_none() {
-            tracing::warn!("no digest of the release is on record: what the repository serves is not verified");
+            tracing::warn!("no digest of the release is recorded: what the repository serves is not verified");
         }
         Self {
             pin: root.map(Pin::new),
@@ -134,7 +136,7 @@ impl Repository {
     /// Reads a text once. What is longer than `largest` is not what was looked for.
     ///
     /// # Errors
-    /// [`Error::Transient`] when another try may help, [`Error::Refused`] when it is not the one on record, else
+    /// [`Error::Transient`] when another try may help, [`Error::Refused`] when it is not the recorded one, else
     /// [`Error::Permanent`].
     pub async fn text_once(&self, path: &str, largest: u64) -> Result<String> {
         let url = self.url(path);

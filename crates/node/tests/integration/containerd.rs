@@ -7,7 +7,7 @@ use crate::support::{
     Shown,
     archive::{AGENT, COMMON, COMMON_IMAGES, PREVIOUS_IMAGES, RKE2, RKE2_IMAGES, archive, release_files, tampered},
     containerd::Containerd,
-    hostile::{Hostile, Trick},
+    hostile::{Hostile, ServerFault},
     plan,
 };
 use clock::Clock;
@@ -176,8 +176,8 @@ async fn a_download_that_breaks_reaches_containerd_whole_or_not_at_all() {
     let store = containerd.store();
     let repository = Hostile::start(release_files(300_000)).await;
     repository
-        .always(COMMON, Trick::CutAfter(0))
-        .tricks(COMMON, [Trick::CutAfter(200_000)]);
+        .always(COMMON, ServerFault::CutAfter(0))
+        .faults(COMMON, [ServerFault::CutAfter(200_000)]);
     let prepare = || {
         support::prepare(
             &repository.url,
@@ -194,7 +194,7 @@ async fn a_download_that_breaks_reaches_containerd_whole_or_not_at_all() {
     // Cut in the middle of the import, the stream goes on in the same import.
     repository.behave();
     repository.requests();
-    repository.tricks(COMMON, [Trick::CutAfter(200_000), Trick::CutAfter(300_000)]);
+    repository.faults(COMMON, [ServerFault::CutAfter(200_000), ServerFault::CutAfter(300_000)]);
     prepare().await.1.unwrap();
     let present = store.list().await.unwrap();
     assert!(

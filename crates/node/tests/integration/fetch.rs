@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::{
     archive::{self, AGENT, COMMON, COMMON_IMAGES, RKE2, add_checksums, release_files},
     bench::{Bench, LAYER, names},
-    hostile::Trick::{Becomes, CutAfter, Damage, Status},
+    hostile::ServerFault::{Becomes, CutAfter, Damage, Status},
 };
 use node::images::prepare::AGENT_FOLDER;
 use rstest::rstest;
@@ -27,7 +27,7 @@ async fn f03_a_download_goes_on_where_its_connection_was_cut(#[case] has_no_tags
         CutAfter(50_000),
         Status(500),
     ];
-    bench.repository.tricks(COMMON, cuts.clone()).tricks(AGENT, cuts);
+    bench.repository.faults(COMMON, cuts.clone()).faults(AGENT, cuts);
     let (_, done) = bench.prepare().await;
     done.unwrap();
     bench.assert_complete();
@@ -50,9 +50,9 @@ async fn a_server_without_ranges_sends_everything_again_and_what_was_known_is_pa
     bench.repository.ignore_ranges();
     bench
         .repository
-        .tricks(COMMON, [CutAfter(100_000), CutAfter(150_000)])
-        .tricks(RKE2, [CutAfter(90_000)]);
-    bench.repository.tricks(AGENT, [CutAfter(90_000)]);
+        .faults(COMMON, [CutAfter(100_000), CutAfter(150_000)])
+        .faults(RKE2, [CutAfter(90_000)]);
+    bench.repository.faults(AGENT, [CutAfter(90_000)]);
     bench.prepare().await.1.unwrap();
     bench.assert_complete();
 }
@@ -63,7 +63,7 @@ async fn f03_a_download_that_never_ends_is_an_error_and_leaves_no_file_under_its
     bench
         .repository
         .always(AGENT, CutAfter(0))
-        .tricks(AGENT, [CutAfter(70_000)]);
+        .faults(AGENT, [CutAfter(70_000)]);
     let complaint = bench.complaint().await;
     assert!(complaint.contains("broke off after 70000 of"), "{complaint}");
     assert!(complaint.contains("gave up after 4 tries"), "{complaint}");
@@ -90,7 +90,7 @@ async fn what_was_left_of_a_damaged_or_another_version_is_not_taken_up() {
     bench
         .repository
         .always(AGENT, CutAfter(0))
-        .tricks(AGENT, [CutAfter(70_000)]);
+        .faults(AGENT, [CutAfter(70_000)]);
     bench.complaint().await;
     let folder = bench.root.path().join(AGENT_FOLDER);
     let left = names(&folder)
@@ -144,9 +144,9 @@ async fn f04_damage_on_the_way_is_seen_by_checksum_and_made_good() {
     let bench = Bench::with(files).await;
     bench
         .repository
-        .tricks(COMMON, [Damage])
-        .tricks(RKE2, [Damage])
-        .tricks(AGENT, [Damage]);
+        .faults(COMMON, [Damage])
+        .faults(RKE2, [Damage])
+        .faults(AGENT, [Damage]);
     bench.prepare().await.1.unwrap();
     bench.assert_complete();
 }
@@ -204,7 +204,7 @@ async fn a_damaged_file_of_the_right_size_is_replaced_where_checksums_are_known(
 async fn a_file_that_changes_on_the_way_is_read_from_its_beginning() {
     let mut bench = Bench::new().await;
     let new = archive::archive(&archive::AGENT_IMAGES, LAYER + 512);
-    bench.repository.tricks(AGENT, [CutAfter(70_000), Becomes(new.clone())]);
+    bench.repository.faults(AGENT, [CutAfter(70_000), Becomes(new.clone())]);
     bench.prepare().await.1.unwrap();
     bench.files.insert(AGENT.to_owned(), new);
     bench.assert_complete();

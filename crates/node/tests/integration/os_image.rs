@@ -6,7 +6,7 @@ use crate::support::{
     PATIENCE,
     hostile::{
         Hostile,
-        Trick::{CutAfter, Status},
+        ServerFault::{CutAfter, Status},
     },
 };
 use clock::Clock;
@@ -45,7 +45,7 @@ async fn it_goes_on_where_the_connection_was_cut_and_is_not_fetched_twice() {
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join("upgrade_tmp").join(IMAGE);
-    hostile.tricks(IMAGE, [CutAfter(0), CutAfter(100_000), Status(503), CutAfter(50_000)]);
+    hostile.faults(IMAGE, [CutAfter(0), CutAfter(100_000), Status(503), CutAfter(50_000)]);
     save(&hostile, &to).await.unwrap();
     assert_eq!(fs::read(&to).unwrap(), content(1));
     let sent = hostile.sent();
@@ -59,7 +59,7 @@ async fn a_program_that_was_killed_goes_on_and_until_then_there_is_no_file_of_th
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join(IMAGE);
-    hostile.always(IMAGE, CutAfter(0)).tricks(IMAGE, [CutAfter(200_000)]);
+    hostile.always(IMAGE, CutAfter(0)).faults(IMAGE, [CutAfter(200_000)]);
     let error = save(&hostile, &to).await.unwrap_err();
     assert!(
         error.to_string().contains("broke off after 200000 of 300000 bytes"),
@@ -78,7 +78,7 @@ async fn after_a_power_failure_only_what_was_synced_is_trusted() {
     let hostile = repository().await;
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join(IMAGE);
-    hostile.always(IMAGE, CutAfter(0)).tricks(IMAGE, [CutAfter(200_000)]);
+    hostile.always(IMAGE, CutAfter(0)).faults(IMAGE, [CutAfter(200_000)]);
     save(&hostile, &to).await.unwrap_err();
     // The length of the file survived, its last pages and the note about them did not.
     let (partial, note) = (

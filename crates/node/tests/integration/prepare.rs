@@ -12,7 +12,7 @@ use crate::support::{
     PATIENCE,
     archive::{AGENT, COMMON, COMMON_LIST, RKE2},
     bench::Bench,
-    hostile::Trick::{CutAfter, Status},
+    hostile::ServerFault::{CutAfter, Status},
     memory_store::{MemoryStore, Refusing, Watched},
     plan,
 };
@@ -79,7 +79,7 @@ async fn f02_a_list_that_fails_for_a_while_is_asked_for_again() {
     let bench = Bench::new().await;
     bench
         .repository
-        .tricks(COMMON_LIST, [Status(500), CutAfter(5), Status(502)]);
+        .faults(COMMON_LIST, [Status(500), CutAfter(5), Status(502)]);
     bench.prepare().await.1.unwrap();
     bench.assert_complete();
 }

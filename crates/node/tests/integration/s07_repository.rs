@@ -8,7 +8,7 @@ use crate::support::{
     PATIENCE,
     archive::{self, AGENT, COMMON, COMMON_IMAGES, COMMON_LIST, RKE2, hex, manifest as manifest_of, release_files},
     bench::{Bench, LAYER, names},
-    hostile::{Hostile, Trick::Damage},
+    hostile::{Hostile, ServerFault::Damage},
     plan,
 };
 use clock::Clock;
@@ -206,7 +206,7 @@ async fn s07_a_swapped_operating_system_is_refused_and_nothing_of_it_stays() {
     assert!(error.to_string().contains("are on record"), "{error}");
     // One byte in a download that broke off and was taken up again.
     hostile.put(ROOTFS, vec![1; SIZE]);
-    hostile.tricks(ROOTFS, [Damage]);
+    hostile.faults(ROOTFS, [Damage]);
     save(&hostile, Some(&root), &to).await.unwrap_err();
     save(&hostile, Some(&root), &to).await.unwrap();
     assert_eq!(hex(&fs::read(&to).unwrap()), hex(&vec![1; SIZE]));

@@ -46,7 +46,7 @@ impl Draft<'_> {
         self.status.node_upgrade_statuses.get(node)?.reason.as_deref()
     }
 
-    /// The upgrade of a node has failed, and nobody tries it again.
+    /// The upgrade of a node has failed, and is not being retried.
     #[must_use]
     pub fn has_failed(&self, node: &str) -> bool {
         self.status

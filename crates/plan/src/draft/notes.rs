@@ -1,4 +1,4 @@
-//! What notes of an older manager must say to be moved: whoever could annotate plans could write them then.
+//! Which records of an older manager are valid: every user who could annotate plans could write them then.
 
 use api::{annotations, image::Image, quoted::LONGEST_MESSAGE};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
 /// How KubeVirt may update its workloads.
 const METHODS: [&str; 2] = ["LiveMigrate", "Evict"];
 
-/// A note says what its manager would have said.
+/// A record is one that its manager could have written.
 pub(super) fn is_sound(observed: &Observed, key: &str, value: &str) -> bool {
     let are_methods = |methods: &[String]| methods.iter().all(|method| METHODS.contains(&method.as_str()));
     match key {
@@ -35,7 +35,7 @@ pub(super) fn is_sound(observed: &Observed, key: &str, value: &str) -> bool {
         annotations::TAKEN_OVER | annotations::DESCHEDULER_WAS_ENABLED | annotations::SKIP_MANIFESTS_APPLIED => {
             matches!(value, "true" | "false")
         }
-        // The user's own words.
+        // Text of the user.
         _ => value.chars().count() <= LONGEST_MESSAGE,
     }
 }

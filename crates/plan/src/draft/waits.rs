@@ -1,4 +1,4 @@
-//! What a decision waits for: since when, until when, and when that is trouble.
+//! What a decision waits for: since when, until when, and when a wait is overdue.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use super::Draft;
 use crate::{decision::Need, observed::Fetched};
 use rules::{deadlines::UNBOUNDED, waiting};
 
-/// How long to pause before an unanswered question is asked again.
+/// How long to pause before a failed probe is repeated.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long a drain takes that nothing hinders; after that it is asked what does, and again after as long.
+/// How long a drain takes without blockers; after that the blockers are queried, and again after the same time.
 const QUICK_DRAIN: Duration = Duration::from_mins(2);
 
-/// How many pods that cannot start, and how many things of those that programs wait for, are shown; the others are counted.
+/// How many pods that cannot start, and how many waits of programs are shown; the others are counted.
 const MOST_SAID: usize = 10;
 
 /// Something that a person should look at.
 pub(super) struct Trouble {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// People have been warned of it.
+    /// A warning was reported.
     pub(super) known: bool,
 }
 
-/// A wait that takes too long, in the words of the condition.
+/// A wait that takes too long, as the condition shows it.
 fn stalled(wait: &WaitingFor) -> String {
     let message = wait.message.as_deref().unwrap_or(&wait.what);
     format!("{message} (stalled: waiting since {})", wait.since.0)
 }
 
-/// A wait that is noted: shown to people, with its beginning and its deadline. Only a draft makes one.
+/// A recorded wait: shown to users, with its beginning and its deadline. Only a draft makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
     wait: Wait,
@@ -48,7 +48,7 @@ impl Noted {
     }
 }
 
-/// What a rule waits for: at least one thing, by name.
+/// What a rule waits for: at least one named wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits(Vec<Wait>);
 
@@ -92,7 +92,7 @@ impl<'a> Draft<'a> {
         self.wait_since(what, object, message, limit, None)
     }
 
-    /// The same of something that got nearer to its end at a moment: its limit counts from then.
+    /// The same for a wait that made progress at a time: its limit counts from then.
     pub fn wait_while_it_progresses(
         &mut self,
         what: Wait,
@@ -134,7 +134,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The same of something that is not waited for any longer than that: then it is still shown, and holds nothing up.
-    /// Tells whether that is so.
+    /// Returns whether that is so.
     pub fn wait_at_most(&mut self, what: Wait, object: Option<String>, message: impl Into<String>) -> bool {
         let noted = self.wait(what, object, message);
         if noted.is_overdue() {
@@ -164,7 +164,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes pods of a component that cannot start, and why; and what the programs of the others say that they wait
-    /// for, as far as that fits into a status that people read.
+    /// for, as far as that fits into a readable status.
     pub fn wait_for_pods(&mut self, component: Component, job_type: Option<JobType>, node: Option<&str>) {
         let observed = self.observed;
         let pods = observed.pods.values().filter(|pod| {
@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
                 more += 1;
             } else if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
                 let message = format!(
-                    "node {node} does not have the image {image} and cannot pull it: import it there, or let the node \
+                    "node {node} does not have the image {image} and cannot pull it: import it there, or make sure that the node can \
                      reach its registry (pod {}: {problem})",
                     pod.name
                 );
@@ -192,21 +192,21 @@ impl<'a> Draft<'a> {
             }
         }
         for (of_node, entry) in said.iter().take(MOST_SAID) {
-            // Where several nodes are at work, people must see which one speaks.
+            // Where several nodes are at work, users must see which one reports.
             let prefix = of_node.filter(|_| node.is_none());
             self.repeat(prefix, entry);
         }
         more += said.len().saturating_sub(MOST_SAID);
         if more > 0 {
             let object = Some(format!("{component} pods"));
-            self.wait(Wait::More, object, format!("{more} more things are waited for"));
+            self.wait(Wait::More, object, format!("waiting for {more} more objects"));
         }
     }
 
     /// Notes what a program says that it waits for, with its own beginning and end. Past that end the program gives up
     /// by itself; if it has not, a person should look.
     fn repeat(&mut self, node: Option<&str>, entry: &WaitingFor) {
-        // Whoever is in a pod says what it says, so people see that these are not the manager's words.
+        // A pod controls its text, so quotation marks show that it is not the manager's.
         let message = quoted(entry.message.as_deref().unwrap_or(&entry.what));
         let message = match node {
             Some(node) => format!("node {node}: {message}"),
@@ -224,8 +224,8 @@ impl<'a> Draft<'a> {
         self.waits.push(wait);
     }
 
-    /// Notes that something is waited for longer than it should take. The first is told. Who is told already that this
-    /// thing stalls is not warned again when only its words change.
+    /// Records that a wait takes longer than it should. The first one is reported. If it is already reported that this
+    /// wait stalls, there is no second warning when only its message changes.
     fn stall(&mut self, wait: &WaitingFor) {
         if self.degraded.is_some() {
             return;
@@ -258,7 +258,7 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// The answer to a question, if it is there; else it is asked, or asked again after a pause, and the wait is noted:
+    /// The result of a probe, if it is known; otherwise it is requested, or requested again after a pause, and the wait is recorded:
     /// `waiting` is its name, its object and its message.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Asks at a moment that may have come.
+    /// Requests a probe at a time that may have come.
     fn ask_at(&mut self, need: Need, moment: Timestamp) {
         if moment <= self.now {
             self.needs.push(need);
@@ -294,7 +294,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What keeps pods of a node that Rancher drains, once that takes longer than it should: it is asked then, and
+    /// What blocks pods of a node that Rancher drains, once that takes longer than it should: it is queried then, and
     /// now and again as long as it lasts.
     pub fn kept_pods(&mut self, node: &str, (what, object): (Wait, &str)) -> &'a [String] {
         let since = self.waits_since(what, Some(object));

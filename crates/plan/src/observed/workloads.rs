@@ -24,11 +24,11 @@ pub struct ObservedPod {
     pub missing_image: Option<String>,
     /// What its program says that it waits for.
     pub said: Vec<WaitingFor>,
-    /// What its program said when it failed, if it has.
+    /// The termination message of its program when it failed, if it has.
     pub termination_message: Option<TerminationMessage>,
-    /// Its program has ended well, and said that the node need not be rebooted.
+    /// Its program has ended well, and reported that the node need not be rebooted.
     pub no_reboot: bool,
-    /// Its program has ended well, and said that it armed the reboot of its node in this boot.
+    /// Its program has ended well, and reported that it armed the reboot of its node in this boot.
     pub armed_in: Option<String>,
     /// It is a pod of a Job, and has not ended: its program may still change something.
     pub works: bool,
@@ -50,7 +50,7 @@ impl ObservedPod {
     }
 }
 
-/// What a program said when it failed. Later ones are greater.
+/// The termination message of a failed program. Later ones are greater.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminationMessage {
@@ -92,13 +92,13 @@ pub struct ObservedJob {
     pub job_type: Option<JobType>,
     /// Its node, if it has one.
     pub node: Option<String>,
-    /// It is held.
+    /// It is suspended.
     pub suspended: bool,
     /// How many of its pods have failed.
     pub failed_pods: u32,
     /// It is being deleted. It is there until its pods are gone.
     pub deleting: bool,
-    /// How it stands.
+    /// Its state.
     pub outcome: JobOutcome,
 }
 
@@ -132,7 +132,7 @@ pub fn name_of(key: &str) -> &str {
     key.rsplit_once('/').map_or(key, |(_, name)| name)
 }
 
-/// How a Job stands.
+/// The state of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobOutcome {

@@ -45,7 +45,7 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
         None if !follows => "KubeVirt harvester-system/kubevirt does not follow it yet",
         None => return Outcome::Done,
     };
-    let message = format!("{object} is to keep KubeVirt from moving VMs, and is not applied: {lacks}");
+    let message = format!("{object} prevents KubeVirt from migrating all VMs, and Fleet has not applied it: {lacks}");
     draft.wait(Wait::ManagedChart, Some(object), message).into()
 }
 

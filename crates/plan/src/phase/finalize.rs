@@ -1,4 +1,4 @@
-//! Finalize: what was changed is put back, what was created is removed, then the plan has ended.
+//! Finalize: what was changed is restored, what was created is removed, then the plan has ended.
 
 use api::reasons;
 

@@ -1,8 +1,8 @@
-//! Rancher asks before it drains a node and after it has updated it; these rules answer.
+//! Rancher sets a hook before it drains a node and after it has updated it; these rules answer.
 //!
 //! A question is a token in an annotation of the node's machine-plan Secret; the answer is the same token in an
-//! annotation of ours. Between question and answer, a Job does the work. Rancher keeps question and answer until it lets
-//! the node go, and asks again with another token when somebody changes how nodes are drained: what counts is always the
+//! annotation of ours. Between hook and answer, a Job does the work. Rancher keeps hook and answer until it uncordons
+//! the node, and sets the hook again with another token when the drain options change: what counts is always the
 //! token that is there now.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::{
     observed::ObservedMachinePlan,
 };
 
-/// Answers what is asked, or sees to it that it can be answered, as far as each node has its turn.
+/// Answers the hooks, or prepares their answers, for the nodes whose turn it is.
 pub(super) fn answer_all(draft: &mut Draft<'_>) {
     let observed = draft.observed;
     let turns = node_progress::turns(draft);
@@ -42,12 +42,12 @@ fn pre_drain(draft: &mut Draft<'_>, machine_plan: &ObservedMachinePlan, node: &s
         // It is done, and its VMs may be back: Rancher drains it once more, and only while no other node is in flight.
         node_progress::wait_for_turn(draft, node, turns);
     } else if is_upgraded && !draft.observed.immovable_vms.get(node).is_none_or(Vec::is_empty) {
-        // It has been emptied once, and nobody empties it again: what a drain would kill must go first.
+        // It was evacuated once and is not evacuated again: VMs that a drain would kill must leave first.
         wait_for_vms(draft, node);
     } else if !state.map(Stage::of).unwrap_or_default().has_ended_first_job() {
         in_turn(draft, JobType::PreDrain, node, turns);
     } else if state.is_none_or(|state| !node::is_upgrade_failure(state)) {
-        // A question that is asked again is answered again.
+        // A hook that is set again is answered again.
         draft.act(Action::AnswerHook {
             secret: machine_plan.secret.clone(),
             hook: annotations::PRE_HOOK.to_owned(),
@@ -87,7 +87,7 @@ fn post_drain(draft: &mut Draft<'_>, machine_plan: &ObservedMachinePlan, node: &
     }
 }
 
-/// Sees to the Job of a node whose turn it is, and to that of a node that the user holds, which does nothing. The others
+/// Handles the Job of a node whose turn it is, and the suspended Job of a paused node. The others
 /// wait.
 fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
     let is_paused = step == JobType::PreDrain && is_paused(draft, node);
@@ -98,8 +98,8 @@ fn in_turn(draft: &mut Draft<'_>, step: JobType, node: &str, turns: &[String]) {
     }
 }
 
-/// Creates the Job of a step unless it exists, and lets a held one go when nobody holds the node any more. A Job that
-/// exists is never held: that would kill what it is doing.
+/// Creates the Job of a step unless it exists, and resumes a suspended one when the node is no longer paused. A Job that
+/// runs is never suspended: that would kill its pod.
 pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     let name = names::node_job(draft.plan_name(), step, node);
     let paused = step != JobType::PostDrain && is_paused(draft, node);

@@ -26,7 +26,7 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     if let Some(why) = node_upgrade::is_gated_for_another(draft) {
         return Outcome::Fail(why);
     }
-    // Another try begins here, and the failure before it has removed the repository: it must be the same one again.
+    // A retry begins here, and the failure before it has removed the repository: it must be the same one again.
     repo_create::keep(draft);
     match release_digests::record(draft) {
         // Images that are not loaded take no space.
@@ -56,7 +56,7 @@ fn eligible(draft: &Draft<'_>) -> Outcome {
 fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
     match preflight::skips_disk_space(&observed.plan) {
-        // Nobody is asked for what does not count.
+        // What does not count is not probed.
         Ok(true) => return Outcome::Done,
         Ok(false) => {}
         Err(error) => return Outcome::Fail(error.to_string()),
@@ -65,7 +65,7 @@ fn images_fit(draft: &mut Draft<'_>) -> Outcome {
     let waiting = (
         Wait::NewImages,
         url,
-        "the size of the new images and the disks are being looked at",
+        "the size of the new images and the disks are being checked",
     );
     let found = match draft.ask(Need::NewImages, &observed.facts.new_images, waiting) {
         Ok(found) => found,
@@ -136,7 +136,7 @@ fn skip(draft: &mut Draft<'_>, all: i64) -> Outcome {
         images: Vec::new(),
         states: None,
         what: Wait::ToolkitImage,
-        message: "nodes are being asked whether they can run the toolkit's image",
+        message: "nodes are being checked for the toolkit's image",
     };
     let outcome = suc_plan::complete(draft, wanted);
     if outcome == Outcome::Done {

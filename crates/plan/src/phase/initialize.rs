@@ -12,7 +12,7 @@ use crate::{
 use rules::version;
 
 /// The oldest line of Harvester that an upgrade can start from. Nodes of the line before it have their network and host name
-/// from wicked, and their upgrade would have to write both anew for NetworkManager: no step does. What v1.7.0 lacks of v1.7.1
+/// from wicked, and their upgrade would have to rewrite both for NetworkManager: no step does. What v1.7.0 lacks of v1.7.1
 /// no step needs; the release says whether it can be upgraded (`minUpgradableVersion`).
 const OLDEST_LINE: (u64, u64) = (1, 7);
 /// What is waited for while the pre-flight checks cannot look.

@@ -15,7 +15,7 @@ use super::release_digests;
 /// Reads the release metadata. Metadata that later phases could not work with is refused here, where nothing has been
 /// changed yet, instead of stalling a drained node.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
-    // First: what the release says of itself counts once it is the one that was asked for, and that is on record.
+    // First: the metadata of the release counts once it is the requested one, and that is recorded.
     match release_digests::record(draft) {
         Outcome::Done => {}
         other => return other,

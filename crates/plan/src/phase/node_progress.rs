@@ -1,4 +1,4 @@
-//! How nodes stand in NodeUpgrade, and whose turn it is.
+//! The states of nodes in NodeUpgrade, and whose turn it is.
 
 use std::cmp::Reverse;
 
@@ -32,7 +32,7 @@ pub(super) fn node_progress(draft: &Draft<'_>, node: &str) -> Option<NodeState> 
         NodeState::SingleNodeUpgradeFailed => Some(JobType::SingleNodeUpgrade),
         _ => None,
     };
-    // What has not begun again is held as it was the first time; what has begun is never held.
+    // A step that has not begun again is paused as the first time; one that has begun is never paused.
     let is_paused = step.is_some_and(|step| {
         let job = draft.observed.jobs.get(&names::node_job(draft.plan_name(), step, node));
         hooks::is_paused(draft, node) && job.is_none_or(|job| job.suspended)
@@ -54,7 +54,7 @@ pub(super) fn machine_plan<'a>(draft: &Draft<'a>, node: &str) -> Option<&'a Obse
     plans.find(|plan| plan.node.as_deref() == Some(node))
 }
 
-/// How far a node is that is being emptied, upgraded or rebooted, or that Rancher has not been told to let go yet;
+/// The progress of a node that is being evacuated, upgraded or rebooted, or whose last hook is not answered yet;
 /// nothing for all others.
 fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     let state = node_progress(draft, node).filter(|_| draft.observed.nodes.contains_key(node))?;
@@ -73,9 +73,9 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     is_under_way.then_some(stage)
 }
 
-/// The nodes whose Jobs may run: those in flight, the furthest first, then those that Rancher asks for, as many as may be
+/// The nodes whose Jobs may run: those in progress, the furthest first, then those that Rancher requests, as many as may be
 /// in flight at once. Several may be in flight where Rancher, or a plan before this one, began with several: then they
-/// go on one after the other.
+/// continue one after the other.
 pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
     let names = draft.status().node_upgrade_statuses.keys();
     let mut flying: Vec<(Reverse<Stage>, &String)> = names
@@ -95,7 +95,7 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
 pub(super) fn wait_for_turn(draft: &mut Draft<'_>, node: &str, turns: &[String]) {
     let names = turns.join(", ");
     let message = format!(
-        "node {node} waits for its turn: {names} is not through yet, and no more than {AT_ONCE} may be at once"
+        "node {node} waits for its turn: {names} is in progress, and at most {AT_ONCE} node is upgraded at a time"
     );
     draft.wait(Wait::Turn, Some(format!("Node {node}")), message);
 }

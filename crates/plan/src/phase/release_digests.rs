@@ -1,5 +1,5 @@
 //! Which release it is: the ISO must have the SHA-512 that was given, and its digests are recorded before any node reads
-//! from it. What nodes get later must be what is on record, whoever serves it then.
+//! from it. What nodes get later must match the record, whichever server serves it then.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use rules::PlanEvent;
 
-/// The SHA-512 that the ISO should have, in lower case, and who says so.
+/// The SHA-512 that the ISO should have, in lower case, and its source.
 #[must_use]
 pub fn given(draft: &Draft<'_>) -> Option<(String, String)> {
     let observed = draft.observed;
@@ -44,7 +44,7 @@ pub fn is_sha512(text: &str) -> bool {
     text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Records the digests of the release that the repository serves, if it is the one that was asked for.
+/// Records the digests of the release that the repository serves, if it is the requested one.
 pub fn record(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
     let url = names::repo_manifest_url(draft.plan_name(), RepoScheme::by(draft.status().repository.as_ref()));
@@ -55,18 +55,18 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         let limit = observed.settings.deadlines.metadata;
         return draft.wait_within(Wait::Repository, object, message, limit).into();
     }
-    // Decided by the record: whoever may change the Deployment could take its annotation away.
+    // Decided by the record: a user who may change the Deployment could remove its annotation.
     let is_ours = draft.noted(annotations::SERVES_MANIFEST) == Some("true");
     if !observed.repo.serves_manifest && is_ours {
         let name = names::repo(draft.plan_name());
         return Outcome::Fail(format!(
-            "Deployment {}/{name} was made to serve the digests of the release and says no more that it does: somebody changed \
+            "Deployment {}/{name} was created to serve the digests of the release, but its annotation is missing: a client changed \
              it; nothing has been changed on the nodes: find out who, delete this UpgradePlan and create another one",
             names::HARVESTER_NAMESPACE
         ));
     }
     if !observed.repo.serves_manifest {
-        // An older manager made it. Its upgrade goes on as it began.
+        // An older manager made it. Its upgrade continues as it began.
         warn_of_old_repository(draft);
         return Outcome::Done;
     }
@@ -90,7 +90,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         Some((sum, _)) if sum == found.iso_sha512 => true,
         Some((sum, from)) => {
             return Outcome::Fail(format!(
-                "the ISO is not the one that was asked for: its SHA-512 is {}, and {from} says {sum}; nothing has been \
+                "the ISO is not the requested one: its SHA-512 is {}, and {from} says {sum}; nothing has been \
                  changed: correct the checksum or the ISO, delete this UpgradePlan and create another one",
                 found.iso_sha512
             ));
@@ -99,7 +99,7 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
             draft.event(PlanEvent::warning(
                 reasons::RELEASE_NOT_VERIFIED,
                 format!(
-                    "No checksum of the ISO was given, so that nobody knows whether it is the released one: its SHA-512 is \
+                    "No checksum of the ISO was given, so it is not verified that it is the released one: its SHA-512 is \
                      {} ({} bytes), compare it with the published one",
                     found.iso_sha512, found.iso_size
                 ),
@@ -114,18 +114,18 @@ pub fn record(draft: &mut Draft<'_>) -> Outcome {
         .and_then(|status| status.release_digests.as_ref());
     match recorded {
         Some(recorded) if is_same(recorded, &digests) => return Outcome::Done,
-        // What was read of the release is of the one on record. Also another try stays with it: whoever could replace the
+        // What was read of the release is of the recorded one. A retry keeps it too: an attacker who could replace the
         // repository between two tries would choose what nodes install.
         Some(recorded) => {
             return Outcome::Fail(format!(
-                "{url} is not the one on record (status.releaseDigests): its SHA-256 is {}, and that on record is {}; the \
+                "{url} is not the recorded one (status.releaseDigests): its SHA-256 is {}, and the recorded one is {}; the \
                  repository or the ISO was replaced: nothing has been changed, delete this UpgradePlan and create another one",
                 digests.manifest, recorded.manifest
             ));
         }
         None => {}
     }
-    // On record first: whatever is read from now on must fit.
+    // Recorded first: everything that is read from now on must match.
     *draft.record().release_digests = Some(digests);
     let message = "the digests of the release are being recorded";
     draft.wait(Wait::ReleaseManifest, Some(url), message).into()
@@ -137,7 +137,7 @@ pub fn missing_file(digests: &ReleaseDigests) -> Option<&'static str> {
     NEEDED_FILES.into_iter().find(|path| !digests.files.contains_key(*path))
 }
 
-/// The root digest stands for all files; which of them are shown is another matter.
+/// The root digest covers all files; which of them are shown is another matter.
 fn is_same(recorded: &ReleaseDigests, found: &ReleaseDigests) -> bool {
     let without_files = |digests: &ReleaseDigests| ReleaseDigests {
         files: BTreeMap::new(),

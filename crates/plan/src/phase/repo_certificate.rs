@@ -1,8 +1,8 @@
-//! The certificate of the repository: by it the manager and the programs on the nodes tell the plan's own repository from
-//! whoever else answers for its name, before they read anything.
+//! The certificate of the repository: with it the manager and the programs on the nodes distinguish the plan's own repository from
+//! other servers that answer for its name, before they read anything.
 //!
 //! The manager makes certificate and key, records the certificate, stores both in a Secret that only the repository's pods
-//! mount, and may not read that Secret again. So a Secret is believed to be there when this manager has created it, which
+//! mount, and may not read that Secret again. So a Secret is known to exist when this manager has created it, which
 //! the key in its hand shows, or when a Deployment that mounts it was seen, since that is only created after it.
 
 use api::{Component, RepositoryAccess, Wait, names};
@@ -12,7 +12,7 @@ use crate::{
     draft::Draft,
 };
 
-/// Where the key of the certificate on record is.
+/// Where the key of the recorded certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// The manager has it: the Secret may have to be created.
@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// Makes sure that a certificate is on record whose key the repository has or can be given. Nothing while one is made, or
+/// Makes sure that a certificate is recorded whose key the repository has or can be given. Nothing while one is made, or
 /// for a repository that an older manager deployed.
 pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
     let observed = draft.observed;
@@ -52,15 +52,15 @@ pub(super) fn ensure(draft: &mut Draft<'_>) -> Option<Key> {
     let made = draft
         .ask(Need::RepoCertificate, &observed.facts.repo_certificate, waiting)
         .ok()?;
-    // One on record whose key is in nobody's hand is lost: the manager that made it died before it stored it.
+    // A recorded one whose key is not stored is lost: the manager that made it stopped before it stored it.
     *draft.record().repository = Some(made.clone());
     Some(Key::InHand(made.secret.clone()))
 }
 
-/// The Deployment is there: it must serve with the certificate on record.
+/// The Deployment is there: it must serve with the recorded certificate.
 fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option<Key> {
     match (recorded, &draft.observed.repo.secret) {
-        // An older manager deployed it. Its upgrade goes on as it began.
+        // An older manager deployed it. Its upgrade continues as it began.
         (None, None) => None,
         (Some(recorded), Some(mounted)) if recorded.secret == *mounted => {
             let secret = recorded.secret.clone();
@@ -70,7 +70,7 @@ fn deployed(draft: &mut Draft<'_>, recorded: Option<RepositoryAccess>) -> Option
             });
             Some(Key::Stored(secret))
         }
-        // Deployed by a manager that died before it saw so, or by another one: nobody would believe what it serves.
+        // Deployed by a manager that stopped before it observed this, or by another one: no client would trust what it serves.
         _ => {
             draft.act(Action::Delete {
                 kind: ChildKind::Deployment,

@@ -13,8 +13,8 @@ use super::{
     repo_certificate::{self, Key},
 };
 
-/// Makes sure that the repository exists while later phases use it: after a failure it is gone, and anybody may delete
-/// it. Whether it serves is for those to find out who read from it.
+/// Makes sure that the repository exists while later phases use it: after a failure it is gone, and any user may delete
+/// it. Whether it serves is checked when it is read.
 pub fn keep(draft: &mut Draft<'_>) {
     let observed = draft.observed;
     if observed.iso_image.is_none() && observed.plan.spec.image.is_none() {
@@ -48,7 +48,7 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
     let is_deployed = observed.repo.deployment_ready.is_some() || key.is_some();
     if let (None, Some(key)) = (observed.repo.deployment_ready, key) {
         if let Key::InHand(name) = &key {
-            // First: its failure keeps the Deployment from being created, so who sees that knows that the Secret is there.
+            // First: its failure prevents the creation of the Deployment, so an existing Deployment implies the Secret.
             draft.create(Child::RepoSecret { name: name.clone() });
         }
         let claim = draft
@@ -56,7 +56,7 @@ fn deploy(draft: &mut Draft<'_>, hosts: usize) {
             .iso_image_id
             .clone()
             .unwrap_or_else(|| names::iso_image(draft.plan_name()));
-        // On record before it is there: from then on one that does not is not the one that we made.
+        // Recorded before it exists: from then on a Deployment without it is not ours.
         draft.note(annotations::SERVES_MANIFEST, Some("true".to_owned()));
         draft.create(Child::RepoDeployment {
             replicas: if hosts == 1 { 1 } else { 2 },

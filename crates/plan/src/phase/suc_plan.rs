@@ -22,13 +22,13 @@ pub(super) struct Wanted {
     pub images: Vec<String>,
     /// What nodes reach by their Jobs, if that is reported.
     pub states: Option<JobStates>,
-    /// What is waited for meanwhile, by the deadline of which each wave of nodes has its time.
+    /// The wait in the meantime; its deadline applies to each wave of nodes.
     pub what: Wait,
     pub message: &'static str,
 }
 
 /// Makes sure the Plan exists and waits until it is complete. Fails as soon as one of its Jobs has failed: the Plan's
-/// own condition may say so only for a moment.
+/// own condition may show it only briefly.
 pub(super) fn complete(draft: &mut Draft<'_>, wanted: Wanted) -> Outcome {
     let Wanted {
         plan: wanted_plan,
@@ -95,7 +95,7 @@ pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a S
         .collect()
 }
 
-/// How a Job stands: also as failed when its pods fail again and again. What its last pod said is why.
+/// The state of a Job: also failed when its pods fail repeatedly. The reason is the message of its last pod.
 fn outcome_of(draft: &Draft<'_>, job: &ObservedJob) -> JobOutcome {
     let said = || {
         let pods = draft
@@ -120,7 +120,7 @@ fn outcome_of(draft: &Draft<'_>, job: &ObservedJob) -> JobOutcome {
     }
 }
 
-/// What is said of a plan that fails by a Job of a component: known words first, then each node with its own.
+/// The message of a plan that fails because of a Job of a component: a known text first, then each node with its own.
 fn failure(component: Component, failed: &[String]) -> String {
     let name = match component {
         Component::SkipManifestsApply => "skip-manifest apply",

@@ -18,10 +18,10 @@ pub(crate) struct SavedValues {
     pub(crate) methods: Value,
     /// The generation that Fleet had seen by then. A newer one has seen our change.
     pub(crate) observed_generation: i64,
-    /// The charts that somebody had paused, and be it for good reason.
+    /// The charts that an administrator had paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) paused: Vec<String>,
-    /// The generation that Fleet had seen before the methods were put back. A newer one has seen that.
+    /// The generation that Fleet had observed before the methods were restored. A newer one includes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) put_back_after: Option<i64>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct SavedMethods {
     pub(crate) ignored: bool,
 }
 
-/// A chart as people see it.
+/// A chart as users see it.
 pub(crate) fn called(name: &str) -> String {
     format!("ManagedChart {}/{name}", names::FLEET_NAMESPACE)
 }
@@ -74,7 +74,7 @@ pub(crate) fn saved(draft: &Draft<'_>) -> Option<SavedValues> {
     serde_json::from_str(text).ok()
 }
 
-/// The chart has KubeVirt move VMs on its own updates again, if it did; and Fleet has applied that before anybody says so.
+/// The chart has KubeVirt move VMs on its own updates again, if it did; and Fleet has applied that before it is reported.
 pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<String>) {
     let Some(saved) = saved(draft) else { return };
     let observed = draft.observed;
@@ -101,14 +101,14 @@ pub(super) fn methods(draft: &mut Draft<'_>, ending: Ending, left: &mut Vec<Stri
     let uid = &observed.plan.metadata.uid;
     let paused_by_us = chart.paused && chart.paused_by.is_some() && chart.paused_by == *uid;
     let lacks = match (saved.put_back_after, chart.lacks.as_deref()) {
-        // What somebody else holds Fleet applies when they let it go.
+        // Fleet applies a chart that an administrator paused when they resume it.
         _ if chart.paused && !paused_by_us => None,
         (Some(before), _) if chart.observed_generation <= before => Some("Fleet has not seen the change yet"),
         (Some(_), lacks) => lacks,
         (None, _) => None,
     };
     if let Some(lacks) = lacks {
-        let message = format!("{object} is put back as it was, and is not applied: {lacks}");
+        let message = format!("{object} is restored, and Fleet has not applied it: {lacks}");
         // A release that broke off may keep Fleet from it for good.
         if !draft.wait_at_most(Wait::ManagedChart, Some(object), message) {
             return;
@@ -148,7 +148,7 @@ pub(super) fn methods_of_kubevirt(draft: &mut Draft<'_>, _: Ending, left: &mut V
     }
 }
 
-/// Fleet applies the charts again that this plan's Job paused. Those that somebody else paused stay so.
+/// Fleet applies the charts again that this plan's Job paused. Those that an administrator paused stay paused.
 pub(super) fn pauses(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     let uid = draft.observed.plan.metadata.uid.clone();
     for (name, chart) in &draft.observed.charts {

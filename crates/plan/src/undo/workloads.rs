@@ -1,4 +1,4 @@
-//! Stops the programs of the upgrade before anything is put back: one that still runs would change it again.
+//! Stops the programs of the upgrade before anything is restored: one that still runs would change it again.
 //!
 //! A Job that is gone says nothing about its pod: where Jobs are deleted by others, or by system-upgrade-controller, pods
 //! outlive them. So what counts is the pods.
@@ -30,7 +30,7 @@ fn changes(component: Component, step: Option<JobType>) -> bool {
     }
 }
 
-/// A Job that is stopped though the upgrade has failed and Jobs are kept for their logs: what it changes is put back. That
+/// A Job that is stopped though the upgrade has failed and Jobs are kept for their logs: what it changes is restored. That
 /// of another node which installs its system is let end.
 pub(super) fn is_stopped_on_failure(job: &ObservedJob) -> bool {
     let touches = job.component == Component::ClusterUpgrade || job.job_type == Some(JobType::PreDrain);
@@ -49,8 +49,8 @@ pub(super) fn stop(draft: &mut Draft<'_>, ending: Ending) {
     }
 }
 
-/// Waits until nothing runs that could change again what is put back; tells whether to go on. A pod on a node that is down
-/// does not end before the node is back or somebody removes the pod: it is not waited for longer than its deadline.
+/// Waits until nothing runs that could change restored settings again; returns whether to continue. A pod on a node that is down
+/// does not end before the node is back or an administrator deletes the pod: the plan waits at most until the deadline.
 pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
     let running = running(draft, ending);
     if running.is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn are_gone(draft: &mut Draft<'_>, ending: Ending) -> Gone {
         names.push(format!("{} more", running.len() - NAMED));
     }
     let message = format!(
-        "programs of the upgrade still run, and nothing is put back before they have ended: {}; a pod whose node is down \
+        "programs of the upgrade still run, and no setting is restored before they have ended: {}; a pod whose node is down \
          ends when the node is back, or with kubectl delete pod --force --grace-period=0",
         names.join(", ")
     );
@@ -80,11 +80,11 @@ pub(super) enum Gone {
     Yes,
     /// Not yet.
     No,
-    /// Not all, and nobody waits for the others any more.
+    /// Not all, and the plan no longer waits for the others.
     GivenUp,
 }
 
-/// What runs and is to end, as people see it.
+/// What runs and is to end, as users see it.
 fn running(draft: &Draft<'_>, ending: Ending) -> BTreeSet<String> {
     let observed = draft.observed;
     let is_to_end = |job: &ObservedJob| {

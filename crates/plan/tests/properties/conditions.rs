@@ -180,7 +180,7 @@ fn what_is_still_to_be_put_back_is_named_with_its_deadline() {
     let waits = &decision.status.waiting_for;
     let wait = waits.iter().find(|wait| wait.what == "PutBack").unwrap();
     let message = wait.message.as_deref().unwrap();
-    let begin = "being put back or removed: Setting longhorn-system/replica-replenishment-wait-interval, ";
+    let begin = "being restored or removed: Setting longhorn-system/replica-replenishment-wait-interval, ";
     assert!(message.starts_with(begin), "{message}");
     let limit = wait.deadline.as_ref().unwrap().0.duration_since(wait.since.0);
     assert_eq!(limit, SignedDuration::from_mins(5));

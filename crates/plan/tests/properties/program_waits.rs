@@ -97,7 +97,7 @@ fn of_very_many_things_some_are_named_and_the_others_counted() {
     speak(&mut model, "node-1", said);
     let waits = model.decide().status.waiting_for;
     assert_eq!(waits.len(), 1 + 10 + 1);
-    assert_eq!(waits[11].message.as_deref(), Some("15 more things are waited for"));
+    assert_eq!(waits[11].message.as_deref(), Some("waiting for 15 more objects"));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_t
     let status = model.decide().status;
     assert!(status.waiting_for.len() < 20, "{}", status.waiting_for.len());
     let more = status.waiting_for.iter().find(|wait| wait.what == "More").unwrap();
-    assert_eq!(more.message.as_deref(), Some("90 more things are waited for"));
+    assert_eq!(more.message.as_deref(), Some("waiting for 90 more objects"));
     for condition in &status.conditions {
         assert!(condition.message.chars().count() <= MOST_OF_A_CONDITION);
     }

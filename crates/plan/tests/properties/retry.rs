@@ -149,7 +149,7 @@ fn another_try_waits_for_a_younger_plan_that_runs_meanwhile() {
     assert_eq!(waiting.object.as_deref(), Some("UpgradePlan younger"));
     assert_eq!(
         waiting.message.as_deref(),
-        Some("another try of this plan begins when the upgrade \"younger\" has ended")
+        Some("the retry of this plan begins when the upgrade \"younger\" has ended")
     );
     let mut patient = model.clone();
     patient.observed.other_plans[0].active = false;

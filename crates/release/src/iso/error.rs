@@ -1,4 +1,4 @@
-//! Why an image cannot be read, in words for the person who has it.
+//! Why an image cannot be read, for the user.
 
 use std::{io, path::PathBuf};
 

@@ -74,7 +74,7 @@ impl<S: ReadAt> Iso<S> {
         &self.volume_id
     }
 
-    /// Tells this image from others, by names, dates and sizes; the same on every replica that has the same image.
+    /// Identifies this image, by names, dates and sizes; the same on every replica that has the same image.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
@@ -86,7 +86,7 @@ impl<S: ReadAt> Iso<S> {
         self.declared
     }
 
-    /// The text of its manifest, once somebody has made it: all of the image has to be read for it.
+    /// The text of its manifest, once it was made: the whole image has to be read for it.
     #[must_use]
     pub fn manifest(&self) -> Option<&str> {
         self.manifest.get().map(String::as_str)

@@ -53,7 +53,7 @@ impl Channel {
         }
     }
 
-    /// Sends what was held back to be sent with more.
+    /// Sends buffered data.
     pub(super) async fn flush(&mut self, stall: Duration) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),

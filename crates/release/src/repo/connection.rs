@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) iso: Arc<Iso>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
-    /// Turns true when the end was asked for.
+    /// Turns true when a shutdown was requested.
     pub(super) stopping: watch::Receiver<bool>,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn run(stream: TcpStream, door: Option<TlsAcceptor>, mut shared
             Incoming::Closed => return,
             Incoming::Refused(status) => (Answer::status(status), Request::default()),
             Incoming::Request(request) if place.is_crowded() && !shared.limits.is_probe(&request.target) => {
-                (full_house(), request)
+                (too_many_connections(), request)
             }
             Incoming::Request(request) => (answer(&shared.iso, &request), request),
         };
@@ -82,8 +82,8 @@ pub(super) async fn run(stream: TcpStream, door: Option<TlsAcceptor>, mut shared
     }
 }
 
-/// Tells a client that there are too many.
-fn full_house() -> Answer {
+/// The response when there are too many connections.
+fn too_many_connections() -> Answer {
     let mut answer = Answer::status(503);
     answer.headers.push(("retry-after", "5".to_owned()));
     answer
@@ -178,7 +178,7 @@ async fn respond(
     channel.flush(stall).await
 }
 
-/// Closes, but hears the client out for a while: closing with something unread would make the kernel drop the answer
+/// Closes, but reads the rest of the request for a while: closing with something unread would make the kernel drop the answer
 /// on its way.
 async fn linger(channel: &mut Channel, limits: &Limits) {
     if channel.shut(limits.stall).await.is_err() {

@@ -12,7 +12,7 @@ pub(super) enum Place {
     Top,
     /// `/healthz`
     Health,
-    /// The manifest of the image, beside its root.
+    /// The manifest of the image, next to its root.
     Manifest,
     /// A path in the image, without slashes at its ends, and whether there was one at its end.
     Image { path: String, slash: bool },

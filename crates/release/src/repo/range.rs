@@ -1,6 +1,6 @@
 //! `Range` of a request, by RFC 9110. Pure.
 
-/// What is asked for of a file.
+/// The requested part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// All of it.

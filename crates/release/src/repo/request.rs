@@ -2,7 +2,7 @@
 
 use super::HEADERS;
 
-/// What a client wants.
+/// What a client requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: Method,
@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) if_modified_since: Option<String>,
 }
 
-/// The methods that a read-only server tells apart.
+/// The methods that a read-only server distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Method {
     #[default]

@@ -19,7 +19,7 @@ use crate::iso::{Extent, Iso, ReadAt};
 /// memory while it serves a file.
 const TURN_BYTES: usize = 128 * 1024;
 
-/// Sends bytes from memory. A part of them may be held back, to be sent with more.
+/// Sends bytes from memory. A part of them may be buffered, to be sent with more.
 pub(super) async fn bytes(stream: &mut TlsStream<TcpStream>, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = in_time(stall, stream.write(bytes)).await?;

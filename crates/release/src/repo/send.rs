@@ -1,4 +1,4 @@
-//! Bytes to a socket: texts from memory, files from the page cache by sendfile. Nobody waits for ever.
+//! Bytes to a socket: texts from memory, files from the page cache by sendfile. No send waits for ever.
 
 use std::{
     io::{self, IoSliceMut},

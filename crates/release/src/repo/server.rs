@@ -1,4 +1,4 @@
-//! Takes connections, as many as the limits allow, until it is told to end. Plain and encrypted ones share the places.
+//! Takes connections, as many as the limits allow, until it is stopped. Plain and encrypted ones share the places.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Where connections come in.
+/// The listeners.
 pub struct Doors {
     plain: TcpListener,
     secure: Option<(TcpListener, TlsAcceptor)>,
@@ -109,7 +109,7 @@ pub async fn serve(
             tokio::select! {
                 biased;
                 () = connection::run(stream, acceptor, shared, &place) => {}
-                () = place.lost() => tracing::debug!(%peer, "a connection was closed: somebody else has its place"),
+                () = place.lost() => tracing::debug!(%peer, "a connection was closed: another one has replaced it"),
             }
         });
     }

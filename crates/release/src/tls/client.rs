@@ -1,4 +1,4 @@
-//! The end that reads: it believes one certificate, for one name.
+//! The client: it trusts one certificate, for one name.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Trust {
     pub server_name: String,
 }
 
-/// Believes that certificate and no other; nobody, where there is none.
+/// Trusts that certificate and no other; none, if there is none.
 ///
 /// # Errors
 /// The certificate is none.
@@ -34,7 +34,7 @@ pub fn client_config(trust: Option<&Trust>) -> Result<ClientConfig, TlsError> {
 }
 
 /// Connects over `http`. With something to trust over TLS and in no other way: a URL without encryption is refused. Without it
-/// plain, as repositories of older managers are reached; over TLS nobody is trusted then.
+/// plain, as repositories of older managers are reached; over TLS no server is trusted then.
 ///
 /// # Errors
 /// The certificate or the name is none.

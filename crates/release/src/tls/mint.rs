@@ -1,4 +1,4 @@
-//! Makes the certificate of a repository: self-signed, since whoever reads from it is told this very one.
+//! Makes the certificate of a repository: self-signed, since its clients get this certificate.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! TLS between a repository and those who read from it. Both ends are ours and know one certificate, so both are strict:
+//! TLS between a repository and its clients. Both ends are ours and know one certificate, so both are strict:
 //! TLS 1.3, and AES-128-GCM first, which is the cheapest for processors of servers.
 
 mod client;
@@ -31,8 +31,8 @@ pub enum TlsError {
     /// A certificate could not be made.
     #[error("failed to make a certificate: {0}")]
     Mint(#[from] rcgen::Error),
-    /// A certificate is on record, and a URL goes without it.
-    #[error("a certificate of the repository is on record, and {0} is not reached over TLS")]
+    /// A certificate is recorded, and a URL does not use TLS.
+    #[error("a certificate of the repository is recorded, and {0} does not use TLS")]
     Plain(String),
     /// The name that the certificate is verified for is no name.
     #[error("{0:?} is no DNS name")]

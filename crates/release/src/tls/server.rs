@@ -1,4 +1,4 @@
-//! The end that serves: it shows one certificate to everybody.
+//! The server: it presents one certificate to all clients.
 
 use std::{
     fmt, io,

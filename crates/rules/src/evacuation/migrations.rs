@@ -1,4 +1,4 @@
-//! What is known of the migrations of a VM: how far they are, and in which words that is said. Pure.
+//! What is known of the migrations of a VM: their progress, and its description. Pure.
 
 use api::foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration};
 use jiff::Timestamp;

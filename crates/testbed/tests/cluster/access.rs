@@ -101,9 +101,9 @@ fn small() -> Shape {
 }
 
 /// What somebody does with a token: method, path, body.
-type Deed = (&'static str, String, Value);
+type ApiRequest = (&'static str, String, Value);
 
-async fn answer_to(client: &Client, (method, path, body): &Deed) -> u16 {
+async fn answer_to(client: &Client, (method, path, body): &ApiRequest) -> u16 {
     let request = http::Request::builder().method(*method).uri(path);
     let kind = match *method {
         "PATCH" => "application/merge-patch+json",
@@ -128,9 +128,9 @@ fn job(account: &str) -> Value {
 }
 
 /// What a thief of the manager's token would do.
-fn thefts() -> Vec<Deed> {
+fn thefts() -> Vec<ApiRequest> {
     let privileged = || json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stolen"}, "spec": pod(true)});
-    let mut deeds: Vec<Deed> = Vec::new();
+    let mut requests: Vec<ApiRequest> = Vec::new();
     for namespace in [
         "default",
         "kube-system",
@@ -138,7 +138,7 @@ fn thefts() -> Vec<Deed> {
         "harvester-system",
         "fleet-local",
     ] {
-        deeds.push(("POST", format!("/api/v1/namespaces/{namespace}/pods"), privileged()));
+        requests.push(("POST", format!("/api/v1/namespaces/{namespace}/pods"), privileged()));
     }
     for namespace in [
         "default",
@@ -148,11 +148,11 @@ fn thefts() -> Vec<Deed> {
         "longhorn-system",
     ] {
         let jobs = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
-        deeds.push(("POST", jobs, job("default")));
+        requests.push(("POST", jobs, job("default")));
     }
     let plan = json!({"apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": {"name": "stolen"}, "spec": {
         "upgrade": {"image": "a"}, "nodeSelector": {}, "serviceAccountName": "default"}});
-    deeds.push((
+    requests.push((
         "POST",
         "/apis/upgrade.cattle.io/v1/namespaces/default/plans".to_owned(),
         plan,
@@ -160,14 +160,14 @@ fn thefts() -> Vec<Deed> {
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stolen"}, "spec": {
         "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}});
-    deeds.push((
+    requests.push((
         "POST",
         "/apis/apps/v1/namespaces/kube-system/deployments".to_owned(),
         deployment,
     ));
     let patch = |path: &str, body: Value| ("PATCH", path.to_owned(), body);
     let get = |path: &str| ("GET", path.to_owned(), Value::Null);
-    deeds.extend([
+    requests.extend([
         // A kubelet runs what it is told to in any container.
         get("/api/v1/nodes/node-1/proxy/pods"),
         (
@@ -221,7 +221,7 @@ fn thefts() -> Vec<Deed> {
         get("/apis/batch/v1/jobs"),
         get("/api/v1/configmaps"),
     ]);
-    deeds
+    requests
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn s06_a_stolen_token_of_the_manager_does_the_managers_work_and_nothing_else() {
         let client = harvester.control_plane.client_of(namespace, SERVICE_ACCOUNT, MANAGER);
         let client = client.await.unwrap();
         let mut done = Vec::new();
-        for deed in thefts() {
-            let answer = answer_to(&client, &deed).await;
+        for request in thefts() {
+            let answer = answer_to(&client, &request).await;
             if answer != 403 {
-                done.push(format!("{} {}: {answer}", deed.0, deed.1));
+                done.push(format!("{} {}: {answer}", request.0, request.1));
             }
         }
         assert_eq!(done, [""; 0]);

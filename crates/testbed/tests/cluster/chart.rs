@@ -38,13 +38,13 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const RELEASE: &str = "harvester-upgrade-manager";
 const ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
 const CONFIGURATION: &str = "harvester-upgrade-manager-validating-webhook-configuration";
-const CRD: &str = "upgradeplans.management.harvesterhci.io";
+pub(crate) const CRD: &str = "upgradeplans.management.harvesterhci.io";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Helm on a control plane.
-struct Helm<'a> {
-    program: String,
-    control_plane: &'a ControlPlane,
+pub(crate) struct Helm<'a> {
+    pub(crate) program: String,
+    pub(crate) control_plane: &'a ControlPlane,
 }
 
 impl Helm<'_> {
@@ -63,7 +63,7 @@ impl Helm<'_> {
     }
 
     /// Runs it; it must succeed.
-    fn demand(&self, arguments: &[&str]) -> String {
+    pub(crate) fn demand(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "helm {arguments:?}: {said}");
@@ -83,7 +83,7 @@ impl Helm<'_> {
         self.run(&arguments)
     }
 
-    fn demand_chart(&self, verb: &str, more: &[&str]) {
+    pub(crate) fn demand_chart(&self, verb: &str, more: &[&str]) {
         let output = self.chart(verb, RELEASE, names::HARVESTER_NAMESPACE, more);
         assert!(
             output.status.success(),
@@ -94,7 +94,7 @@ impl Helm<'_> {
 }
 
 /// The path of Helm; nothing where there is none, unless these tests are required.
-fn helm() -> Option<String> {
+pub(crate) fn helm() -> Option<String> {
     let output = Command::new(Path::new(ROOT).join("hack/tool"))
         .args(["path", "helm"])
         .output()

@@ -78,7 +78,9 @@ impl Harvester {
             .unwrap();
         let client = control_plane.client("user").await.unwrap();
         let objects = shape.objects();
-        tokio::time::timeout(SETUP, prepare(&client, &objects)).await.unwrap();
+        tokio::time::timeout(SETUP, prepare(&client, &objects, "/nowhere"))
+            .await
+            .unwrap();
         let (definitions, mode) = definitions();
         let (strict, _) = for_product(client.clone(), mode);
         world::install_by(&strict, definitions, &objects).await.unwrap();
@@ -92,6 +94,7 @@ impl Harvester {
             .beside(Real {
                 controllers: true,
                 kubelets: true,
+                machines: false,
                 system_upgrade,
             })
             .with_programs_as(move |namespace, name| {
@@ -309,8 +312,8 @@ pub(crate) fn definitions() -> (Definitions, Mode) {
 }
 
 /// What a new control plane lacks before the cluster can be put onto it: namespaces with their default accounts, the
-/// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide.
-async fn prepare(client: &Client, objects: &[Value]) {
+/// accounts of Harvester's own programs, and a volume for the ISO, which Longhorn would provide: a folder of each node.
+pub(crate) async fn prepare(client: &Client, objects: &[Value], iso_folder: &str) {
     let namespaces: Vec<&str> = objects
         .iter()
         .filter(|object| object["kind"] == "Namespace")
@@ -335,7 +338,7 @@ async fn prepare(client: &Client, objects: &[Value]) {
         "metadata": {"name": "iso"},
         "spec": {
             "storageClassName": "longhorn-static", "accessModes": ["ReadWriteMany"], "capacity": {"storage": "10Gi"},
-            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/nowhere"},
+            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": iso_folder},
         },
     });
     ensure::<PersistentVolume>(&Api::all(client.clone()), volume).await;

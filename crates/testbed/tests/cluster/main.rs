@@ -16,6 +16,7 @@ mod embedded;
 mod harvester;
 mod kubelets;
 mod network;
+mod nodes;
 mod pods;
 mod process;
 mod repository;

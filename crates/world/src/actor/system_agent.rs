@@ -66,6 +66,9 @@ async fn apply(world: &Context, key: &Key) -> Result<()> {
 async fn restart(world: &Context, plan: &MachinePlan) -> Result<()> {
     let version = plan.plan.split_once('/').map_or("", |(_, version)| version);
     let version = node::rke2_steps::kubelet_version(version);
+    if let Some(restart) = world.rke2_restart() {
+        return Ok(restart(plan.node.clone(), version.to_owned()).await?);
+    }
     let key = (String::new(), plan.node.clone());
     let status = json!({"nodeInfo": {"kubeletVersion": version, "kubeProxyVersion": version}});
     world.nodes.patch_status(&key, &status).await.map(drop)

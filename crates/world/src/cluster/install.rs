@@ -14,6 +14,8 @@ use crate::{
     error::{Error, Result},
 };
 
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
 /// How often a request to a kind that was only just defined is tried again.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -102,17 +104,11 @@ pub async fn install(client: &Client, objects: &[Value]) -> Result<(), Error> {
 /// # Errors
 /// When the API refuses an object or cannot be reached.
 pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Value]) -> Result<(), Error> {
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let path = DEFINITIONS;
     let ours = crd::upgrade_plan();
     // Definitions are large, and who adds objects to a cluster has them already.
     if !exists(client, path, &ours).await? {
-        let foreign = match definitions {
-            Definitions::Ours => &crd::foreign(),
-            Definitions::Given(definitions) => definitions,
-        };
-        for definition in foreign {
-            post(client, path, definition).await?;
-        }
+        define_foreign(client, definitions).await?;
         post(client, path, &ours).await?;
     }
     let addresses = addresses();
@@ -153,6 +149,21 @@ pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Va
                 .await
                 .map_err(|error| Error::api(what, error))?;
         }
+    }
+    Ok(())
+}
+
+/// Defines the foreign kinds alone, for a cluster on which our own kind is installed by somebody else.
+///
+/// # Errors
+/// When the API refuses a definition or cannot be reached.
+pub async fn define_foreign(client: &Client, definitions: Definitions) -> Result<(), Error> {
+    let foreign = match definitions {
+        Definitions::Ours => &crd::foreign(),
+        Definitions::Given(definitions) => definitions,
+    };
+    for definition in foreign {
+        post(client, DEFINITIONS, definition).await?;
     }
     Ok(())
 }

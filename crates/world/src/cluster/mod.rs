@@ -8,7 +8,7 @@ mod nodes;
 pub(crate) mod platform;
 pub(crate) mod vms;
 
-pub use install::{Definitions, install, install_by};
+pub use install::{Definitions, define_foreign, install, install_by};
 
 use cluster_upgrade::version_line::is_at_least;
 use serde_json::Value;

@@ -90,7 +90,7 @@ impl Board for SimulatedBoard {
             self.dies.notify_one();
         }
         self.pod.begins(step);
-        self.call.world.tell_step(|| ProgramStep {
+        self.call.world.report_step(|| ProgramStep {
             at: self.call.world.clock.now(),
             program: self.call.program().to_owned(),
             node: self.call.node.clone(),

@@ -151,7 +151,7 @@ impl Call {
         let is_it = |sum: &FileSum| sum.sha256 == manifest::sha256(text.as_bytes());
         match manifest.files.get(path) {
             Some(sum) if is_it(sum) => Ok(text),
-            _ => Err(refused(&url, &"it is not the one on record")),
+            _ => Err(refused(&url, &"it is not the recorded one")),
         }
     }
 

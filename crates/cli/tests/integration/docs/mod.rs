@@ -10,4 +10,5 @@ mod row_index;
 mod rows;
 mod run;
 mod typed_errors;
+mod words;
 mod world;

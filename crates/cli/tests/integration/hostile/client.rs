@@ -92,16 +92,16 @@ fn connector() -> TlsConnector {
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Gullible))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 }
 
 /// Believes any certificate: who attacks does not care.
 #[derive(Debug)]
-struct Gullible;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for Gullible {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -3,12 +3,15 @@
 
 mod chart;
 mod documents;
+mod elsewhere;
 mod hardening;
 mod image;
 mod installer;
 mod manifests;
 mod network;
 mod network_rules;
+mod oci_archive;
+mod oci_image;
 mod pins;
 mod pods;
 mod rights;

@@ -20,28 +20,28 @@ use super::{
 
 /// How a Job goes wrong, whatever the numbers and steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Manner {
+enum FailureMode {
     Fails,
     Dies,
     Hangs,
     NoImage,
 }
 
-const fn manner(failure: JobFailure) -> Manner {
+const fn failure_mode(failure: JobFailure) -> FailureMode {
     match failure {
-        JobFailure::Fails(_) => Manner::Fails,
-        JobFailure::DiesAt(_) => Manner::Dies,
-        JobFailure::Hangs => Manner::Hangs,
-        JobFailure::ImagePullBackOff => Manner::NoImage,
+        JobFailure::Fails(_) => FailureMode::Fails,
+        JobFailure::DiesAt(_) => FailureMode::Dies,
+        JobFailure::Hangs => FailureMode::Hangs,
+        JobFailure::ImagePullBackOff => FailureMode::NoImage,
     }
 }
 
 /// The Jobs that go wrong in the table: where, which, on which node, how.
-fn jobs(all: &[Failure]) -> BTreeSet<(&'static str, JobKind, Option<String>, Manner)> {
+fn jobs(all: &[Failure]) -> BTreeSet<(&'static str, JobKind, Option<String>, FailureMode)> {
     let jobs = all.iter().flat_map(|failure| {
         let on = failure.cluster.name();
         let jobs = failure.troubles().jobs.into_iter();
-        jobs.map(move |job| (on, kind_of(&job), job.node.clone(), manner(job.failure)))
+        jobs.map(move |job| (on, kind_of(&job), job.node.clone(), failure_mode(job.failure)))
     });
     jobs.collect()
 }
@@ -59,9 +59,9 @@ fn every_kind_of_job_fails_on_every_node_and_hangs_and_does_not_get_its_image() 
                 vec![None]
             };
             let has = |node: &Option<String>, how| jobs.contains(&(on.name(), kind, node.clone(), how));
-            let fails = nodes.iter().filter(|node| !has(node, Manner::Fails));
+            let fails = nodes.iter().filter(|node| !has(node, FailureMode::Fails));
             missing.extend(fails.map(|node| format!("{on}: {kind:?} fails on {node:?}")));
-            for how in [Manner::Hangs, Manner::NoImage] {
+            for how in [FailureMode::Hangs, FailureMode::NoImage] {
                 if !nodes.iter().any(|node| has(node, how)) {
                     missing.push(format!("{on}: {kind:?}: {how:?}"));
                 }
@@ -123,8 +123,8 @@ fn every_state_of_every_node_is_deleted_in_or_comes_of_a_job_that_fails() {
         (JobKind::SingleNodeUpgrade, Cluster::One),
         (JobKind::ImageCleanup, Cluster::Three),
     ] {
-        let is_it = |job: &(&'static str, JobKind, Option<String>, Manner)| {
-            job.0 == on.name() && job.1 == kind && job.3 == Manner::Fails
+        let is_it = |job: &(&'static str, JobKind, Option<String>, FailureMode)| {
+            job.0 == on.name() && job.1 == kind && job.3 == FailureMode::Fails
         };
         assert!(jobs.iter().any(is_it), "{on}: {kind:?} fails");
     }
@@ -153,7 +153,10 @@ fn words(troubles: &Troubles) -> Vec<String> {
         full_disks,
         certificate_days,
     } = troubles;
-    let mut words: Vec<String> = jobs.iter().map(|job| format!("{:?}", manner(job.failure))).collect();
+    let mut words: Vec<String> = jobs
+        .iter()
+        .map(|job| format!("{:?}", failure_mode(job.failure)))
+        .collect();
     for (is_there, word) in [
         (*iso_failures > 0, "ISO"),
         (!vms_that_do_not_start.is_empty(), "VM does not start"),

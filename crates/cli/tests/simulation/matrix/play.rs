@@ -323,7 +323,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
         }
         Way::IsRefusedThenCreatesAnew => {
             ask(rehearsal, &name).await;
-            let is_refused = |plan: &UpgradePlan| has_ended(plan) && words(plan).contains("is not the one on record");
+            let is_refused = |plan: &UpgradePlan| has_ended(plan) && words(plan).contains("is not the recorded one");
             if rehearsal.follow(&name, Some(LIMIT), is_refused).await.is_none() {
                 return Err(vec![not_ended(rehearsal, &name).await]);
             }

@@ -158,7 +158,7 @@ async fn an_image_that_is_nowhere_is_named() {
         .to_string();
     assert_eq!(
         error,
-        "no archive of the release holds the image rancher/system-agent-installer-rancher:v2.15.0"
+        "no archive of the release contains the image rancher/system-agent-installer-rancher:v2.15.0"
     );
 }
 

@@ -117,7 +117,7 @@ fn each_vm_has_its_reason() {
     assert_eq!(
         why,
         [
-            "it holds a device of its node",
+            "it uses a device of its node",
             "no other schedulable node fits its nodeSelector and node affinity",
         ]
     );

@@ -104,7 +104,7 @@ async fn rke2_is_waited_for_by_its_version() {
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster
-                .until_waiting_for("its kubelet is v1.34.1+rke2r1, and v1.35.2+rke2r1 is waited for")
+                .until_waiting_for("its kubelet is v1.34.1+rke2r1 instead of v1.35.2+rke2r1")
                 .await;
             assert!(
                 cluster

@@ -12,7 +12,7 @@ use tokio::{
 
 /// What it does with one GET.
 #[derive(Clone, Debug)]
-pub(crate) enum Trick {
+pub(crate) enum ServerFault {
     /// Promises everything and hangs up after so many bytes.
     CutAfter(usize),
     /// Answers with this status.
@@ -26,8 +26,8 @@ pub(crate) enum Trick {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Vec<u8>>,
-    tricks: BTreeMap<String, VecDeque<Trick>>,
-    always: BTreeMap<String, Trick>,
+    faults: BTreeMap<String, VecDeque<ServerFault>>,
+    always: BTreeMap<String, ServerFault>,
     ignores_ranges: bool,
     has_no_tags: bool,
     requests: Vec<String>,
@@ -61,16 +61,16 @@ impl Hostile {
     }
 
     /// The next GETs of a file go like this; then as they should.
-    pub(crate) fn tricks(&self, path: &str, tricks: impl IntoIterator<Item = Trick>) -> &Self {
+    pub(crate) fn faults(&self, path: &str, faults: impl IntoIterator<Item = ServerFault>) -> &Self {
         let mut state = self.state.lock().unwrap();
-        state.tricks.entry(path.to_owned()).or_default().extend(tricks);
+        state.faults.entry(path.to_owned()).or_default().extend(faults);
         drop(state);
         self
     }
 
     /// All GETs of a file go like this.
-    pub(crate) fn always(&self, path: &str, trick: Trick) -> &Self {
-        self.state.lock().unwrap().always.insert(path.to_owned(), trick);
+    pub(crate) fn always(&self, path: &str, fault: ServerFault) -> &Self {
+        self.state.lock().unwrap().always.insert(path.to_owned(), fault);
         self
     }
 
@@ -78,7 +78,7 @@ impl Hostile {
     pub(crate) fn behave(&self) {
         let mut state = self.state.lock().unwrap();
         state.always.clear();
-        state.tricks.clear();
+        state.faults.clear();
     }
 
     pub(crate) fn ignore_ranges(&self) {
@@ -147,18 +147,18 @@ fn decide(head: &str, state: &Mutex<State>) -> (String, Vec<u8>) {
         .requests
         .push(note.into_iter().flatten().collect::<Vec<_>>().join(" "));
     let queued = state
-        .tricks
+        .faults
         .get_mut(path)
         .filter(|_| method == "GET")
         .and_then(VecDeque::pop_front);
-    let trick = queued.or_else(|| state.always.get(path).filter(|_| method == "GET").cloned());
-    if let Some(Trick::Status(status)) = trick {
+    let fault = queued.or_else(|| state.always.get(path).filter(|_| method == "GET").cloned());
+    if let Some(ServerFault::Status(status)) = fault {
         return (
             format!("HTTP/1.1 {status} Trouble\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
             Vec::new(),
         );
     }
-    if let Some(Trick::Becomes(content)) = &trick {
+    if let Some(ServerFault::Becomes(content)) = &fault {
         state.files.insert(path.to_owned(), content.clone());
     }
     let Some(content) = state.files.get(path) else {
@@ -186,9 +186,9 @@ fn decide(head: &str, state: &Mutex<State>) -> (String, Vec<u8>) {
         reply.push_str(&format!("etag: {tag}\r\n"));
     }
     reply.push_str(&format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()));
-    match trick {
-        Some(Trick::CutAfter(length)) => body.truncate(length),
-        Some(Trick::Damage) => {
+    match fault {
+        Some(ServerFault::CutAfter(length)) => body.truncate(length),
+        Some(ServerFault::Damage) => {
             let middle = body.len() / 2;
             body[middle] ^= 0xff;
         }

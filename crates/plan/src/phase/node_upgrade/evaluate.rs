@@ -53,7 +53,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         .iter()
         .filter(|(_, state)| state.is_some_and(node::is_upgraded))
         .count();
-    // Rancher may ask for one more: a node that joined, or one that it drains once more.
+    // Rancher may request one more: a node that joined, or one that it drains again.
     let observed = draft.observed;
     let is_asked = |plan: &ObservedMachinePlan| plan.node.is_some() && plan.asks_before_drain().is_some();
     let single = draft.status().single_node.is_some();
@@ -68,10 +68,10 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
     }
     let waits = waits.unwrap_or_else(|| {
         let mut message = format!(
-            "Rancher is to go on with the next node ({done} of {} done)",
+            "waiting for Rancher to continue with the next node ({done} of {} done)",
             nodes.len()
         );
-        // Rancher's words about a node that is done are old words.
+        // Rancher's message about a completed node is outdated.
         let words = draft
             .observed
             .cluster
@@ -79,7 +79,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
             .and_then(|cluster| cluster.message.as_deref())
             .unwrap_or_default();
         let mut finished = nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded));
-        // Rancher speaks of machines.
+        // Rancher's messages name machines.
         let is_named = |name: &str| {
             let plan = node_progress::machine_plan(draft, name);
             plan.is_some_and(|plan| words.contains(plan.secret.trim_end_matches("-machine-plan")))
@@ -90,17 +90,17 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         let object = Some("Cluster fleet-local/local".to_owned());
         draft.wait(Wait::RancherNextNode, object, message).into()
     });
-    // Nothing waits for these, but people want to know how their VMs stand.
+    // Nothing waits for these, but users need the state of their VMs.
     for (name, _) in nodes.iter().filter(|(_, state)| state.is_some_and(node::is_upgraded)) {
         draft.wait_for_pods(Component::NodeUpgrade, Some(JobType::RestoreVm), Some(name));
     }
     Outcome::Wait(waits)
 }
 
-/// Names the nodes that the user holds. The wait, where the others wait for one of them: Rancher has asked for it, and asks
+/// Names the paused nodes. The wait, if the others wait for one of them: Rancher has requested it, and requests
 /// for no other before it has its answer.
 fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)]) -> Option<Noted> {
-    // Those that were let go wait for their turn like all others.
+    // Resumed nodes wait for their turn like all others.
     let is_paused = |name: &str| {
         let is_said = draft.reason(name) == Some(reasons::ADMINISTRATIVELY_PAUSED);
         (is_said || draft.is_tried_again(name)) && hooks::is_paused(draft, name)
@@ -222,7 +222,7 @@ pub(crate) fn listed(names: &[String]) -> String {
     text
 }
 
-/// Adds Rancher's own words, if it has any.
+/// Adds Rancher's own message, if it has any.
 fn with_rancher(draft: &Draft<'_>, message: String) -> String {
     let words = draft
         .observed

@@ -16,10 +16,10 @@ pub(super) fn is_ours(strategy: &Value) -> bool {
         .any(|hook| hook["annotation"] == annotations::PRE_HOOK)
 }
 
-/// Why the nodes cannot be upgraded to the release of this plan: an earlier one was broken off while Rancher upgraded them to
+/// Why the nodes cannot be upgraded to the release of this plan: an earlier one was interrupted while Rancher upgraded them to
 /// another release. Rancher upgrades the node that the cluster began with first, so a node between its hooks would wait for an
-/// RKE2 that it gets only afterwards, while that first node waits for its turn; and nodes that are through are asked for by
-/// nobody. The round that has begun must end first.
+/// RKE2 that it gets only afterwards, while that first node waits for its turn; and completed nodes are requested by
+/// nothing. The rolling upgrade that has begun must end first.
 pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
     let observed = draft.observed;
     let cluster = observed.cluster.as_ref()?;
@@ -62,7 +62,7 @@ pub(crate) fn is_gated_for_another(draft: &Draft<'_>) -> Option<String> {
     ))
 }
 
-/// Another try of a plan that had sent Rancher off: meanwhile another plan may have gone on with its nodes, so what they run
+/// A retry of a plan that had started Rancher: in the meantime another plan may have upgraded its nodes, so what they run
 /// counts, not only what this plan remembers.
 pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
     let Some(cluster) = &draft.observed.cluster else { return };
@@ -79,7 +79,7 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
     }
 }
 
-/// Another try of a plan that never sent Rancher off, after somebody else has brought all nodes to its release: to send Rancher
+/// A retry of a plan that never started Rancher, after another plan has upgraded all nodes to its release: to start Rancher
 /// off once more would drain every node again. From a version to itself nodes run the release from the beginning, and that
 /// says nothing, unless another plan has upgraded all nodes since this one failed.
 pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {

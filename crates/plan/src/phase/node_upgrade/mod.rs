@@ -17,7 +17,7 @@ use crate::{
     node::Stage,
 };
 
-/// Prepares the cluster: everything that is changed is on record first.
+/// Prepares the cluster: every change is recorded first.
 pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     prepare::prepare(draft)
 }
@@ -48,13 +48,13 @@ pub fn run(draft: &mut Draft<'_>) -> Outcome {
     evaluate::evaluate(draft)
 }
 
-/// How far a node stands.
+/// The progress of a node.
 fn stage(draft: &Draft<'_>, node: &str) -> Stage {
     node_progress(draft, node).map(Stage::of).unwrap_or_default()
 }
 
 /// Why the only node of the cluster is not upgraded as such: another one has joined since the plan began. Stopping all VMs is
-/// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun goes on.
+/// for a cluster that has no other node, and Rancher would upgrade the other one undrained. What has begun continues.
 fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     let single = draft.status().single_node.as_ref()?;
     let job = names::node_job(draft.plan_name(), JobType::SingleNodeUpgrade, single);
@@ -69,7 +69,7 @@ fn no_longer_alone(draft: &Draft<'_>) -> Option<String> {
     })
 }
 
-/// Makes Rancher upgrade the nodes, once. The generation that we give the cluster is on record before it is given. A
+/// Makes Rancher upgrade the nodes, once. The new generation of the cluster is recorded before it is set. A
 /// cluster that already goes to this version behind our hooks is taken over as it is.
 fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
     let Some(cluster) = &draft.observed.cluster else {
@@ -87,7 +87,7 @@ fn provision(draft: &mut Draft<'_>) -> Option<Outcome> {
         ));
     };
     let from = cluster.provision_generation;
-    // The annotation alone proves nothing: anybody can set one.
+    // The annotation alone proves nothing: any user can set one.
     let taken_over = draft.noted(annotations::TAKEN_OVER) == Some("true")
         && cluster.kubernetes_version.as_deref() == Some(kubernetes_version.as_str());
     let wanted = if taken_over { from } else { from + 1 };

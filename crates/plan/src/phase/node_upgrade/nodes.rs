@@ -60,7 +60,7 @@ fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// A node that the user holds is shown as held from the start, not only when its turn has come. One that is let go
+/// A node in pauseNodes is shown as paused from the start, not only when its turn has come. One that is resumed
 /// before its turn says so, and stays where it is: a state never goes back.
 pub(super) fn show_paused_nodes(draft: &mut Draft<'_>) {
     for name in suc_plan::managed_nodes(draft) {
@@ -70,7 +70,7 @@ pub(super) fn show_paused_nodes(draft: &mut Draft<'_>) {
             JobType::PreDrain
         };
         let job = names::node_job(draft.plan_name(), step, &name);
-        // Its Job tells how it stands.
+        // Its Job has its state.
         if draft.observed.jobs.contains_key(&job) {
             continue;
         }
@@ -134,17 +134,17 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
     forget_boots(draft);
 }
 
-/// The Job that was to install a node's system has said that there was nothing to install.
+/// The Job that was to install a node's system has reported that there was nothing to install.
 fn armed_no_reboot(draft: &Draft<'_>, name: &str) -> bool {
     installing_pods(draft, name).any(|pod| pod.no_reboot)
 }
 
-/// The boot in which the Job that installed a node's system has armed its reboot, as far as it has said so.
+/// The boot in which the Job that installed a node's system has armed its reboot, if it has reported it.
 fn armed_in<'a>(draft: &Draft<'a>, name: &str) -> Option<&'a String> {
     installing_pods(draft, name).find_map(|pod| pod.armed_in.as_ref())
 }
 
-/// The Job has ended, and its pod's end has not been seen: what it said is still to come.
+/// The Job has ended, and the end of its pod is not observed yet: its termination message is not known.
 fn is_still_told(draft: &Draft<'_>, name: &str) -> bool {
     installing_pods(draft, name).any(|pod| pod.works)
 }
@@ -207,7 +207,7 @@ pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
         if single || (stage.has_ended_first_job() && !is_tried_again) {
             continue;
         }
-        // Rancher keeps the answer until it lets the node go: whoever gave it, the node is past this hook.
+        // Rancher keeps the answer until it uncordons the node: regardless of which plan gave it, the node is past this hook.
         let is_answered = plan.is_some_and(|plan| plan.asks_before_drain().is_none());
         if plan.is_some_and(|plan| plan.question_before_drain().is_some()) && is_answered {
             draft.reach(name, NodeState::PreDrained, None, None);
@@ -230,7 +230,7 @@ fn runs_a_job(draft: &Draft<'_>, name: &str) -> bool {
     })
 }
 
-/// Nodes that left no longer count; nodes that joined are named, and left to a later upgrade unless Rancher asks.
+/// Nodes that left no longer count; nodes that joined are named, and left to a later upgrade unless Rancher requests them.
 pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
     let observed = draft.observed;
     // Sorted, as the keys are.
@@ -241,7 +241,7 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
         if gone && !is_said {
             let message = "the node left the cluster during the upgrade";
             draft.remark(name, Some(reasons::NODE_REMOVED), Some(message));
-            let text = format!("Node {name} left the cluster; the upgrade goes on without it");
+            let text = format!("Node {name} left the cluster; the upgrade continues without it");
             draft.event(PlanEvent::warning(reasons::NODE_REMOVED, text));
         } else if !gone && is_said {
             // What it had not got through before it left is tried again.

@@ -1,4 +1,4 @@
-//! What must hold before the first node is touched. Each change is on record before it is made.
+//! What must be true before the first node is changed. Each change is recorded before it is made.
 
 use api::{NodePlan, NodeState, Wait, annotations};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::{
 /// While nodes reboot, Longhorn waits this long before it rebuilds replicas elsewhere.
 const EXTENDED_INTERVAL_SECONDS: u64 = 1800;
 
-/// One thing to prepare.
+/// One preparation.
 type Rule = fn(&mut Draft<'_>) -> Outcome;
 /// Where there are several nodes, all of these; where there is one, the first.
 const RULES: [Rule; 4] = [descheduler, replenishment_interval, upgrade_strategy, skip_manifests];
@@ -46,7 +46,7 @@ pub(super) fn prepare(draft: &mut Draft<'_>) -> Outcome {
     waits.map_or(Outcome::Done, Outcome::Wait)
 }
 
-/// The descheduler must not move pods around meanwhile.
+/// The descheduler must not evict pods during the upgrade.
 fn descheduler(draft: &mut Draft<'_>) -> Outcome {
     if draft.observed.descheduler_enabled != Some(true) {
         return Outcome::Done;
@@ -86,7 +86,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
             .into();
     };
     let strategy = cluster.upgrade_strategy.clone().unwrap_or_default();
-    // What was noted in an earlier try counts as long as our gate is there; users may have changed what was put back since.
+    // The record of an earlier attempt counts while our hooks are in place; users may have changed restored values since.
     if draft.noted(annotations::SAVED_UPGRADE_STRATEGY).is_some() && gate::is_ours(&strategy) {
         return Outcome::Done;
     }
@@ -97,7 +97,7 @@ fn upgrade_strategy(draft: &mut Draft<'_>) -> Outcome {
         .and_then(|release| release.kubernetes.clone());
     if gate::is_ours(&strategy) {
         // A failed plan has left its gate closed. What was there before it is on the cluster's record, and on that of the
-        // plan if somebody has changed the cluster's.
+        // plan if a user has changed the cluster's.
         let plans = observed.other_plans.iter().rev();
         let saved = cluster.saved_upgrade_strategy.clone();
         let saved = saved.or_else(|| plans.into_iter().find_map(|other| other.saved_upgrade_strategy.clone()));

@@ -12,11 +12,11 @@ use program::board::{Board, PodBoard};
 use serde_json::{Value, json};
 use world::Durations;
 
-use super::{Deed, answer_to, job, pod, small, thefts};
+use super::{ApiRequest, answer_to, job, pod, small, thefts};
 use crate::harvester::on_cluster;
 
 /// What a thief of a token of a Job would do beside all that one of the manager's would.
-fn thefts_of_jobs() -> Vec<Deed> {
+fn thefts_of_jobs() -> Vec<ApiRequest> {
     let post = |path: &str, body: Value| ("POST", path.to_owned(), body);
     let patch = |path: &str, body: Value| ("PATCH", path.to_owned(), body);
     let get = |path: &str| ("GET", path.to_owned(), Value::Null);
@@ -63,7 +63,7 @@ fn thefts_of_jobs() -> Vec<Deed> {
 
 /// What leads to an administrator and no role can forbid who needs the object for its work, and whose work it is.
 /// `docs/security-jobs.md` says so of each, under "What a stolen token means".
-fn ways_to_an_administrator() -> Vec<(Deed, &'static [&'static str])> {
+fn ways_to_an_administrator() -> Vec<(ApiRequest, &'static [&'static str])> {
     let manifest = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: thief\n";
     // Nothing is changed: the API server only says whether it would be.
     let cluster = "/apis/provisioning.cattle.io/v1/namespaces/fleet-local/clusters/local?dryRun=All";
@@ -115,8 +115,8 @@ fn ways_to_an_administrator() -> Vec<(Deed, &'static [&'static str])> {
     ]
 }
 
-/// Deeds that a program needs for its work, by its account; `docs/security-jobs.md` says so of each.
-fn is_its_work(account: &str, (method, path, _): &Deed) -> bool {
+/// Requests that a program needs for its work, by its account; `docs/security-jobs.md` says so of each.
+fn is_its_work(account: &str, (method, path, _): &ApiRequest) -> bool {
     match account {
         // It reads what Helm keeps of Rancher, and runs a Plan: it is an administrator in all but name.
         accounts::CLUSTER_UPGRADE => {
@@ -136,20 +136,20 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
             let name = format!("{PREFIX}{}", program.account);
             let client = harvester.control_plane.client_of(program.namespace, &name, "thief");
             let client = client.await.unwrap();
-            let deeds = thefts().into_iter().chain(thefts_of_jobs());
-            for deed in deeds.filter(|deed| !is_its_work(program.account, deed)) {
-                let answer = answer_to(&client, &deed).await;
+            let requests = thefts().into_iter().chain(thefts_of_jobs());
+            for request in requests.filter(|request| !is_its_work(program.account, request)) {
+                let answer = answer_to(&client, &request).await;
                 if answer != 403 {
-                    done.push(format!("{}: {} {}: {answer}", program.account, deed.0, deed.1));
+                    done.push(format!("{}: {} {}: {answer}", program.account, request.0, request.1));
                 }
             }
-            for (deed, work_of) in ways_to_an_administrator() {
-                let may = answer_to(&client, &deed).await != 403;
+            for (request, work_of) in ways_to_an_administrator() {
+                let may = answer_to(&client, &request).await != 403;
                 let expected = work_of.contains(&program.account);
                 assert_eq!(
                     may, expected,
                     "{}: {} {}: is it its work?",
-                    program.account, deed.0, deed.1
+                    program.account, request.0, request.1
                 );
             }
             // Only the Job of the cluster gets at Helm's account, and the page says what that means.
