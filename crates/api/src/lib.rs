@@ -13,6 +13,7 @@ pub mod job_kind;
 pub mod labels;
 pub mod names;
 pub mod node;
+pub mod node_progress;
 pub mod node_state;
 pub mod overrides;
 pub mod owner;
@@ -31,14 +32,15 @@ mod wire_enum;
 
 pub use component::{Component, JobType, NodePlan};
 pub use job_kind::JobKind;
+pub use node_progress::NodeUpgradeStatus;
 pub use node_state::NodeState;
 pub use phase::Phase;
 pub use plan_reads::CERTIFICATE_DAYS;
 pub use release_digests::ReleaseDigests;
 pub use repository_access::RepositoryAccess;
 pub use upgrade_plan::{
-    ImagePreloadOption, NodeUpgradeOption, NodeUpgradeStatus, OnMigrationFailure, PhaseTransition, ReleaseMetadata,
-    UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
+    ImagePreloadOption, NodeUpgradeOption, OnMigrationFailure, PhaseTransition, ReleaseMetadata, UpgradePlan,
+    UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
 };
 pub use wait::Wait;
 

@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{ReleaseDigests, RepositoryAccess};
+use crate::{NodeUpgradeStatus, ReleaseDigests, RepositoryAccess};
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -202,29 +202,6 @@ pub struct UpgradePlanStatus {
     pub waiting_for: Vec<WaitingFor>,
 }
 
-/// How far one node is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeUpgradeStatus {
-    /// What the node has reached. It never goes back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// Why the node is in a failed or paused state, in one word.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Why the node is in a failed or paused state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// When the upgrade of this node began: its VMs are being moved away.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<DateTime>")]
-    pub started_at: Option<Time>,
-    /// When this node was back with the new operating system.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<DateTime>")]
-    pub finished_at: Option<Time>,
-}
-
 /// When a phase was entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -306,7 +283,7 @@ pub const VMS_LEFT: &str = "VMsLeft";
 pub const VOLUMES_LEFT: &str = "VolumesLeft";
 
 /// Stands for a date-time in schemas.
-struct DateTime;
+pub(crate) struct DateTime;
 
 impl JsonSchema for DateTime {
     fn schema_name() -> std::borrow::Cow<'static, str> {

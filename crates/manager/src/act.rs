@@ -34,7 +34,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use plan::{Action, Decision, observed::Settings};
-use rules::PlanEvent;
+use rules::{PlanEvent, drain_taint};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -45,7 +45,6 @@ use crate::{
     keyring::Keyring,
     lease::Leadership,
     metrics::Metrics,
-    objects,
     status_throttle::StatusWrite,
     watched::{Watched, Writable, Written},
 };
@@ -210,22 +209,21 @@ impl Actor {
             } => self.delete(plan, *kind, *component, *job_type).await,
             Action::AnnotateNode { node, annotations } => {
                 let patch = json!({"metadata": {"annotations": annotations}});
-                self.patch(&Api::<Node>::all(self.client.clone()), watched, node, patch, written)
-                    .await
+                self.patch_node(watched, node, patch, written).await
             }
             Action::UnlabelNode { node, labels } => {
                 let labels: BTreeMap<&String, Value> = labels.iter().map(|label| (label, Value::Null)).collect();
                 let patch = json!({"metadata": {"labels": labels}});
-                self.patch(&Api::<Node>::all(self.client.clone()), watched, node, patch, written)
-                    .await
+                self.patch_node(watched, node, patch, written).await
             }
             Action::UntaintNode { node } => {
                 let Some(observed) = watched.nodes.get("", node) else {
                     return Ok(());
                 };
-                let patch = objects::node::without_drain_taint(&observed);
-                let nodes = Api::<Node>::all(self.client.clone());
-                self.patch(&nodes, watched, node, patch, written).await
+                let Some(patch) = drain_taint::patch(&observed, false) else {
+                    return Ok(());
+                };
+                self.patch_node(watched, node, patch, written).await
             }
             Action::AnswerHook { secret, hook, token } => {
                 let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
@@ -270,6 +268,17 @@ impl Actor {
             Action::SetWorkloadUpdateMethods { methods } => self.set_kubevirt_methods(watched, methods, written).await,
             Action::StopIgnoringWorkloadUpdateMethods => self.stop_ignoring_methods(watched, written).await,
         }
+    }
+
+    async fn patch_node(
+        &self,
+        watched: &Watched,
+        node: &str,
+        patch: Value,
+        written: &mut Versions,
+    ) -> Result<(), ActError> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        self.patch(&nodes, watched, node, patch, written).await
     }
 
     /// Changes an object as it was observed: if another client, or a later manager, has changed it since, it is not changed.

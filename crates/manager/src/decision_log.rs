@@ -30,10 +30,10 @@ fn changed_nodes(plan: &UpgradePlan, decision: &Decision) -> Vec<String> {
     let before = plan.status.as_ref().map(|status| &status.node_upgrade_statuses);
     let changed = decision.status.node_upgrade_statuses.iter().filter(|(name, node)| {
         let known = before.and_then(|nodes| nodes.get(*name));
-        known.and_then(|known| known.state.as_ref()) != node.state.as_ref()
+        known.and_then(|known| known.state()) != node.state()
     });
     changed
-        .map(|(name, node)| format!("{name}: {}", node.state.as_deref().unwrap_or_default()))
+        .map(|(name, node)| format!("{name}: {}", node.state().unwrap_or_default()))
         .collect()
 }
 

@@ -30,7 +30,7 @@ pub enum FetchError {
     Other(String),
 }
 
-/// Why nobody knows when the certificates of an API server end.
+/// Why it is not known when the certificates of an API server end.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {source}")]
 pub struct CertificateError {
@@ -58,7 +58,7 @@ pub enum CertificateTrouble {
     /// It says nothing.
     #[error("no TLS handshake within {} s", .0.as_secs())]
     Silent(Duration),
-    /// Nobody listens there.
+    /// Nothing listens there.
     #[error("connection refused")]
     Refused,
 }
@@ -131,6 +131,15 @@ pub struct Network {
     pub api_server: Option<String>,
     /// How kubelets are asked; without it they are not.
     pub kubelets: Option<Arc<Kubelets>>,
+}
+
+/// `host:port`, with brackets around IPv6 addresses.
+pub(crate) fn with_port(address: &str, port: u16) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{port}")
+    } else {
+        format!("{address}:{port}")
+    }
 }
 
 /// An answer of the repository, if it comes soon enough.

@@ -30,7 +30,7 @@ use release::tls::Identity;
 
 use self::{error::Unanswered, repository::Repository};
 use crate::{
-    external_probes::{ExternalProbes, Kubelet},
+    external_probes::{ExternalProbes, Kubelet, with_port},
     keyring::Keyring,
 };
 
@@ -254,7 +254,7 @@ async fn disks_and_certificates(
         .iter()
         .flat_map(|slice| &slice.endpoints)
         .flat_map(|endpoint| &endpoint.addresses)
-        .map(|address| with_port(address))
+        .map(|address| with_port(address, API_SERVER_PORT))
         .collect();
     let (mut certificates, mut silent) = (BTreeMap::new(), Vec::new());
     for address in &api_servers {
@@ -291,15 +291,6 @@ async fn v1_upgrades(client: &Client) -> Result<Vec<String>, Unanswered> {
     Ok(running.map(ResourceExt::name_any).collect())
 }
 
-/// `host:port`, with brackets around IPv6 addresses.
-fn with_port(address: &str) -> String {
-    if address.contains(':') {
-        format!("[{address}]:{API_SERVER_PORT}")
-    } else {
-        format!("{address}:{API_SERVER_PORT}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,7 +313,7 @@ mod tests {
 
     #[test]
     fn w30_addresses_of_ipv6_get_brackets() {
-        assert_eq!(with_port("10.0.0.1"), "10.0.0.1:6443");
-        assert_eq!(with_port("fd00::1"), "[fd00::1]:6443");
+        assert_eq!(with_port("10.0.0.1", API_SERVER_PORT), "10.0.0.1:6443");
+        assert_eq!(with_port("fd00::1", API_SERVER_PORT), "[fd00::1]:6443");
     }
 }

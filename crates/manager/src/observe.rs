@@ -44,7 +44,7 @@ pub fn observe(
         .status
         .iter()
         .flat_map(|status| status.node_upgrade_statuses.values())
-        .any(|node| node.state.as_deref() == Some(NodeState::PreDraining.as_str()));
+        .any(|node| node.is(NodeState::PreDraining));
     let jobs = {
         let owners = JobOwners::of(watched, plan);
         let look = |job: &Job| match owners.tie(job) {

@@ -27,7 +27,7 @@ use crate::{
 /// All objects of a kind.
 const ALL: &[&str] = &[];
 
-/// Rules for the whole cluster beside those that follow from [`crate::watched`].
+/// Rules for the whole cluster in addition to those that follow from [`crate::watched`].
 const CLUSTER_RULES: &[Rule] = &[
     // Which pods keep a drain from ending, and what keeps them from being evicted.
     ("", &["pods"], &["list"], ALL),

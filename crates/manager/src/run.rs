@@ -77,33 +77,12 @@ pub async fn run(
         background.spawn(watch);
     }
     spawn_servers(&mut background, &client, &clock, &watched, &config, health_listener);
-    let leadership = match config.lease_namespace {
-        Some(_) => Leadership::contested(clock.clone()),
-        None => Leadership::unconditional(clock.clone()),
-    };
+    let leadership = leadership(&config, &clock);
     let lost = compete(client.clone(), &config, &leadership);
-    let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
-    let known = Known::default();
-    let actor = Actor::new(
-        client.clone(),
-        config.settings.clone(),
-        leadership.clone(),
-        metrics.clone(),
-    );
-    let manager = Manager {
-        client,
-        clock,
-        probes,
-        settings: config.settings.clone(),
-        watched,
-        metrics: metrics.clone(),
-        actor: actor.with_keys(known.keyring().clone()),
-        known,
-        state: Default::default(),
-    };
+    let manager = assemble(client, clock, probes, watched, &config, leadership.clone());
     let work = async {
         leadership.gained().await;
-        lead(&config.identity, metrics.as_ref());
+        lead(&config.identity, manager.metrics.as_ref());
         manager.work().await
     };
     tokio::select! {
@@ -111,6 +90,39 @@ pub async fn run(
         () = shutdown => Ok(()),
         () = lost => Err(RunError::LeaseLost),
         error = work => Err(error),
+    }
+}
+
+/// Who may write: with an election nobody, until it is won.
+fn leadership(config: &Config, clock: &Clock) -> Leadership {
+    match config.lease_namespace {
+        Some(_) => Leadership::contested(clock.clone()),
+        None => Leadership::unconditional(clock.clone()),
+    }
+}
+
+/// The manager, of its pieces. It does nothing yet.
+fn assemble(
+    client: Client,
+    clock: Clock,
+    probes: Arc<dyn ExternalProbes>,
+    watched: Watched,
+    config: &Config,
+    leadership: Leadership,
+) -> Manager {
+    let metrics = config.metrics.as_ref().map(|config| config.metrics.clone());
+    let known = Known::default();
+    let actor = Actor::new(client.clone(), config.settings.clone(), leadership, metrics.clone());
+    Manager {
+        client,
+        clock,
+        probes,
+        settings: config.settings.clone(),
+        watched,
+        metrics,
+        actor: actor.with_keys(known.keyring().clone()),
+        known,
+        state: Default::default(),
     }
 }
 

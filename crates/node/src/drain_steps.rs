@@ -16,7 +16,7 @@ use cache::Cache;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, PodSpec, PodStatus, Taint},
+    core::v1::{Node, Pod, PodSpec, PodStatus},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
@@ -24,7 +24,6 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     runtime::watcher,
 };
-use serde_json::{Value, json};
 
 use crate::attend::attend;
 use crate::{
@@ -39,6 +38,7 @@ use program::{
     watches::Watches,
 };
 use rules::{
+    drain_taint,
     evacuation::{self, Act, Decision, Evacuation},
     longhorn_health::{self, Storage},
 };
@@ -161,7 +161,7 @@ pub(crate) async fn untaint(run: &NodeRun, _: StepContext<'_>) -> Result<()> {
 }
 
 async fn set_taints(run: &NodeRun, draining: bool) -> Result<()> {
-    let Some(patch) = taints(&run.read_node().await?, draining) else {
+    let Some(patch) = drain_taint::patch(&run.read_node().await?, draining) else {
         return Ok(());
     };
     let patched = run
@@ -171,35 +171,6 @@ async fn set_taints(run: &NodeRun, draining: bool) -> Result<()> {
     patched
         .map(drop)
         .map_err(|error| Error::api(format!("change the taints of Node {}", run.node), error))
-}
-
-/// The patch that gives a node our taint or removes it; nothing when it is already so. Concurrent changes of taints are not
-/// overwritten: the write is refused, and the step looks again.
-#[must_use]
-pub fn taints(node: &Node, draining: bool) -> Option<Value> {
-    let ours = Taint {
-        key: DRAIN_TAINT.to_owned(),
-        value: Some("draining".to_owned()),
-        effect: "NoSchedule".to_owned(),
-        time_added: None,
-    };
-    let before = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    let others = before.iter().filter(|taint| taint.key != DRAIN_TAINT).cloned();
-    let wanted: Vec<Taint> = others.chain(draining.then_some(ours)).collect();
-    if same(before, &wanted) {
-        return None;
-    }
-    let wanted = if wanted.is_empty() { json!(null) } else { json!(wanted) };
-    Some(json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": wanted}}))
-}
-
-/// The order of taints means nothing.
-fn same(one: &[Taint], other: &[Taint]) -> bool {
-    one.len() == other.len() && one.iter().all(|taint| other.contains(taint))
 }
 
 /// Waits until all VMs have left the node, and deals with those that do not.
@@ -230,7 +201,7 @@ pub(crate) async fn evacuate(run: &NodeRun, ctx: StepContext<'_>) -> Result<()> 
             target_pods: &pods.list(),
             tainted: nodes
                 .get("", &run.node)
-                .is_none_or(|node| taints(&node, true).is_none()),
+                .is_none_or(|node| drain_taint::patch(&node, true).is_none()),
         })
     };
     watches

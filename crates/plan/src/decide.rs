@@ -122,8 +122,7 @@ fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome 
 /// Nothing is left to decide about the plan, whatever the cluster looks like.
 #[must_use]
 pub fn is_settled(plan: &UpgradePlan) -> bool {
-    let retried = plan.annotation(annotations::RETRY) != plan.note(annotations::RETRIED);
-    let tried_again = retried && plan.annotation(annotations::RETRY).is_some() && plan.phase() == Some(Phase::Failed);
+    let tried_again = retry::is_asked_for(plan) && plan.phase() == Some(Phase::Failed);
     // A withdrawn retry request leaves its wait behind.
     let waits = plan
         .status

@@ -51,9 +51,9 @@ pub fn check(plan: &UpgradePlan) -> Result<(), PreflightError> {
     match faults(plan).first() {
         None => Ok(()),
         Some(Fault { place, given, rule }) => Err(PreflightError::Invalid {
-            given: given.to_string(),
-            place: place.name().to_string(),
-            rule: rule.to_string(),
+            given: (*given).to_owned(),
+            place: place.name(),
+            rule: (*rule).to_owned(),
         }),
     }
 }

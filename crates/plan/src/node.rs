@@ -1,78 +1,7 @@
-//! How far a node is: a state that can only grow.
+//! What the state of a node means. That it only grows is in [`api::node_progress`].
 
+pub use api::node_progress::{Progress, Stage};
 use api::{NodeState, NodeUpgradeStatus, reasons};
-
-/// The group of a state. A node moves to a later group or stays; it never goes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Its images are being loaded. A node that has reached nothing counts as here.
-    #[default]
-    Preloading,
-    /// Its images are loaded, or could not be.
-    Preloaded,
-    /// It is paused.
-    Paused,
-    /// Its first Job empties it; on a cluster of one node, it does everything.
-    Emptying,
-    /// It is empty, or could not be emptied.
-    Emptied,
-    /// Its operating system is being installed.
-    Installing,
-    /// It reboots.
-    Rebooting,
-    /// Its upgrade has ended, well or not.
-    Ended,
-    /// Stale images are being removed from it.
-    Cleaning,
-    /// Stale images are removed, or could not be.
-    Cleaned,
-}
-
-impl Stage {
-    /// The group of a state.
-    #[must_use]
-    pub const fn of(state: NodeState) -> Self {
-        match state {
-            NodeState::ImagePreloading => Self::Preloading,
-            NodeState::ImagePreloaded | NodeState::ImagePreloadFailed => Self::Preloaded,
-            NodeState::UpgradePaused => Self::Paused,
-            NodeState::PreDraining | NodeState::SingleNodeUpgrading => Self::Emptying,
-            NodeState::PreDrained | NodeState::PreDrainFailed => Self::Emptied,
-            NodeState::PostDraining => Self::Installing,
-            NodeState::WaitingReboot => Self::Rebooting,
-            NodeState::PostDrained
-            | NodeState::PostDrainFailed
-            | NodeState::SingleNodeUpgraded
-            | NodeState::SingleNodeUpgradeFailed => Self::Ended,
-            NodeState::ImageCleaning => Self::Cleaning,
-            NodeState::ImageCleaned | NodeState::ImageCleanFailed => Self::Cleaned,
-        }
-    }
-
-    /// How many groups are before it.
-    #[must_use]
-    pub const fn index(self) -> u8 {
-        self as u8
-    }
-
-    /// The upgrade of the node has begun: a Job works on it, or has.
-    #[must_use]
-    pub fn has_started(self) -> bool {
-        self >= Self::Emptying
-    }
-
-    /// The first Job of its upgrade has ended, well or not, or is behind it.
-    #[must_use]
-    pub fn has_ended_first_job(self) -> bool {
-        self >= Self::Emptied
-    }
-
-    /// It is being emptied, upgraded or rebooted.
-    #[must_use]
-    pub fn is_in_flight(self) -> bool {
-        self.has_started() && self < Self::Ended
-    }
-}
 
 /// The upgrade of the node has failed, and with it the plan.
 #[must_use]
@@ -98,57 +27,13 @@ pub const fn is_upgraded(state: NodeState) -> bool {
 /// The upgrade of a node has failed, and is not being retried.
 #[must_use]
 pub fn has_failed(entry: &NodeUpgradeStatus) -> bool {
-    let state = Progress::recorded(entry.state.as_deref()).state();
-    state.is_some_and(is_upgrade_failure) && !is_tried_again(entry)
+    entry.progress().state().is_some_and(is_upgrade_failure) && !is_tried_again(entry)
 }
 
 /// What the state says failed is being tried again. A state never goes back, so it stays until the try has its end.
 #[must_use]
 pub fn is_tried_again(entry: &NodeUpgradeStatus) -> bool {
     entry.reason.as_deref() == Some(reasons::RETRYING)
-}
-
-/// Merges an observed state into the recorded state of a node, and returns whether it is the node's state now. The only
-/// place where a state is written.
-pub fn advance(entry: &mut NodeUpgradeStatus, observed: NodeState) -> bool {
-    let joined = Progress::recorded(entry.state.as_deref()).join(observed);
-    entry.state = joined.state().map(|state| state.to_string());
-    joined.state() == Some(observed)
-}
-
-/// What a node has reached. There is no setter: it grows by joining what is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress(Option<NodeState>);
-
-impl Progress {
-    /// From a recorded state; a text that is no state of ours counts as nothing reached.
-    #[must_use]
-    pub fn recorded(state: Option<&str>) -> Self {
-        Self(state.and_then(NodeState::parse))
-    }
-
-    /// What has been reached.
-    #[must_use]
-    pub const fn state(self) -> Option<NodeState> {
-        self.0
-    }
-
-    /// The group of what has been reached; nothing reached counts as the first.
-    #[must_use]
-    pub fn stage(self) -> Stage {
-        self.0.map(Stage::of).unwrap_or_default()
-    }
-
-    /// What was known merged with what is observed: a stale observation never moves a node back. Within a group the newer one
-    /// wins, so that a Job that is tried again can turn a failure into a success.
-    #[must_use]
-    pub fn join(self, observed: NodeState) -> Self {
-        if self.stage() > Stage::of(observed) {
-            self
-        } else {
-            Self(Some(observed))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -279,11 +279,36 @@ pub struct ObservedMachinePlan {
 }
 
 impl ObservedMachinePlan {
+    /// What Rancher asks before it drains the node, answered or not: a token.
+    #[must_use]
+    pub fn question_before_drain(&self) -> Option<&str> {
+        self.pre_drain.as_deref().filter(|token| !token.is_empty())
+    }
+
+    /// What Rancher asks after it has drained and updated the node, answered or not.
+    #[must_use]
+    pub fn question_after_drain(&self) -> Option<&str> {
+        self.post_drain.as_deref().filter(|token| !token.is_empty())
+    }
+
+    /// What Rancher asks before it drains the node, unless that is answered.
+    #[must_use]
+    pub fn asks_before_drain(&self) -> Option<&str> {
+        let question = self.question_before_drain();
+        question.filter(|token| self.pre_hook.as_deref() != Some(*token))
+    }
+
+    /// What Rancher asks after it has drained and updated the node, unless that is answered.
+    #[must_use]
+    pub fn asks_after_drain(&self) -> Option<&str> {
+        let question = self.question_after_drain();
+        question.filter(|token| self.post_hook.as_deref() != Some(*token))
+    }
+
     /// Rancher drains the node, or has drained it and not let it go: it keeps its questions until then.
     #[must_use]
     pub fn is_in_drain(&self) -> bool {
-        let asks = |token: &Option<String>| token.as_deref().is_some_and(|token| !token.is_empty());
-        asks(&self.pre_drain) || asks(&self.post_drain)
+        self.question_before_drain().is_some() || self.question_after_drain().is_some()
     }
 }
 

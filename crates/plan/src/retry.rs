@@ -216,13 +216,7 @@ fn try_again(draft: &mut Draft<'_>) {
         .status()
         .node_upgrade_statuses
         .iter()
-        .filter(|(_, entry)| {
-            entry
-                .state
-                .as_deref()
-                .and_then(NodeState::parse)
-                .is_some_and(node::is_failure)
-        })
+        .filter(|(_, entry)| entry.progress().state().is_some_and(node::is_failure))
         .map(|(name, entry)| (name.clone(), entry.message.clone().unwrap_or_default()))
         .collect();
     for (name, why) in failed {

@@ -74,7 +74,9 @@ struct State {
 impl State {
     /// A wait that began again is not what users see, although it has the same name.
     fn is_shown(&self, item: &WaitingFor) -> bool {
-        let same = |shown: &WaitingFor| thing(shown) == thing(item) && shown.since == item.since;
+        let same = |shown: &WaitingFor| {
+            waiting::is_same(shown, &item.what, item.object.as_deref()) && shown.since == item.since
+        };
         self.shown.iter().any(same)
     }
 
@@ -149,7 +151,9 @@ impl Reporter {
 
     /// What is waited for next under this name is waited for since then.
     pub fn begin_anew(&self, what: &str, object: &str) {
-        self.state().now.retain(|item| thing(item) != (what, Some(object)));
+        self.state()
+            .now
+            .retain(|item| !waiting::is_same(item, what, Some(object)));
     }
 
     /// Nothing is waited for any more.
@@ -218,10 +222,6 @@ impl Reporter {
     pub fn termination_message(&self, text: &str) {
         self.board.termination_message(text);
     }
-}
-
-fn thing(item: &WaitingFor) -> (&str, Option<&str>) {
-    (&item.what, item.object.as_deref())
 }
 
 fn carry_on(item: &Waiting, before: &[WaitingFor], now: Timestamp, deadline: Option<Timestamp>) -> WaitingFor {

@@ -34,7 +34,8 @@ mod budgets;
 mod migrations;
 
 pub use budgets::budgets;
-use migrations::{created, ended, has_failed, is_copying, is_over, progress, reason};
+pub use migrations::is_over;
+use migrations::{created, ended, has_failed, is_copying, progress, reason};
 
 /// On the pod that an instance moves to: the uid of the migration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";

@@ -4,6 +4,7 @@
 //! cluster. What only one of them needs stays with it.
 
 pub mod deadlines;
+pub mod drain_taint;
 pub mod eligibility;
 pub mod error_text;
 pub mod evacuation;

@@ -144,7 +144,6 @@ impl Nodes {
 
     /// Has the node run another kubelet: what Rancher's agent does when it installs RKE2. For a thread of its own, since it
     /// waits for the node.
-    #[must_use]
     pub fn kubelet_setter(&self) -> impl Fn(&str, &str) -> Result<(), Error> + Clone + Send + 'static + use<> {
         let path = self.path();
         move |node, version| demand(&["kubelet-version", &path, node, version], Stdio::null()).map(drop)

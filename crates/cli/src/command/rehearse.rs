@@ -331,8 +331,7 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
 
 /// The node is paused. A resumed node keeps its state until its turn has come, with another reason.
 fn is_paused(node: &api::NodeUpgradeStatus) -> bool {
-    node.state.as_deref() == Some(NodeState::UpgradePaused.as_str())
-        && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
+    node.is(NodeState::UpgradePaused) && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
 }
 
 async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mutex<View>) -> anyhow::Result<()> {

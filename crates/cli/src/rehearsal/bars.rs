@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{NodeState, Phase, UpgradePlan, UpgradePlanStatus};
+use api::{Phase, UpgradePlan, UpgradePlanStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use plan::{
@@ -91,7 +91,7 @@ impl Bars {
                     .entry(name.clone())
                     .or_insert_with(|| bar(&self.all, name, "cyan", NODE_STEPS));
                 bar.set_position(step);
-                bar.set_message(node.state.clone().unwrap_or_default());
+                bar.set_message(node.state().unwrap_or_default().to_owned());
             } else {
                 hidden += 1;
                 hidden_steps += step;
@@ -190,8 +190,7 @@ fn steps(from: Stage, to: Stage) -> u64 {
 }
 
 fn stage(node: &api::NodeUpgradeStatus) -> Option<Stage> {
-    let state = node.state.as_deref().and_then(NodeState::parse);
-    state.map(Stage::of)
+    node.progress().state().map(Stage::of)
 }
 
 fn bar(all: &MultiProgress, name: &str, color: &str, length: u64) -> ProgressBar {

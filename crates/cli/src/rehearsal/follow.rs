@@ -93,12 +93,8 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
     }
     for (name, node) in &new.node_upgrade_statuses {
         let known = old.node_upgrade_statuses.get(name);
-        if known.map(|known| &known.state) != Some(&node.state) {
-            let mut line = format!(
-                "{}  node {name}: {}",
-                time_of(now),
-                node.state.as_deref().unwrap_or("?")
-            );
+        if known.map(|known| known.state()) != Some(node.state()) {
+            let mut line = format!("{}  node {name}: {}", time_of(now), node.state().unwrap_or("?"));
             if let Some(message) = &node.message {
                 let _ = write!(line, " ({message})");
             }

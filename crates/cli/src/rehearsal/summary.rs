@@ -129,7 +129,7 @@ fn nodes(plan: &UpgradePlan) -> Vec<(String, String, String)> {
                 (Some(_), None) => "not ended".to_owned(),
                 (None, _) => "-".to_owned(),
             };
-            (name, node.state.unwrap_or_default(), duration)
+            (name, node.state().unwrap_or_default().to_owned(), duration)
         })
         .collect()
 }

@@ -137,9 +137,7 @@ fn a_failed_job_is_its_nodes_state_and_the_end_of_the_plan(
     assert_eq!(ended.violations, [""; 0]);
     assert_eq!(plan(&ended).phase(), Some(Phase::Failed));
     let statuses = &plan(&ended).status.as_ref().unwrap().node_upgrade_statuses;
-    let failed = statuses
-        .values()
-        .find(|node| node.state.as_deref() == Some(state.as_str()));
+    let failed = statuses.values().find(|node| node.state() == Some(state.as_str()));
     let failed = failed.unwrap_or_else(|| panic!("no node is {state}: {statuses:#?}"));
     assert!(failed.reason.is_some() && failed.message.is_some(), "{failed:#?}");
     assert_put_back(&ended);
@@ -208,7 +206,7 @@ fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles:
         status
             .node_upgrade_statuses
             .values()
-            .all(|node| node.state.as_deref() == Some("ImageCleaned"))
+            .all(|node| node.state() == Some("ImageCleaned"))
     );
     assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
 }

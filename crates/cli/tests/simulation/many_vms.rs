@@ -31,7 +31,7 @@ mod sweep {
             let ended = |plan: &UpgradePlan| {
                 let nodes = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
                 let nodes: Vec<String> = nodes
-                    .map(|(name, node)| format!("{name} {}", node.state.as_deref().unwrap_or("–")))
+                    .map(|(name, node)| format!("{name} {}", node.state().unwrap_or("–")))
                     .collect();
                 let now = format!("{}: {}", plan.phase().map_or("–", Phase::as_str), nodes.join(", "));
                 if now != shown {

@@ -32,7 +32,7 @@ fn w23_a_node_that_leaves_the_cluster_is_named_and_no_longer_waited_for(#[case] 
     let others: Vec<_> = statuses.iter().filter(|(name, _)| *name != gone).collect();
     assert_eq!(others.len(), 3);
     for (name, node) in others {
-        assert_eq!(node.state.as_deref(), Some("ImageCleaned"), "{name}");
+        assert_eq!(node.state(), Some("ImageCleaned"), "{name}");
         assert_eq!(ended.digest["nodes"][name]["osImage"], "Harvester v1.8.0", "{name}");
     }
     let events: Vec<String> = serde_json::from_value(ended.digest["events"].clone()).unwrap();

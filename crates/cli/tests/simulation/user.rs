@@ -74,9 +74,7 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
                     .status
                     .iter()
                     .flat_map(|status| status.node_upgrade_statuses.values());
-                nodes
-                    .into_iter()
-                    .any(|node| node.state.as_deref() == Some("UpgradePaused"))
+                nodes.into_iter().any(|node| node.state() == Some("UpgradePaused"))
             };
             rehearsal.follow(name, None, is_paused).await;
             patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
@@ -202,7 +200,7 @@ async fn remove_node(rehearsal: &Rehearsal, node: &str) {
 pub(crate) fn is_at(plan: &UpgradePlan, node: &str, state: NodeState) -> bool {
     let status = plan.status.as_ref();
     let entry = status.and_then(|status| status.node_upgrade_statuses.get(node));
-    entry.is_some_and(|entry| entry.state.as_deref() == Some(state.as_str()))
+    entry.is_some_and(|entry| entry.state() == Some(state.as_str()))
 }
 
 /// The plan has failed, and everything is restored.
@@ -215,7 +213,7 @@ pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
     let mut nodes = status.node_upgrade_statuses.values();
     let mut waits = status.waiting_for.iter();
-    nodes.any(|node| node.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+    nodes.any(|node| node.state() == Some(NodeState::UpgradePaused.as_str()))
         && waits.all(|wait| wait.what.ends_with("Paused"))
 }
 

@@ -1,8 +1,8 @@
 //! GET and HEAD requests, and nothing more.
 
-use ::http::{StatusCode, header::CONTENT_LENGTH};
+use ::http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -23,19 +23,23 @@ fn client(trust: Option<&Trust>) -> Result<Client<Connector, Empty<Bytes>>, Fetc
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
+/// An answer that is one.
+async fn ask(method: Method, url: &str, trust: Option<&Trust>) -> Result<Response<Incoming>, FetchError> {
+    let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
+    let request = Request::builder().method(method).uri(url).body(Empty::new());
+    let answer = client(trust)?.request(request.map_err(|error| other(&error))?).await;
+    let answer = answer.map_err(|error| other(&with_causes(&error)))?;
+    match answer.status() {
+        StatusCode::OK => Ok(answer),
+        StatusCode::NOT_FOUND => Err(FetchError::NotFound),
+        status => Err(other(&status)),
+    }
+}
+
 /// Reads a file.
 pub(super) async fn get(url: &str, trust: Option<&Trust>) -> Result<Vec<u8>, FetchError> {
     let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
-    let uri = url.parse().map_err(|error| other(&error))?;
-    let response = client(trust)?
-        .get(uri)
-        .await
-        .map_err(|error| other(&with_causes(&error)))?;
-    match response.status() {
-        StatusCode::OK => {}
-        StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
-        status => return Err(other(&status)),
-    }
+    let response = ask(Method::GET, url, trust).await?;
     let body = Limited::new(response.into_body(), LARGEST_FILE_BYTES).collect().await;
     Ok(body.map_err(|error| other(&error))?.to_bytes().to_vec())
 }
@@ -43,18 +47,7 @@ pub(super) async fn get(url: &str, trust: Option<&Trust>) -> Result<Vec<u8>, Fet
 /// The size of a file.
 pub(super) async fn size(url: &str, trust: Option<&Trust>) -> Result<u64, FetchError> {
     let other = |what: &dyn std::fmt::Display| FetchError::Other(format!("{url}: {what}"));
-    let request = ::http::Request::head(url)
-        .body(Empty::new())
-        .map_err(|error| other(&error))?;
-    let response = client(trust)?
-        .request(request)
-        .await
-        .map_err(|error| other(&with_causes(&error)))?;
-    match response.status() {
-        StatusCode::OK => {}
-        StatusCode::NOT_FOUND => return Err(FetchError::NotFound),
-        status => return Err(other(&status)),
-    }
+    let response = ask(Method::HEAD, url, trust).await?;
     let length = response
         .headers()
         .get(CONTENT_LENGTH)

@@ -18,7 +18,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use rules::error_text::with_causes;
 
-use super::{Kubelet, KubeletError, KubeletFile};
+use super::{Kubelet, KubeletError, KubeletFile, with_port};
 
 /// Where kubelets listen.
 const PORT: u16 = 10250;
@@ -116,7 +116,7 @@ impl Kubelets {
         let other = |what: String| KubeletError::Other(what);
         let address = match (&self.address, &kubelet.address) {
             (Some(address), _) => address.clone(),
-            (None, Some(address)) => with_port(address),
+            (None, Some(address)) => with_port(address, PORT),
             (None, None) => {
                 let node = &kubelet.node;
                 return Err(other(format!("Node {node} has no InternalIP in status.addresses")));
@@ -218,15 +218,6 @@ fn words(body: &[u8]) -> String {
     quoted(&plain(&String::from_utf8_lossy(body), LONGEST_NAME))
 }
 
-/// `host:port`, with brackets around IPv6 addresses.
-fn with_port(address: &str) -> String {
-    if address.contains(':') {
-        format!("[{address}]:{PORT}")
-    } else {
-        format!("{address}:{PORT}")
-    }
-}
-
 /// Why a certificate was refused, if that is what went wrong.
 fn refused_certificate(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(found @ rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
@@ -258,7 +249,7 @@ mod tests {
 
     #[test]
     fn addresses_of_ipv6_get_brackets() {
-        assert_eq!(with_port("10.0.0.1"), "10.0.0.1:10250");
-        assert_eq!(with_port("fd00::1"), "[fd00::1]:10250");
+        assert_eq!(with_port("10.0.0.1", PORT), "10.0.0.1:10250");
+        assert_eq!(with_port("fd00::1", PORT), "[fd00::1]:10250");
     }
 }

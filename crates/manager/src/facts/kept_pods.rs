@@ -20,7 +20,7 @@ use crate::lists::{
 /// The nodes that Rancher drains, by what the plan says.
 pub(super) fn drained_nodes(plan: &UpgradePlan) -> Vec<String> {
     let nodes = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
-    let drained = nodes.filter(|(_, node)| node.state.as_deref() == Some(NodeState::PreDrained.as_str()));
+    let drained = nodes.filter(|(_, node)| node.is(NodeState::PreDrained));
     drained.map(|(name, _)| name.clone()).collect()
 }
 

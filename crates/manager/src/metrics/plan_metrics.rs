@@ -26,7 +26,9 @@ impl PlanMetrics {
         Self {
             name: plan.name_any(),
             phase: status.current_phase.unwrap_or_default(),
-            nodes: nodes.filter_map(|(name, node)| Some((name, node.state?))).collect(),
+            nodes: nodes
+                .filter_map(|(name, node)| Some((name, node.state()?.to_owned())))
+                .collect(),
             waiting: waiting
                 .map(|wait| (wait.what, wait.object.unwrap_or_default(), seconds(wait.since.0, now)))
                 .collect(),

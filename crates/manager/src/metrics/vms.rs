@@ -37,12 +37,7 @@ pub(super) fn under_upgrade(plans: &[Arc<UpgradePlan>]) -> BTreeSet<String> {
         NodeState::SingleNodeUpgrading,
     ];
     nodes
-        .filter(|(_, node)| {
-            node.state
-                .as_deref()
-                .and_then(NodeState::parse)
-                .is_some_and(|state| left.contains(&state))
-        })
+        .filter(|(_, node)| node.progress().state().is_some_and(|state| left.contains(&state)))
         .map(|(name, _)| name.clone())
         .collect()
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 pub mod iso_image;
 pub mod job;
-pub mod node;
 pub mod ownership;
 pub mod rancher;
 pub mod repo;

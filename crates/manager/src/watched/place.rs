@@ -107,13 +107,13 @@ impl Selection {
 /// What the manager must be allowed to do with the objects of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rights {
-    /// What a cache needs: nobody reads single objects of a kind that is watched.
+    /// What a cache needs: no single object of a watched kind is read.
     Read,
     /// Those that are watched are patched.
     Patch,
     /// Those of these names are patched.
     PatchNamed(&'static [&'static str]),
-    /// What we create is looked at when it is there already: it may be ours or somebody else's.
+    /// What we create is looked at when it is there already: it may be ours or that of another owner.
     Own,
     /// Likewise, and it is patched.
     OwnAndPatch,

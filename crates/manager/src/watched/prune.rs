@@ -15,7 +15,7 @@ use crate::blockers;
 /// Of most kinds everything is kept.
 pub(super) fn nothing<K>(_: &mut K) {}
 
-/// A node's list of images is long and nobody here reads it; its heartbeats are no news.
+/// A node's list of images is long and no decision reads it; its heartbeats change nothing.
 pub(super) fn prune_node(node: &mut Node) {
     if let Some(status) = &mut node.status {
         status.images = None;

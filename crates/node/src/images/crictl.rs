@@ -175,7 +175,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let programs = root.path().join(PROGRAMS);
         fs::create_dir_all(&programs).unwrap();
-        let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stubs/crictl");
+        let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/stubs/crictl");
         // A file of the host: a link would lead out of it.
         let crictl = programs.join("crictl");
         fs::hard_link(&stub, &crictl)

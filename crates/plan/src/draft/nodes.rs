@@ -10,19 +10,15 @@ impl Draft<'_> {
     /// What a node has reached, as drafted so far.
     #[must_use]
     pub fn progress(&self, node: &str) -> Progress {
-        Progress::recorded(
-            self.status
-                .node_upgrade_statuses
-                .get(node)
-                .and_then(|entry| entry.state.as_deref()),
-        )
+        let entry = self.status.node_upgrade_statuses.get(node);
+        Progress::recorded(entry.and_then(|entry| entry.state()))
     }
 
     /// Joins a state that is seen into what the node has reached.
     pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
         let now = Time(self.now);
         let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
-        if !node::advance(entry, state) {
+        if !entry.advance(state) {
             return;
         }
         entry.reason = reason.map(str::to_owned);

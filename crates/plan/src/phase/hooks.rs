@@ -26,30 +26,13 @@ pub(super) fn answer_all(draft: &mut Draft<'_>) {
     let turns = node_progress::turns(draft);
     for machine_plan in &observed.machine_plans {
         let Some(node) = &machine_plan.node else { continue };
-        if let Some(token) = asks_before_drain(machine_plan) {
+        if let Some(token) = machine_plan.asks_before_drain() {
             pre_drain(draft, machine_plan, node, token, &turns);
         }
-        if let Some(token) = asks_after_drain(machine_plan) {
+        if let Some(token) = machine_plan.asks_after_drain() {
             post_drain(draft, machine_plan, node, token, &turns);
         }
     }
-}
-
-/// The pre-drain hook of a machine, unless it is answered.
-pub(super) fn asks_before_drain(plan: &ObservedMachinePlan) -> Option<&str> {
-    open(&plan.pre_drain, &plan.pre_hook)
-}
-
-/// The post-drain hook of a machine, unless it is answered.
-pub(super) fn asks_after_drain(plan: &ObservedMachinePlan) -> Option<&str> {
-    open(&plan.post_drain, &plan.post_hook)
-}
-
-/// A question that has not been answered.
-fn open<'a>(question: &'a Option<String>, answer: &Option<String>) -> Option<&'a str> {
-    question
-        .as_deref()
-        .filter(|token| !token.is_empty() && answer.as_deref() != Some(*token))
 }
 
 fn pre_drain(draft: &mut Draft<'_>, machine_plan: &ObservedMachinePlan, node: &str, token: &str, turns: &[String]) {

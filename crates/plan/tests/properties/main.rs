@@ -108,7 +108,7 @@ fn states(model: &Model) -> Vec<(String, Option<Stage>)> {
     let status = model.observed.plan.status.clone().unwrap_or_default();
     let nodes = status.node_upgrade_statuses.into_iter();
     nodes
-        .map(|(name, node)| (name, node.state.as_deref().and_then(NodeState::parse).map(Stage::of)))
+        .map(|(name, node)| (name, node.state().and_then(NodeState::parse).map(Stage::of)))
         .collect()
 }
 
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(model.phase(), Some(Phase::Succeeded));
         let status = model.observed.plan.status.as_ref().unwrap();
         prop_assert_eq!(status.phase_transition_timestamps.len(), 17);
-        prop_assert!(status.node_upgrade_statuses.values().all(|node| node.state.as_deref() == Some("ImageCleaned")));
+        prop_assert!(status.node_upgrade_statuses.values().all(|node| node.state() == Some("ImageCleaned")));
         prop_assert!(status.waiting_for.is_empty());
     }
 

@@ -331,7 +331,7 @@ impl Model {
             "SingleNodeUpgrading",
         ];
         nodes
-            .filter(|(_, node)| node.state.as_deref().is_some_and(|s| disturbing.contains(&s)))
+            .filter(|(_, node)| node.state().is_some_and(|s| disturbing.contains(&s)))
             .map(|(n, _)| n)
             .collect()
     }

@@ -39,7 +39,7 @@ fn job<'a>(model: &'a mut Model, node: &str) -> &'a mut ObservedJob {
 fn states(model: &Model) -> Vec<String> {
     let status = model.observed.plan.status.clone().unwrap();
     let nodes = status.node_upgrade_statuses.into_values();
-    nodes.filter_map(|node| node.state).collect()
+    nodes.filter_map(|node| node.state().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     let node = &decision.status.node_upgrade_statuses["node-2"];
-    assert_eq!(node.state.as_deref(), Some("ImagePreloadFailed"));
+    assert_eq!(node.state(), Some("ImagePreloadFailed"));
     assert_eq!(node.message.as_deref(), Some("\"no space left on device\""));
     model.apply(&decision);
     let said = &model

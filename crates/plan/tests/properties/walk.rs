@@ -41,7 +41,7 @@ pub(crate) fn ended(model: &Model) -> bool {
 
 pub(crate) fn state(model: &Model, node: &str) -> Option<NodeState> {
     let status = model.observed.plan.status.as_ref()?;
-    NodeState::parse(status.node_upgrade_statuses.get(node)?.state.as_deref()?)
+    NodeState::parse(status.node_upgrade_statuses.get(node)?.state()?)
 }
 
 pub(crate) fn reason<'a>(model: &'a Model, node: &str) -> Option<&'a str> {

@@ -17,7 +17,7 @@ use crate::{
 
 fn state(model: &Model, node: &str) -> Option<NodeState> {
     let status = model.observed.plan.status.as_ref()?;
-    NodeState::parse(status.node_upgrade_statuses.get(node)?.state.as_deref()?)
+    NodeState::parse(status.node_upgrade_statuses.get(node)?.state()?)
 }
 
 fn condition<'a>(decision: &'a Decision, type_: &str) -> &'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition {

@@ -6,7 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{EVACUATION_ANNOTATION, EVACUATION_PREFIX, Evacuation, MIGRATION_JOB_LABEL, annotation};
 
-pub(super) fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
+/// The migration has ended, well or badly.
+#[must_use]
+pub fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
     matches!(migration.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 

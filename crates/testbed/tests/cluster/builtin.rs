@@ -23,19 +23,18 @@ use kube::{
 use manager::{
     lease::{Leadership, LeaseTiming, compete},
     metrics::server::Gate,
-    objects::node::without_drain_taint,
     tls::{
         Presented,
         managed::{Keeper, Managed, SECRET},
     },
     webhook::configurations,
 };
-use node::{drain_steps::taints, vm::restore_list};
+use node::vm::restore_list;
 use program::{
     board::{Board, PodBoard},
     plan_events::Recorder,
 };
-use rules::PlanEvent;
+use rules::{PlanEvent, drain_taint};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -137,9 +136,9 @@ async fn taint(client: &Client) {
             .collect::<Vec<_>>();
         (node, keys)
     };
-    let (node, keys) = patch(taints(&node, true).unwrap()).await;
+    let (node, keys) = patch(drain_taint::patch(&node, true).unwrap()).await;
     assert!(keys.contains(&"kubevirt.io/drain".to_owned()) && keys.contains(&"users-own".to_owned()));
-    let (_, keys) = patch(without_drain_taint(&node)).await;
+    let (_, keys) = patch(drain_taint::patch(&node, false).unwrap()).await;
     assert!(!keys.contains(&"kubevirt.io/drain".to_owned()) && keys.contains(&"users-own".to_owned()));
 }
 

@@ -55,7 +55,7 @@ fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
 fn is_held(plan: &UpgradePlan, node: &str) -> bool {
     let Some(status) = &plan.status else { return false };
     let state = status.node_upgrade_statuses.get(node);
-    state.is_some_and(|entry| entry.state.as_deref() == Some(NodeState::UpgradePaused.as_str()))
+    state.is_some_and(|entry| entry.state() == Some(NodeState::UpgradePaused.as_str()))
         && status.waiting_for.iter().any(|wait| wait.what == "BehindPaused")
 }
 
@@ -237,7 +237,7 @@ fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
         assert!(why.starts_with("node node-2 upgrade failed: "), "{why}");
         let states = |plan: &UpgradePlan| -> Vec<Option<String>> {
             let nodes = plan.status.as_ref().unwrap().node_upgrade_statuses.values();
-            nodes.map(|node| node.state.clone()).collect()
+            nodes.map(|node| node.state().map(str::to_owned)).collect()
         };
         assert_ne!(states(&failed)[0], states(&failed)[1], "node-1 is done");
 

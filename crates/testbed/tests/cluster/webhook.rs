@@ -177,7 +177,7 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
                 .status
                 .iter()
                 .flat_map(|status| status.node_upgrade_statuses.values());
-            let mut states = nodes.filter_map(|node| node.state.as_deref());
+            let mut states = nodes.filter_map(|node| node.state());
             plan.phase() == Some(Phase::NodeUpgrading) && states.any(|state| state == NodeState::UpgradePaused.as_str())
         };
         harvester.plan_when("up", LIMIT, "held", held).await;

@@ -24,7 +24,8 @@ use crate::{
     watched::key_of,
 };
 
-use super::migrations::{ended, is_over, migrations_of};
+use super::migrations::{ended, migrations_of};
+use rules::evacuation::is_over;
 
 /// On an instance: how many migrations it has had, so that each gets a name of its own.
 const NUMBER: &str = "world.upgrade-toolkit/migrations";

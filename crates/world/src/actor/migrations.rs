@@ -8,6 +8,7 @@ use api::{
     labels,
 };
 use jiff::Timestamp;
+use rules::evacuation::is_over;
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,11 +33,6 @@ pub(crate) async fn run(world: Arc<Context>) {
         let outcome = migrate(&world, &inbox, &key).await;
         inbox.settle("migrations", (kind, key), outcome);
     }
-}
-
-/// The migration has ended, well or badly.
-pub(super) fn is_over(migration: &VirtualMachineInstanceMigration) -> bool {
-    matches!(migration.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 /// All migrations of an instance that there are.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::node::is_ready;
-use node::drain_steps::taints;
+use rules::drain_taint;
 
 use crate::{context::Context, error::Result, inbox::Key};
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(world: Arc<Context>) {
 
 async fn untaint(world: &Context, key: &Key) -> Result<()> {
     let node = world.nodes.at(key).filter(|node| is_ready(node));
-    match node.and_then(|node| taints(&node, false)) {
+    match node.and_then(|node| drain_taint::patch(&node, false)) {
         Some(patch) => world.nodes.patch(key, &patch).await.map(drop),
         None => Ok(()),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::names;
 use futures::FutureExt;
-use node::{drain_steps, limits::Limits, post_drain, rke2_steps};
+use node::{limits::Limits, post_drain, rke2_steps};
 use program::{
     Result,
     report::{Look, Reporter},
@@ -92,7 +92,7 @@ impl Call {
     pub(super) async fn set_taint(&self, draining: bool) -> Result<()> {
         let key = (String::new(), self.node.clone());
         let node = self.world.nodes.at(&key);
-        if let Some(patch) = node.and_then(|node| drain_steps::taints(&node, draining)) {
+        if let Some(patch) = node.and_then(|node| rules::drain_taint::patch(&node, draining)) {
             self.world.nodes.patch_as(&self.client, &key, &patch).await?;
         }
         Ok(())

@@ -5,7 +5,6 @@
 use api::{annotations, upgrade_plan::VOLUMES_LEFT};
 use futures::FutureExt;
 use node::{
-    drain_steps::taints,
     limits::Limits,
     pre_drain,
     vm::{Hypervisor, VmName, restore_list},
@@ -17,6 +16,7 @@ use program::{
     step::StepContext,
 };
 use rules::{
+    drain_taint,
     evacuation::{self, Act, Evacuation},
     longhorn_health::{self, Storage},
 };
@@ -109,7 +109,7 @@ async fn evacuate(call: &Call, ctx: StepContext<'_>) -> Result<()> {
             tainted: world
                 .nodes
                 .get("", &call.node)
-                .is_none_or(|node| taints(&node, true).is_none()),
+                .is_none_or(|node| drain_taint::patch(&node, true).is_none()),
         }))
     };
     let act = |act: Act| async move { carry_out(call, &act).await }.boxed();

@@ -194,9 +194,6 @@ pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
     for (name, node) in managed() {
         let is_current = node.ready && node.os_image == os && node.kubelet_version == kubelet;
         let plan = node_progress::machine_plan(draft, name);
-        let asked = |token: fn(&ObservedMachinePlan) -> &Option<String>| {
-            plan.is_some_and(|plan| token(plan).as_deref().is_some_and(|token| !token.is_empty()))
-        };
         let is_in_drain = plan.is_some_and(ObservedMachinePlan::is_in_drain);
         let stage = draft.progress(name).stage();
         // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
@@ -211,14 +208,14 @@ pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
             continue;
         }
         // Rancher keeps the answer until it uncordons the node: regardless of which plan gave it, the node is past this hook.
-        let is_answered = plan.is_some_and(|plan| hooks::asks_before_drain(plan).is_none());
-        if asked(|plan| &plan.pre_drain) && is_answered {
+        let is_answered = plan.is_some_and(|plan| plan.asks_before_drain().is_none());
+        if plan.is_some_and(|plan| plan.question_before_drain().is_some()) && is_answered {
             draft.reach(name, NodeState::PreDrained, None, None);
         }
         // What this plan has begun itself it brings to its end by its own Job.
         let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
         let is_anothers = !observed.jobs.contains_key(&job) && !node.drain_taint;
-        if asked(|plan| &plan.post_drain) && is_anothers && is_current {
+        if plan.is_some_and(|plan| plan.question_after_drain().is_some()) && is_anothers && is_current {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
     }
