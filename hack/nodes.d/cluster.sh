@@ -72,6 +72,12 @@ start_control_plane_proxy() {
     run_inside "$dir" kube-proxy "$dir/layer/usr/lib/nodes/kube-proxy" --config="$dir/kube-proxy.yaml"
 }
 
+# serve_socket DIR PORT SOCKET
+serve_socket() {
+    run_inside "$1" "serve-$2" socat "TCP-LISTEN:$2,bind=$control_plane_address,fork,reuseaddr" "UNIX-CONNECT:$3"
+    echo "$control_plane_address"
+}
+
 cluster_kubectl() { kubectl --kubeconfig "$1/kubeconfig" --cache-dir "$1/kubectl-cache" "${@:2}"; }
 
 ready_nodes() {
@@ -110,7 +116,7 @@ list_nodes() {
 stop_cluster() {
     local dir="$1" file name guard=''
     touch "$dir"/nodes/*/off 2>/dev/null || true
-    for file in "$dir"/pids/supervisor-* "$dir/pids/kube-proxy" "$dir/pids/dns-names" "$dir/pids/dns"; do
+    for file in "$dir"/pids/supervisor-* "$dir"/pids/serve-* "$dir/pids/kube-proxy" "$dir/pids/dns-names" "$dir/pids/dns"; do
         name="${file##*/}"
         [ ! -f "$file" ] || end_program "$dir" "$name" KILL
     done

@@ -133,6 +133,16 @@ impl Nodes {
         demand(&["next-boot", &self.path(), node, system], Stdio::null()).map(drop)
     }
 
+    /// Has a port of the cluster's network lead to a socket of this machine; returns the address in that network.
+    ///
+    /// # Errors
+    /// The port is taken.
+    pub fn serve(&self, port: u16, socket: &Path) -> Result<String, Error> {
+        let (port, socket) = (port.to_string(), socket.to_string_lossy());
+        let output = demand(&["serve", &self.path(), &port, &socket], Stdio::null())?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
     /// What the node and its programs have logged.
     ///
     /// # Errors

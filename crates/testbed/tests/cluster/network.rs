@@ -105,7 +105,7 @@ async fn accept(stream: &mut BufStream<UnixStream>) -> std::io::Result<()> {
 }
 
 /// The API server does not check a kubelet's certificate unless told to.
-fn tls() -> ServerConfig {
+pub(crate) fn tls() -> ServerConfig {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());

@@ -28,7 +28,10 @@ use testbed::Nodes;
 use tokio::task::JoinSet;
 use world::{Durations, Facts, Real, Rke2NotRestarted, Shape, Troubles, World};
 
-use super::release;
+use super::{
+    recorder::{Recorder, is_ours},
+    release, virt_api,
+};
 use crate::{
     chart::{self, Helm},
     harvester::{self, definitions},
@@ -52,6 +55,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 pub(crate) struct Cluster {
     pub(crate) nodes: Nodes,
     pub(crate) client: Client,
+    pub(crate) recorder: Recorder,
     #[allow(dead_code, reason = "the world lives as long as it")]
     facts: Facts,
     /// Its tasks end with it, and before the nodes.
@@ -109,10 +113,13 @@ impl Cluster {
                 .unwrap();
         };
         tokio::time::timeout(SETUP, setup).await.expect("the cluster is set up");
-        let (facts, tasks) = play(&nodes, shape).await;
+        let (facts, mut tasks) = play(&nodes, shape).await;
+        virt_api::serve(&nodes, &client, &mut tasks).await;
+        let recorder = Recorder::start(client.clone(), &mut tasks);
         let cluster = Self {
             nodes,
             client,
+            recorder,
             facts,
             _tasks: tasks,
             _files: files,
@@ -227,12 +234,7 @@ impl Cluster {
                 .unwrap_or_default();
             let namespace = pod.namespace().unwrap_or_default();
             text += &format!("\npod {namespace}/{} on {node}: {phase}", pod.name_any());
-            let is_ours = pod
-                .labels()
-                .keys()
-                .any(|key| key.starts_with("management.harvesterhci.io/"))
-                || pod.name_any().starts_with(MANAGER);
-            if is_ours && namespace != "default" {
+            if is_ours(&pod) {
                 let states = serde_json::to_string(&status.container_statuses).unwrap();
                 text += &format!("\n{states}\n{}", self.log_of(&pod).await);
             }

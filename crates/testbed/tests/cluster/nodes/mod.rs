@@ -4,5 +4,7 @@
 mod broken;
 mod cluster;
 mod images;
+mod recorder;
 mod release;
 mod upgrade;
+mod virt_api;

@@ -56,6 +56,13 @@ fn upgrades_all(count: usize) {
             assert_ne!(system.boot, before[&name].boot, "{name} has rebooted");
         }
         assert_upgraded(cluster, count).await;
+        let ended = cluster.recorder.ended();
+        assert!(ended.len() >= 4, "{ended:?}");
+        for pod in ended {
+            let silent: Vec<_> = pod.messages.iter().filter(|(_, message)| message.is_empty()).collect();
+            assert!(silent.is_empty(), "{} ends without a termination message", pod.name);
+        }
+        assert_eq!(cluster.recorder.leaks(&cluster.client).await, Vec::<String>::new());
     });
 }
 
