@@ -46,12 +46,17 @@ const NEW: [&str; 8] = [
 const NEW_RKE2: [&str; 1] = ["docker.io/rancher/rke2-runtime:v1.35.2-rke2r1"];
 const INSTALLER: &str = "docker.io/rancher/system-agent-installer-rancher:v2.14.0-alpha9";
 
+/// Kept although only the old release has it: Longhorn may still run engines from it (docs/node-images.md).
+const RETAINED: &str = "docker.io/longhornio/longhorn-instance-manager:v1.10.1";
+
 /// Images that are stale after the upgrade.
-pub(crate) const STALE: &[&str] = &OLD;
+pub(crate) fn stale_images() -> impl Iterator<Item = &'static str> {
+    OLD.into_iter().filter(|image| *image != RETAINED)
+}
 
 /// Images that every node has after the upgrade.
 pub(crate) fn expected_images() -> impl Iterator<Item = &'static str> {
-    NEW.into_iter().chain(NEW_RKE2).chain(BOTH)
+    NEW.into_iter().chain(NEW_RKE2).chain(BOTH).chain([RETAINED])
 }
 
 fn owned(images: &[&str]) -> Vec<String> {

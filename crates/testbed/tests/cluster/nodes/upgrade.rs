@@ -77,7 +77,7 @@ pub(super) async fn assert_upgraded(cluster: &Cluster, count: usize) {
     for node in node_names(count) {
         let images = cluster.images_of(&node);
         let has = |name: &str| images.iter().any(|image| image == name);
-        let stale: Vec<_> = release::STALE.iter().filter(|name| has(name)).collect();
+        let stale: Vec<_> = release::stale_images().filter(|name| has(name)).collect();
         assert!(stale.is_empty(), "{node} still has {stale:?}");
         let missing: Vec<_> = release::expected_images().filter(|name| !has(name)).collect();
         assert!(missing.is_empty(), "{node} lacks {missing:?}");
