@@ -60,34 +60,41 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 .PHONY: test
-test: prepare control-plane crictl tools ## Run all tests
+test: prepare control-plane crictl tools node-programs ## Run all tests
 ifeq ($(TEST_ARGS),--workspace)
-	CLUSTER_TESTS=later $(CARGO) test --workspace -- --skip sweep::
-	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane, and the sweep (minutes)'
+	CLUSTER_TESTS=later NODE_TESTS=later hack/timed 'tests of the workspace, with their build,' $(CARGO) test --workspace -- --skip sweep::
+	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane with real nodes, and the sweep (minutes)'
 	@$(MAKE) --no-print-directory --output-sync=target -j2 cluster-tests sweep
 else
 	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
 endif
 
+# Of the upgrades of real nodes one is enough here: `make test-nodes` runs all.
+SHORT_NODE_TESTS = --skip nodes::broken:: --skip nodes::upgrade::a_single
+
 # These mostly wait, so they run in parallel to the sweep, which only works and gives way.
 .PHONY: cluster-tests
 cluster-tests:
-	$(CARGO) test --workspace --test cluster
+	@$(CARGO) build --quiet --workspace --bin upgrade-toolkit
+	hack/timed 'tests on a real control plane' $(CARGO) test --workspace --test cluster -- $(SHORT_NODE_TESTS)
 
 .PHONY: sweep
 sweep: ## Perturb every write of simulated upgrades, thousands of times, and go on from every failure in every way
-	nice -n 19 $(CARGO) test --profile simulation -p cli --test simulation -- sweep:: --show-output
+	hack/timed 'the sweep, with its build,' nice -n 19 $(CARGO) test --profile simulation -p cli --test simulation -- sweep:: --show-output
 
 .PHONY: test-cluster
 test-cluster: prepare ## Run the tests on a real control plane; fail where there is none
 	@hack/control-plane build
 	@hack/tool build helm
-	CLUSTER_TESTS=required $(CARGO) test -p testbed
+	CLUSTER_TESTS=required NODE_TESTS=later $(CARGO) test -p testbed
 
 .PHONY: test-nodes
-test-nodes: prepare ## Test real nodes on this machine (hack/nodes), as root
+test-nodes: prepare ## Upgrade real nodes on this machine, whole and broken, as root; fail where there can be none
 	@hack/nodes build
-	hack/nodes check
+	@hack/tool build helm
+	hack/timed 'the check of hack/nodes' hack/nodes check
+	@$(CARGO) build --quiet --workspace --bin upgrade-toolkit
+	NODE_TESTS=required hack/timed 'upgrades of real nodes' $(CARGO) test --workspace --test cluster -- nodes::
 
 # A cluster for development. With IMG_TAR, an archive of the toolkit's image, the manager is installed as well.
 DEV_CLUSTER ?= /tmp/upgrade-toolkit-dev
@@ -112,6 +119,11 @@ control-plane:
 .PHONY: crictl
 crictl:
 	@if command -v go >/dev/null; then hack/crictl build || true; fi
+
+# kubelet and kube-proxy, for upgrades of real nodes.
+.PHONY: node-programs
+node-programs: control-plane
+	@if command -v go >/dev/null; then hack/nodes build || true; fi
 
 # The same for the programs that tests of the chart and of the installer call.
 .PHONY: tools

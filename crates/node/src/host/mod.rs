@@ -5,6 +5,7 @@ pub mod mounts;
 pub mod oem;
 pub mod os_image;
 pub mod os_install;
+mod own_root;
 pub mod reboot;
 pub mod rke2_config;
 pub mod root;

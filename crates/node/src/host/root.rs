@@ -14,6 +14,8 @@ use std::{
 
 use program::error::{Error, Result};
 
+use super::own_root;
+
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;
 /// The permission bits of a mode.
@@ -178,6 +180,7 @@ impl HostRoot {
     /// # Errors
     /// When that is not possible.
     pub fn make_dir(&self, path: &str) -> Result<PathBuf> {
+        own_root::refuse(&self.root, "make a directory")?;
         let real = self.resolve(path)?;
         fs::create_dir_all(&real).map_err(|error| Error::file("make directory", path, error))?;
         Ok(real)
@@ -188,6 +191,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be written; the file is then as it was.
     pub fn write(&self, path: &str, content: &[u8], mode: u32) -> Result<Change> {
+        own_root::refuse(&self.root, "write a file")?;
         let real = self.resolve(path)?;
         let before = match fs::metadata(&real) {
             Ok(metadata) => Some(metadata),
@@ -211,6 +215,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove(&self, path: &str) -> Result<Change> {
+        own_root::refuse(&self.root, "remove a file")?;
         self.removed(path, fs::remove_file(self.entry(path)?))
     }
 
@@ -219,6 +224,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove_dir(&self, path: &str) -> Result<Change> {
+        own_root::refuse(&self.root, "remove a directory")?;
         self.removed(path, fs::remove_dir_all(self.entry(path)?))
     }
 
@@ -238,6 +244,7 @@ impl HostRoot {
     /// # Errors
     /// When it cannot be copied.
     pub fn copy_in(&self, from: &Path, path: &str, mode: u32) -> Result<()> {
+        own_root::refuse(&self.root, "copy a file")?;
         let content = fs::read(from).map_err(|error| Error::file("read", from, error))?;
         self.write(path, &content, mode).map(drop)
     }

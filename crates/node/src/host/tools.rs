@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use program::error::{Error, Result};
 
-use super::mounts;
+use super::{mounts, own_root};
 
 /// Where a program of the node is looked for.
 const HOST_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -146,6 +146,7 @@ impl Chroot {
 impl HostTools for Chroot {
     fn run<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Ended>> {
         Box::pin(async move {
+            own_root::refuse_program(&self.root, &call.program)?;
             let mut command = match call.place {
                 Place::Host => {
                     let mut command = Command::new("chroot");
@@ -181,7 +182,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_is_run_without_a_shell_and_its_end_is_reported() {
-        let tools = Chroot::new("/");
+        let directory = tempfile::tempdir().unwrap();
+        let tools = Chroot::new(directory.path());
         let ended = tools
             .run(&Call::container("printf", &["%s", "a b; $(c)"]))
             .await
