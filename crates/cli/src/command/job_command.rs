@@ -137,7 +137,7 @@ pub(super) fn run(args: &ProgramArgs, program: impl Future<Output = anyhow::Resu
             () = terminated() => bail!("ended by a signal; it can be run again"),
         }
     });
-    ended.inspect_err(termination_message)
+    ended.inspect_err(|error| leave_termination_message(&format!("{error:#}")))
 }
 
 /// Reports what a program waits for, in the log and on the pod that it runs in.
@@ -177,13 +177,13 @@ fn termination_log() -> PathBuf {
 }
 
 /// Writes a termination message unless a step has: an error before the first step, or a signal, would otherwise be only in the log.
-fn termination_message(error: &anyhow::Error) {
+pub(super) fn leave_termination_message(message: &str) {
     let log = termination_log();
     // The kubelet makes the file, empty. Without it nothing reads it.
     let is_unsaid = std::fs::metadata(&log).is_ok_and(|found| found.is_file() && found.len() == 0);
     if own_pod().is_some()
         && is_unsaid
-        && let Err(error) = std::fs::write(&log, format!("{error:#}"))
+        && let Err(error) = std::fs::write(&log, message)
     {
         tracing::debug!(%error, path = %log.display(), "failed to leave a termination message");
     }

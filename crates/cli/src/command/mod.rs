@@ -91,9 +91,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let result = match cli.command {
         Command::Rehearse(args) => rehearse::run(&args),
-        Command::Manager(args) => manager::run(*args),
+        Command::Manager(args) => of_server("the manager", manager::run(*args)),
         Command::Release(command) => release::run(&command),
-        Command::Repo(args) => repo::run(&args),
+        Command::Repo(args) => of_server("the repository", repo::run(&args)),
         Command::Node(verb) => node::run(verb),
         Command::ClusterUpgrade(args) => job_command::run(&args.program.clone(), cluster_upgrade::run(args)),
         Command::VmLiveMigrateDetector(args) => detector::run(args),
@@ -108,6 +108,17 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         report(&error);
         ExitCode::FAILURE
     })
+}
+
+/// The result of a server, which leaves a termination message as programs of Jobs do: a server that ends without an error was
+/// asked to.
+fn of_server(what: &str, result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    let message = match &result {
+        Ok(_) => format!("{what} was stopped"),
+        Err(error) => format!("{error:#}"),
+    };
+    job_command::leave_termination_message(&message);
+    result
 }
 
 /// Shows the error in the arguments, or the requested help. Without a command that exists, the exit code

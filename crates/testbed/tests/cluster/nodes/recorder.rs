@@ -18,6 +18,9 @@ use tokio::task::JoinSet;
 const PAUSE: Duration = Duration::from_millis(300);
 /// Shorter texts are in logs by chance.
 const SHORTEST_SECRET: usize = 16;
+/// The exit code of a container that was killed, and of one whose end the container runtime has not seen.
+const KILLED: i32 = 137;
+const UNKNOWN: i32 = 255;
 /// Parts of Secrets that are none.
 const PUBLIC: [&str; 3] = ["tls.crt", "ca.crt", "namespace"];
 
@@ -118,7 +121,9 @@ fn messages(pod: &Pod) -> BTreeMap<String, String> {
     states
         .filter_map(|state| {
             let ended = state.state?.terminated?;
-            Some((state.name, ended.message.unwrap_or_default()))
+            // What dies with its node, or is killed, cannot say anything.
+            let was_killed = ended.exit_code == KILLED || ended.reason.as_deref() == Some("ContainerStatusUnknown");
+            (!was_killed && ended.exit_code != UNKNOWN).then(|| (state.name, ended.message.unwrap_or_default()))
         })
         .collect()
 }
