@@ -78,7 +78,7 @@ pub const NO_REBOOT: &str = "NoReboot";
 /// armed in follows. Ours.
 pub const REBOOT_ARMED: &str = "RebootArmed";
 
-/// Node reason: an administrator holds the node.
+/// Node reason: an administrator paused the node.
 pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";
 /// Message that goes with [`ADMINISTRATIVELY_PAUSED`].
 pub const PAUSED_MESSAGE: &str = "Node upgrade paused as requested by the user";

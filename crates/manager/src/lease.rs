@@ -54,7 +54,7 @@ pub struct LeaseTiming {
 impl LeaseTiming {
     /// A lease of this duration, renewed three times while it lasts.
     #[must_use]
-    pub fn permanent(duration: Duration) -> Self {
+    pub fn with_duration(duration: Duration) -> Self {
         Self {
             duration,
             renew_deadline: duration * 2 / 3,
@@ -66,7 +66,7 @@ impl LeaseTiming {
 
 impl Default for LeaseTiming {
     fn default() -> Self {
-        Self::permanent(Duration::from_secs(30))
+        Self::with_duration(Duration::from_secs(30))
     }
 }
 

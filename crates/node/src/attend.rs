@@ -39,7 +39,7 @@ pub async fn attend<'a>(
         let mut look_again = None;
         if let Some(mut decision) = look() {
             if decision.waiting.is_empty() {
-                ctx.report.going_on();
+                ctx.report.clear_waits();
                 return Ok(());
             }
             done.retain(|done| clock.now() < done.again);

@@ -235,7 +235,7 @@ fn delete(mut draft: Draft<'_>) -> Decision {
     if draft.observed.plan.phase() == Some(Phase::NodeUpgrading) {
         node_upgrade::look_at_jobs(&mut draft);
     }
-    if ended || draft.observed.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
+    if ended || draft.observed.plan.status.is_none() || undo::restore(&mut draft, Ending::Deletion) == Outcome::Done {
         draft.set_finalizer(false);
         return draft.unchanged();
     }

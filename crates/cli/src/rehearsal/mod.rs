@@ -252,7 +252,7 @@ impl Rehearsal {
     pub fn start_only_manager(&self) -> JoinHandle<()> {
         self.start_manager_with(Config {
             identity: "rehearsal".to_owned(),
-            lease_timing: LeaseTiming::permanent(Duration::from_mins(15)),
+            lease_timing: LeaseTiming::with_duration(Duration::from_mins(15)),
             ..Config::default()
         })
     }

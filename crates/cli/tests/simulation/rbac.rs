@@ -1,14 +1,13 @@
 //! The roles that ship allow what is needed and nothing more: without any of their rules some scenario breaks, and every
 //! verb that they allow is asked for in some scenario.
 
-mod asked;
 mod programs;
+mod requested_rights;
 
 use std::time::Duration;
 
 use api::{Component, JobType, Phase, UpgradePlan, names, reasons};
 use apiserver::Identity;
-pub(crate) use asked::{Asked, note};
 use checks::admission::{self, Reads};
 use cli::rehearsal::{PREFIX, Rehearsal, SERVICE_ACCOUNT, Scenario, beginning};
 use clock::Clock;
@@ -29,6 +28,7 @@ use manager::{
         facts::Facts,
     },
 };
+pub(crate) use requested_rights::{RequestedRights, note};
 use serde_json::{Value, json};
 use world::Shape;
 
@@ -306,7 +306,7 @@ mod sweep {
 
 #[test]
 fn every_verb_that_the_roles_allow_is_requested() {
-    let asked = Asked::default();
+    let asked = RequestedRights::default();
     for (_, case) in SCENARIOS {
         run(&Case {
             asked: Some(asked.clone()),

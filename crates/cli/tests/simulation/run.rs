@@ -37,7 +37,7 @@ pub(crate) struct Case {
     /// When the run is given up; much longer than it takes when unset.
     pub limit: Option<Duration>,
     /// Where to note what the manager asks for.
-    pub asked: Option<rbac::Asked>,
+    pub asked: Option<rbac::RequestedRights>,
     /// What else is different in this cluster, arranged before the manager starts.
     pub arranged: Option<fn(&Rehearsal)>,
 }

@@ -64,7 +64,7 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
     };
     match user {
         User::LetsGo => {
-            rehearsal.follow(name, None, is_held).await;
+            rehearsal.follow(name, None, is_paused).await;
             rehearsal.clock.sleep(A_WHILE).await;
             patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
         }
@@ -209,7 +209,7 @@ pub(crate) fn has_failed(plan: &UpgradePlan) -> bool {
 }
 
 /// A node of the plan is paused, and it is its turn: the plan waits for nothing else.
-pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
+pub(crate) fn is_paused(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
     let mut nodes = status.node_upgrade_statuses.values();
     let mut waits = status.waiting_for.iter();

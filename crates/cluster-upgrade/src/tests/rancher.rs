@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{harness::Harness, objects, rancher_world};
 
 #[tokio::test(start_paused = true)]
-async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
+async fn f08_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
     let harness = Harness::new().await;
     // The first attempt dies right after Helm has done its work.
     let (context, report) = harness.context();

@@ -1,7 +1,7 @@
 //! Admission over HTTPS: the API server asks whether an UpgradePlan may be created, changed or deleted.
 //!
 //! What is decided is in [`checks::admission`]; here are the wire ([`review`]), how much of it is taken in at once
-//! ([`desk`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
+//! ([`review_budget`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
 //! API server call it ([`configurations`]).
 
 pub mod access_reviews;

@@ -53,7 +53,7 @@ pub(super) async fn import(
             Err(Failure::Wrong(why) | Failure::Absent(Error::Transient(why))) => why,
             Err(Failure::Absent(error)) => return Err(error),
             Err(Failure::Refused(error)) => {
-                if !error.passes() || store.list().await.is_err() {
+                if !error.is_transient() || store.list().await.is_err() {
                     return Err(error);
                 }
                 error.to_string()

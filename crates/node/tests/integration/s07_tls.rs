@@ -178,7 +178,7 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
         }
         let error = prepare(&bench, &url, Some(&trust(&own)), &root).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error} does not say {words}");
-        assert!(!error.passes(), "{error}");
+        assert!(!error.is_transient(), "{error}");
         assert_eq!(bench.memory_store.imports(), 0);
     }
 }

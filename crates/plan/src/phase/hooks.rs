@@ -26,10 +26,10 @@ pub(super) fn answer_all(draft: &mut Draft<'_>) {
     let turns = node_progress::turns(draft);
     for machine_plan in &observed.machine_plans {
         let Some(node) = &machine_plan.node else { continue };
-        if let Some(token) = machine_plan.asks_before_drain() {
+        if let Some(token) = machine_plan.pending_pre_drain() {
             pre_drain(draft, machine_plan, node, token, &turns);
         }
-        if let Some(token) = machine_plan.asks_after_drain() {
+        if let Some(token) = machine_plan.pending_post_drain() {
             post_drain(draft, machine_plan, node, token, &turns);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::Model,
-    put_back::{
+    restore_at_end::{
         Ending::{self, Deletion, Failure, Success},
         ending, is_over, notes,
     },

@@ -10,7 +10,7 @@ use rstest::rstest;
 
 use crate::{
     model::Model,
-    put_back::{
+    restore_at_end::{
         Ending::{self, Deletion, Failure, Success},
         ending, is_over,
     },
@@ -147,7 +147,7 @@ fn only_programs_that_change_the_cluster_are_waited_for(#[case] component: Compo
 #[rstest]
 #[case::runs(Failure, false, false, true)]
 #[case::runs_at_another_end(Deletion, false, false, false)]
-#[case::is_held(Failure, true, false, false)]
+#[case::is_paused(Failure, true, false, false)]
 #[case::goes_already(Failure, false, true, false)]
 fn after_a_failure_a_job_whose_changes_are_put_back_is_stopped(
     #[case] end: Ending,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     model::{Model, OS},
-    put_back::notes,
+    restore_at_end::notes,
     small::{KUBERNETES, gate, in_phase, note, progressing, reached, set_state, status, waits, waits_for, with_nodes},
 };
 

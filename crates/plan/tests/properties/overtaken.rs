@@ -63,7 +63,7 @@ fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
     }
 }
 
-fn last_words(model: &Model) -> String {
+fn final_messages(model: &Model) -> String {
     model
         .observed
         .plan
@@ -80,7 +80,11 @@ fn is_refused(mut model: Model, words: &[&str]) {
     assert_eq!(decision.actions, []);
     assert_eq!(model.phase(), Some(Phase::Failed));
     for word in words {
-        assert!(last_words(&model).contains(word), "{word}: {}", last_words(&model));
+        assert!(
+            final_messages(&model).contains(word),
+            "{word}: {}",
+            final_messages(&model)
+        );
     }
     assert!(ended(&model));
     assert!(
@@ -91,7 +95,7 @@ fn is_refused(mut model: Model, words: &[&str]) {
     let last = status.phase_transition_timestamps.last().unwrap();
     assert_eq!(
         last.message.as_deref(),
-        Some(last_words(&model).as_str()),
+        Some(final_messages(&model).as_str()),
         "it is on record"
     );
     // Also for who never looks at a condition twice.
@@ -363,7 +367,7 @@ fn r07_a_plan_for_another_release_than_the_one_that_has_begun_with_nodes_changes
     model.observed.other_plans = vec![begun];
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    let said = last_words(&model);
+    let said = final_messages(&model);
     for word in ["broken-off", os, kubernetes, "node-2", annotations::RETRY, "create"] {
         assert!(said.contains(word), "{word}: {said}");
     }

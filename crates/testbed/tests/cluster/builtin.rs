@@ -65,7 +65,7 @@ pub(crate) async fn is_accepted(client: &Client) {
 /// The lease is created, and renewed.
 async fn lease(client: &Client) {
     let leadership = Leadership::contested(Clock::system());
-    let timing = LeaseTiming::permanent(Duration::from_secs(3));
+    let timing = LeaseTiming::with_duration(Duration::from_secs(3));
     let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let renewed = async {
         leadership.gained().await;

@@ -93,7 +93,7 @@ impl Harvester {
         let programs = programs(&control_plane, mode).await;
         let others = actors.clone();
         let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles)
-            .beside(Real {
+            .with_real(Real {
                 controllers: true,
                 kubelets: true,
                 machines: false,

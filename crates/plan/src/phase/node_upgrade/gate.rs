@@ -102,7 +102,7 @@ pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
         && cluster.ready
         && cluster.kubernetes_version.as_ref() == Some(&kubernetes)
         && managed.all(|(name, node)| {
-            let is_let_go = node_progress::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
-            node.ready && node.os_image == os && node.kubelet_version == kubelet && is_let_go
+            let is_released = node_progress::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
+            node.ready && node.os_image == os && node.kubelet_version == kubelet && is_released
         })
 }

@@ -329,7 +329,7 @@ async fn play(nodes: &Nodes, shape: Shape) -> (Facts, JoinSet<()>) {
         Durations::instant(),
         Troubles::default(),
     )
-    .beside(Real {
+    .with_real(Real {
         controllers: true,
         kubelets: true,
         machines: true,
