@@ -226,7 +226,7 @@ impl Store {
         Ok(changed.1)
     }
 
-    /// An object as text. Watches tell of a change with the same text as the answer to the write.
+    /// An object as text. Watches deliver a change with the same text as the answer to the write.
     pub(crate) fn text(&self, resource: &ResourceId, object: &Arc<Value>) -> String {
         let written = {
             let state = self.lock();
@@ -338,7 +338,7 @@ impl Store {
     }
 
     /// Stops (`true`) or resumes the delivery of watch events of one resource to one user.
-    pub fn hold_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
+    pub fn delay_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
         let mut state = self.lock();
         let entry = (user.to_owned(), resource.clone());
         if hold {

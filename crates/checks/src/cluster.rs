@@ -65,7 +65,7 @@ impl<'de, K: Deserialize<'de>> Deserialize<'de> for Shared<K> {
 }
 
 /// What checks read of a cluster. Each kind may be missing by itself: a check that needs it then says so, the others
-/// go on.
+/// continue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {

@@ -147,7 +147,7 @@ struct Candidate<'a> {
     clock: &'a Clock,
 }
 
-/// Competes for the lease; returns when it was held and is lost.
+/// Competes for the lease; returns after this manager had it and lost it.
 pub async fn compete(client: Client, namespace: &str, identity: &str, timing: LeaseTiming, leadership: &Leadership) {
     let leases: Api<Lease> = Api::namespaced(client, namespace);
     let clock = leadership.clock.clone();
@@ -205,7 +205,7 @@ fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Er
     }
 }
 
-/// One attempt to take the lease; the lease if it is held now.
+/// One attempt to take the lease; the lease if this manager has it now.
 async fn attempt(
     leases: &Api<Lease>,
     candidate: Candidate<'_>,

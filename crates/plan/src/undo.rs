@@ -199,7 +199,7 @@ fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     }
 }
 
-/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller go on failure too: they would keep a
+/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller are removed after a failure, too: they would keep a
 /// retry from running on nodes where a Plan has already run, even if its changes were undone since; and nothing removes
 /// them after the plan has ended.
 fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {

@@ -23,7 +23,7 @@ use super::{manager::terminated, rehearse_serve};
 use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
 
 /// How long a node is paused before the rehearsed administrator resumes it.
-const HELD: Duration = Duration::from_secs(30 * 60);
+const PAUSED_FOR: Duration = Duration::from_secs(30 * 60);
 /// How often the clock on a terminal moves.
 const TICK: Duration = Duration::from_millis(250);
 /// Speed of a served rehearsal when none is given.
@@ -315,7 +315,7 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
             })
             .await;
         let Some(paused) = paused else { continue };
-        rehearsal.clock.sleep(HELD).await;
+        rehearsal.clock.sleep(PAUSED_FOR).await;
         let paused: Vec<String> = paused
             .status
             .iter()

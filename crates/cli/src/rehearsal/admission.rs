@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use super::{PREFIX, SERVICE_ACCOUNT, beginning};
 
-/// The webhooks of a cluster. They are down once this is dropped: their handlers hold clients of the server that holds them.
+/// The webhooks of a cluster. They are down once this is dropped: their handlers own clients of the server that owns them.
 pub(super) struct Admission {
     server: ApiServer,
 }

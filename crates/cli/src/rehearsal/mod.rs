@@ -145,7 +145,7 @@ pub fn manager_group(identity: &str) -> String {
 }
 
 impl Rehearsal {
-    /// Sets a cluster up and lets its world go.
+    /// Sets a cluster up and starts its world.
     ///
     /// # Errors
     /// The cluster's objects were refused.

@@ -61,6 +61,6 @@ fn at_rest_nothing_is_written_but_the_lease() {
         };
         let before = written();
         rehearsal.clock.sleep(Duration::from_secs(6 * 3600)).await;
-        assert_eq!(written(), before, "a held upgrade has nothing to write");
+        assert_eq!(written(), before, "a paused upgrade has nothing to write");
     });
 }

@@ -69,14 +69,14 @@ const SCENARIOS: [Tried; 7] = [
     ("a single node", Case::single_node),
     ("a failed node, tried again", failure),
     ("a failed preload, tried again", failed_preload),
-    ("a held node", Case::held),
+    ("a paused node", Case::paused),
     ("a deletion", deletion),
     ("VMs that start again", restored),
 ];
 
 fn failure() -> Case {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
@@ -85,7 +85,7 @@ fn failure() -> Case {
 
 fn failed_preload() -> Case {
     let mut case = Case {
-        user: vec![User::SeesJobOfGonePlan, User::MendsAndRetries],
+        user: vec![User::SeesJobOfGonePlan, User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::ImagePreload, None);

@@ -249,7 +249,7 @@ async fn a_second_run_changes_nothing() {
     let ours: Vec<String> = ours
         .map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name))
         .collect();
-    // Only the Plan that tells the nodes' agents: it is made and deleted again, and every node has it already.
+    // Only the Plan for the agents of the nodes: it is made and deleted again, and every node has it already.
     assert!(
         ours.iter()
             .all(|write| write.contains("up-skip-restart-rancher-system-agent")),

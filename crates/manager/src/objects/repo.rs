@@ -66,7 +66,7 @@ fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
 /// The ISO that is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Iso<'a> {
-    /// The claim that holds it.
+    /// The claim that contains it.
     pub claim: &'a str,
     /// The SHA-512 that it should have, if it is given.
     pub checksum: Option<&'a str>,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_server_reads_what_the_importer_left_behind_and_nobody_else_does() {
+    fn only_our_own_server_reads_what_the_importer_left_behind() {
         use std::os::unix::{fs::PermissionsExt, process::CommandExt};
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -65,7 +65,7 @@ pub async fn run(
     sources: Sources,
     metrics: Option<Metrics>,
 ) {
-    let presented = Presented::told_to(metrics);
+    let presented = Presented::reporting_to(metrics);
     let facts = Facts::new(client.clone(), watched, clock.clone()).with_images_from(sources);
     let router = server::router(facts);
     let serve = https::serve(

@@ -36,7 +36,7 @@ struct Webhook {
     listener: Arc<TcpListener>,
     presented: Presented,
     time: ClientTime,
-    // Serves as long as it is held.
+    // Serves until it is dropped.
     _server: JoinSet<()>,
 }
 
@@ -344,7 +344,7 @@ async fn a_whole_manager_serves_the_webhook_with_a_certificate_of_its_own() {
         let forever = std::future::pending();
         manager::run::run(client, days_on(0), probes, config, None, forever).await
     });
-    // The Secret tells when there is a certificate; the configuration gets its authority next, then it is presented.
+    // The Secret shows when there is a certificate; the configuration gets its authority next, then it is presented.
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), names::HARVESTER_NAMESPACE);
     let mut connection = loop {
         tokio::task::yield_now().await;

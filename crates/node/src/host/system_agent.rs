@@ -1,5 +1,5 @@
 //! rancher-system-agent: the cluster upgrade suspends it with a drop-in, so that it does not restart RKE2 while Rancher is
-//! replaced; the upgrade of each node lets it go again.
+//! replaced; the upgrade of each node resumes it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -121,7 +121,7 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     }
 }
 
-/// The user holds the node.
+/// The user paused the node.
 pub(super) fn is_paused(draft: &Draft<'_>, node: &str) -> bool {
     let option = draft.observed.plan.spec.node_upgrade_option.as_ref();
     option

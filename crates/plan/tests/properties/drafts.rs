@@ -140,7 +140,7 @@ fn what_progresses_has_its_time_from_its_last_progress() {
 fn a_wait_without_a_limit_has_no_deadline() {
     let model = model(Vec::new(), Vec::new());
     let mut draft = Draft::new(model.now, &model.observed);
-    draft.wait(Wait::Paused, None, "held");
+    draft.wait(Wait::Paused, None, "paused");
     let decision = finish(draft);
     assert_eq!(decision.status.waiting_for[0].deadline, None);
     assert_eq!(decision.wake_at, None);

@@ -106,7 +106,7 @@ fn is_refused(mut model: Model, words: &[&str]) {
 #[rstest]
 #[case::a_newer_release("v1.8.1")]
 #[case::a_newer_line("v1.9.0-rc1")]
-#[case::a_build_whose_order_nobody_knows("master-head")]
+#[case::a_build_of_unknown_order("master-head")]
 fn a_try_that_would_take_the_cluster_back_is_refused(#[case] runs: &str) {
     let mut model = failed_with_components();
     model.observed.server_version = Some(runs.into());
@@ -127,7 +127,7 @@ fn a_try_after_another_plan_has_begun_with_a_newer_release_is_refused() {
 #[case::long_before("v1.8.1", SignedDuration::from_hours(-24))]
 #[case::with_the_same_release("v1.8.0", SignedDuration::from_mins(1))]
 #[case::with_an_older_one("v1.7.2", SignedDuration::from_mins(1))]
-fn a_plan_that_did_not_go_further_is_in_nobodys_way(#[case] harvester: &str, #[case] after: SignedDuration) {
+fn a_plan_that_did_not_go_further_blocks_no_other(#[case] harvester: &str, #[case] after: SignedDuration) {
     let mut model = failed_with_components();
     model.observed.other_plans = vec![another(&model, harvester, after)];
     retry(&mut model, "1");

@@ -1,4 +1,4 @@
-//! What is put back and removed at each end of a plan, thing by thing.
+//! What is restored and removed at each end of a plan, change by change.
 
 use api::{Component, JobType, NodePlan, NodeState, Phase, annotations, reasons};
 use jiff::SignedDuration;
@@ -43,7 +43,7 @@ pub(crate) fn notes(decision: &Decision, key: &str) -> Option<String> {
     decision.status.notes.as_ref()?.get(key).cloned()
 }
 
-/// The decision lets the plan go.
+/// The decision removes the finalizer of the plan.
 pub(crate) fn is_over(decision: &Decision) -> bool {
     let mut conditions = decision.status.conditions.iter();
     !decision.finalizer || conditions.any(|condition| condition.reason == reasons::EXECUTED)
@@ -60,7 +60,7 @@ fn where_nothing_is_left_the_plan_is_over(#[values(Success, Failure, Deletion)] 
 }
 
 #[rstest]
-fn the_interval_of_longhorn_is_put_back_and_its_record_forgotten_after_a_failure(
+fn the_interval_of_longhorn_is_restored_and_its_record_removed_after_a_failure(
     #[values(Success, Failure, Deletion)] end: Ending,
 ) {
     let key = annotations::SAVED_REPLENISHMENT_INTERVAL;

@@ -23,7 +23,7 @@ pub(crate) fn until(model: &mut Model, there: impl Fn(&Model) -> bool) {
     panic!("never got there: {:#?}", model.observed.plan.status)
 }
 
-pub(crate) fn go_on(model: &mut Model) {
+pub(crate) fn run_one_step(model: &mut Model) {
     let decision = model.decide();
     model.apply(&decision);
     if let Some(step) = model.possible().first().cloned() {

@@ -104,7 +104,7 @@ async fn certificate(client: &Client) {
     let all: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let webhooks = all.get(&validating).await.unwrap().webhooks.unwrap();
     assert!(webhooks.iter().all(|webhook| webhook.client_config.ca_bundle.is_some()));
-    // Nobody serves them here.
+    // No server serves them here.
     all.delete(&validating, &DeleteParams::default()).await.unwrap();
 }
 
@@ -142,7 +142,7 @@ async fn taint(client: &Client) {
     assert!(!keys.contains(&"kubevirt.io/drain".to_owned()) && keys.contains(&"users-own".to_owned()));
 }
 
-/// A program shows what it waits for on its pod, and tells events on the plan.
+/// A program shows what it waits for on its pod, and creates events on the plan.
 async fn board_and_event(client: &Client) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let pod = json!({"metadata": {"name": "program"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});

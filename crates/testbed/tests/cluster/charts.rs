@@ -34,7 +34,7 @@ async fn upgrade(harvester: &mut Harvester) {
     harvester.start_manager().await;
     harvester.create_plan("up", UpgradePlanSpec::default()).await;
     harvester.succeeded("up", LIMIT).await;
-    let plan = harvester.plan_when("up", LIMIT, "let go", is_released).await;
+    let plan = harvester.plan_when("up", LIMIT, "released", is_released).await;
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
 }
 

@@ -51,7 +51,7 @@ fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
     move |plan| plan.phase() >= Some(phase)
 }
 
-/// The node is held, and its turn has come: others wait behind it.
+/// The node is paused, and its turn has come: others wait behind it.
 fn is_paused(plan: &UpgradePlan, node: &str) -> bool {
     let Some(status) = &plan.status else { return false };
     let state = status.node_upgrade_statuses.get(node);
@@ -68,7 +68,7 @@ async fn replenishment(harvester: &Harvester) -> String {
     settings.get(names::REPLENISHMENT_SETTING).await.unwrap().value
 }
 
-/// Images were brought to every node and stale ones removed, by whoever runs Plans and by nobody else. It makes a Job, deletes
+/// Images were brought to every node and stale ones removed, only by the component that runs Plans. It makes a Job, deletes
 /// it before it has a pod, and makes it again, unless it notes in time whose turn it is.
 fn assert_plans_ran_on(nodes: &[&str], requests: &[Request]) {
     let jobs: Vec<_> = requests
@@ -95,7 +95,7 @@ fn three_nodes_are_upgraded_to_the_end() {
         harvester.start_manager().await;
         harvester.create_plan("up", UpgradePlanSpec::default()).await;
         harvester.succeeded("up", LIMIT).await;
-        let plan = harvester.plan_when("up", LIMIT, "let go", is_released).await;
+        let plan = harvester.plan_when("up", LIMIT, "released", is_released).await;
         assert_eq!(
             masked(&plan),
             masked(&embedded::upgraded(of(3), "up")),
@@ -145,7 +145,7 @@ fn a_paused_node_waits_for_its_user_and_a_second_plan_for_the_first() {
         };
         harvester.create_plan("first", spec).await;
         harvester
-            .plan_when("first", LIMIT, "held at node-2", |plan| is_paused(plan, "node-2"))
+            .plan_when("first", LIMIT, "paused at node-2", |plan| is_paused(plan, "node-2"))
             .await;
         harvester.create_plan("second", UpgradePlanSpec::default()).await;
         let waits = |plan: &UpgradePlan| {
@@ -270,7 +270,7 @@ fn what_a_plan_owns_goes_with_it_by_kubernetes_own_garbage_collector() {
         };
         harvester.create_plan("up", spec).await;
         harvester
-            .plan_when("up", LIMIT, "held at node-2", |plan| is_paused(plan, "node-2"))
+            .plan_when("up", LIMIT, "paused at node-2", |plan| is_paused(plan, "node-2"))
             .await;
         // No manager any more, and nothing of it in the way: all that is left is who owns what.
         manager.abort();

@@ -204,7 +204,7 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
     });
 }
 
-/// Installs the configurations that ship, with nobody behind them, and waits until the API server asks in vain.
+/// Installs the configurations that ship, with no server behind them, and waits until the API server asks in vain.
 async fn install_without_manager(harvester: &Harvester, of: impl Fn(Value) -> Value) {
     let (client, params) = (harvester.client.clone(), PostParams::default());
     let [mutating, validating] = configurations(PREFIX, names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None).map(of);

@@ -304,7 +304,7 @@ fn pod_ip(pod: &Pod) -> String {
     format!("10.52.{}.{}", byte(0), byte(2).max(1))
 }
 
-/// How many pods its Job had before this one. A real Job controller does not tell; the Job's status does.
+/// How many pods its Job had before this one. A real Job controller does not record it; the Job's status has it.
 pub(crate) fn attempt(world: &Context, pod: &Pod) -> u32 {
     if let Some(told) = annotation(&pod.metadata, jobs::ATTEMPT) {
         return told.parse().unwrap_or_default();

@@ -96,7 +96,7 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
             if now < due {
                 inbox.later(Kind::VirtualMachine, key.clone(), due);
                 if !goes_down {
-                    // KubeVirt deletes the instance, which is held until its guest is down.
+                    // KubeVirt deletes the instance, which stays until its guest is down.
                     let held = json!({"metadata": {"finalizers": [FINALIZER]}});
                     world.vmis.patch(key, &held).await?;
                     world.vmis.delete(key, false).await?;

@@ -133,7 +133,7 @@ async fn r08_a_plan_of_the_same_version_is_complete_at_once_on_nodes_that_carry_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_whose_job_failed_says_so_serves_nobody_else_and_does_not_try_again() {
+async fn a_plan_whose_job_failed_says_so_serves_no_other_node_and_does_not_try_again() {
     let cluster = test_cluster(Shape::default(), Durations::default(), failing(1000)).await;
     let mut one_by_one = plan();
     one_by_one["spec"]["concurrency"] = json!(1);

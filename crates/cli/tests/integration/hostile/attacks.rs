@@ -23,12 +23,12 @@ const ENDLESS: usize = 64 * 1024 * 1024;
 
 /// What an attack leaves behind.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct OpenConnections {
     /// Open connections.
     streams: Vec<Box<dyn Send>>,
     /// Those that the server must end by itself, within its limits.
     pub(crate) doomed: Vec<Box<dyn AsyncRead + Unpin + Send>>,
-    /// What goes on in the background.
+    /// What runs in the background.
     tasks: JoinSet<()>,
     /// Those that only keep a connection, until the attack is over.
     keepers: JoinSet<()>,
@@ -89,8 +89,8 @@ pub(crate) const ATTACKS: [Attack; 14] = [
 
 impl Attack {
     /// Begins, and keeps going.
-    pub(crate) async fn begin(self, server: &Server) -> Held {
-        let mut held = Held::default();
+    pub(crate) async fn begin(self, server: &Server) -> OpenConnections {
+        let mut held = OpenConnections::default();
         let (door, path) = (server.door, server.path);
         let many = if door.tls { SOME } else { MANY };
         let open = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
@@ -116,7 +116,7 @@ impl Attack {
                         held.keep(false, stream);
                         continue;
                     }
-                    // The last goes on, a byte at a time: each shows life.
+                    // The last one continues, a byte at a time: each byte counts as activity.
                     let (read, mut write) = tokio::io::split(stream);
                     held.tasks.spawn(async move {
                         let mut ctx = tokio::time::interval(Duration::from_millis(100));
@@ -212,7 +212,7 @@ impl Attack {
     }
 }
 
-impl Held {
+impl OpenConnections {
     fn keep(&mut self, is_doomed: bool, stream: AnyStream) {
         if is_doomed {
             self.doomed.push(Box::new(stream));
@@ -223,7 +223,7 @@ impl Held {
 }
 
 /// Sends the same again and again, until the server has heard enough.
-async fn endless(held: &mut Held, server: &Server, open: &str, again: &[u8]) {
+async fn endless(held: &mut OpenConnections, server: &Server, open: &str, again: &[u8]) {
     for _ in 0..8 {
         let Some(mut stream) = server.door.enter(EVIL).await else {
             continue;
@@ -242,7 +242,7 @@ async fn endless(held: &mut Held, server: &Server, open: &str, again: &[u8]) {
     }
 }
 
-impl Held {
+impl OpenConnections {
     /// Those that send in the background.
     pub(crate) fn senders(self) -> JoinSet<()> {
         self.tasks

@@ -16,7 +16,7 @@ use crate::hostile::{
 const ASKERS: u8 = 8;
 /// Bytes of annotations per object: Kubernetes allows 256 KiB.
 const FAT: usize = 200 * 1024;
-/// A kubelet that waits longer than this starts the manager anew, after some times.
+/// A kubelet that waits longer than this restarts the manager, after some failures.
 const PROBE: Duration = Duration::from_secs(5);
 
 fn address(number: u8) -> Ipv4Addr {

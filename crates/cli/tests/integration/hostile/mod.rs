@@ -99,7 +99,7 @@ fn bombs() -> Vec<String> {
     };
     let metadata = |field: &str, content: String| of("metadata", format!("{{\"name\":\"up\",\"{field}\":{content}}}"));
     vec![
-        // What made 330 MB of 3 MB: objects with one field, in a part that nobody reads.
+        // What made 330 MB of 3 MB: objects with one field, in a part that is never read.
         of("unknown", format!("[{}]", fill(&|_| "{\"a\":1}".to_owned(), 8))),
         metadata("managedFields", format!("[{}]", fill(&|_| "{}".to_owned(), 3))),
         metadata(

@@ -22,7 +22,7 @@ const ISO: repo::Iso<'_> = repo::Iso {
 enum User {
     /// Root of the node: it changes files of the host, or mounts.
     NodeRoot,
-    /// As the image says: nobody in particular.
+    /// As the image says: an unprivileged user.
     Image,
     /// The one that CDI's importer leaves the ISO to.
     Importer,
@@ -202,7 +202,7 @@ fn a_pod_gives_its_program_what_it_reads_and_no_more_rights_than_it_needs(#[case
             "{path} is nowhere in the image"
         );
     }
-    // Who works on the host has the host, and who does not has it not, unless the controller gives it to everybody.
+    // Who works on the host has the host, and who does not has it not, unless the controller gives it to all pods.
     let works_on_host = paths.contains(&"/host");
     assert_eq!(works_on_host, expected == User::NodeRoot);
     assert!(!works_on_host || pod.host.as_deref() == Some("/host"));

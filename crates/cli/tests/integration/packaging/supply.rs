@@ -87,7 +87,7 @@ fn database(advisories: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// Compares a lock file of ours with a database; tells the exit code and what was said.
+/// Compares a lock file of ours with a database; returns the exit code and the output.
 fn advisories(database: Option<&std::path::Path>, variables: &[(&str, &str)]) -> (i32, String) {
     let lock = tempfile::NamedTempFile::new().unwrap();
     let package = |(name, version): (&str, &str)| {

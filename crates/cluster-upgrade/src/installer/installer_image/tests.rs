@@ -33,7 +33,7 @@ impl ReleaseFiles for OneArchive {
     }
 }
 
-/// An installer whose Helm writes down its arguments and ends as told.
+/// An installer whose Helm writes down its arguments and exits with the given code.
 fn installer(folder: &Path, script: &str) -> InstallerImage {
     let layer = tar_of(&[
         ("helm", script.as_bytes()),

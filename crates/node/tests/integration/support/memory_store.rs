@@ -17,7 +17,7 @@ use super::Shown;
 #[derive(Clone, Default)]
 pub(crate) struct MemoryStore(pub(crate) Arc<Mutex<(BTreeSet<String>, u32)>>);
 
-/// A shelf that refuses archives, and may be away for a while after each.
+/// A store that refuses archives, and may be away for a while after each.
 #[derive(Default)]
 pub(crate) struct Refusing {
     pub(crate) memory_store: MemoryStore,

@@ -112,7 +112,7 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
     if paused.is_empty() {
         return None;
     }
-    // A person holds the node, so only a person knows for how long.
+    // A person paused the node, so only a person knows for how long.
     let names = paused.join(", ");
     let message = format!("node upgrade paused: {names}");
     let noted = draft.wait(Wait::Paused, Some(format!("Node {names}")), message);

@@ -51,7 +51,7 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     }
 }
 
-/// Why a node is paused: the user holds it, or has let it go and it waits for its turn.
+/// Why a node is paused: the user paused it, or has resumed it and it waits for its turn.
 fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
     if hooks::is_paused(draft, node) {
         (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE)
@@ -196,7 +196,7 @@ pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
         let plan = node_progress::machine_plan(draft, name);
         let is_in_drain = plan.is_some_and(ObservedMachinePlan::is_in_drain);
         let stage = draft.progress(name).stage();
-        // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
+        // A later plan may have completed what failed here. Rancher releases a node only when its upgrade is complete.
         let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
         let is_released = plan.is_some() && !is_in_drain;
         if single && is_current && (!stage.has_started() || is_tried_again) {

@@ -163,7 +163,7 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
             };
             let answer = answer_to(&client, &("POST", path, token)).await;
             assert_eq!(answer, expected, "{}: token of Helm's account", program.account);
-            // KubeVirt's own API: there is none here, so who may ask is told that there is nothing.
+            // KubeVirt's own API: there is none here, so a permitted request gets 404.
             for (verb, path) in [
                 (
                     "PUT",
