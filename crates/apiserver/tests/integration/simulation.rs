@@ -92,11 +92,11 @@ fn a_conflict_before_and_a_lost_reply_look_as_they_do_in_life() {
 fn a_crash_after_a_write_notifies_and_never_answers() {
     in_paused_time(async {
         let server = support::server();
-        let told = Arc::new(Notify::new());
-        server.set_faults(FaultPlan::at_write_of("op", 1, Fault::CrashAfter(Arc::clone(&told))));
+        let done = Arc::new(Notify::new());
+        server.set_faults(FaultPlan::at_write_of("op", 1, Fault::CrashAfter(Arc::clone(&done))));
         let api = maps(server.client_as(Identity::user("op")));
         let client = tokio::spawn(async move { create(&api, "a").await });
-        told.notified().await;
+        done.notified().await;
         assert!(server.store().get("", "configmaps", "default", "a").is_some());
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert!(!client.is_finished(), "the reply never comes");

@@ -207,9 +207,9 @@ async fn rehearse(
     };
     if args.steps {
         let view = view.clone();
-        rehearsal.observe_steps(move |told| {
+        rehearsal.observe_steps(move |step| {
             let view = view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.say(told.at, &step_line(told));
+            view.say(step.at, &step_line(step));
         });
     }
     let manager = match speed {
@@ -271,10 +271,10 @@ fn longest(nodes: usize, vms: usize) -> Duration {
 }
 
 /// A step that begins, in one line.
-fn step_line(told: &ProgramStep) -> String {
+fn step_line(step: &ProgramStep) -> String {
     let ProgramStep {
         program, node, step, ..
-    } = told;
+    } = step;
     format!(
         "    {program} {node}: step {} of {}: {}",
         step.number, step.count, step.name

@@ -208,7 +208,7 @@ fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles:
             .values()
             .all(|node| node.state() == Some("ImageCleaned"))
     );
-    assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
+    assert_eq!(status.provision_generation, Some(1), "Rancher is started once");
 }
 
 #[rstest]

@@ -151,8 +151,8 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     let violations = invariants::watch(&rehearsal, case.user.contains(&User::FixesAndRetries));
     let steps: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
     let begun = steps.clone();
-    rehearsal.observe_steps(move |told| {
-        begun.lock().unwrap().insert(told.step.name);
+    rehearsal.observe_steps(move |started| {
+        begun.lock().unwrap().insert(started.step.name);
     });
     if let Some(asked) = &case.asked {
         rbac::note(&rehearsal, asked);

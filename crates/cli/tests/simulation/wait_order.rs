@@ -37,7 +37,7 @@ fn check(history: &StatusHistory, (what, message, object, minutes): ExpectedWait
     let age = at.duration_since(wait.since.0);
     assert!(
         (0..=1).contains(&age.as_secs()),
-        "{what}: told at {at}, since {:?}",
+        "{what}: reported at {at}, since {:?}",
         wait.since
     );
     let limit = wait

@@ -23,11 +23,11 @@ use crate::{
 pub(crate) fn refused(store: &apiserver::Store) -> Vec<String> {
     let writes = store.history().into_iter();
     let refused = writes.filter(|write| [400, 422].contains(&write.code));
-    let told = refused.map(|write| {
+    let shown = refused.map(|write| {
         let why = write.refusal.unwrap_or_default();
         format!("{} {} {}: {why}", write.user, write.verb.name(), write.resource)
     });
-    told.collect::<BTreeSet<_>>().into_iter().collect()
+    shown.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Adds what the manager wrote, or what all other clients did.

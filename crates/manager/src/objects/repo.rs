@@ -226,8 +226,8 @@ pub fn deployment(
 /// Whether a Deployment is one of those that serve a manifest. An older manager made others.
 #[must_use]
 pub fn serves_manifest(deployment: &Deployment) -> bool {
-    let told = deployment.annotations().get(annotations::SERVES_MANIFEST);
-    told.is_some_and(|value| value == "true")
+    let serves = deployment.annotations().get(annotations::SERVES_MANIFEST);
+    serves.is_some_and(|value| value == "true")
 }
 
 /// The Secret with which a Deployment serves. An older manager made others, which have none.

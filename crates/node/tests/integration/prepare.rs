@@ -208,7 +208,7 @@ async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
     };
     let complaint = prepare_into(&bench, store).await.unwrap_err().to_string();
     assert!(
-        complaint.contains("ctr was told to go away; gave up after 3 tries"),
+        complaint.contains("ctr was stopped; gave up after 3 tries"),
         "{complaint}"
     );
     assert_eq!(*refusals.lock().unwrap(), 97);

@@ -89,7 +89,7 @@ fn is_refused(mut model: Model, words: &[&str]) {
     assert!(ended(&model));
     assert!(
         plan::decide::is_settled(&model.observed.plan),
-        "the wish is not granted"
+        "the request is refused"
     );
     let status = model.observed.plan.status.as_ref().unwrap();
     let last = status.phase_transition_timestamps.last().unwrap();

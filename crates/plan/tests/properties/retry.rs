@@ -74,7 +74,7 @@ fn one_request_is_one_attempt() {
     assert_eq!(
         model.phase(),
         Some(Phase::Failed),
-        "a wish that was granted is granted again"
+        "a request that was handled is handled again"
     );
     ask(&mut model, "2");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));

@@ -104,7 +104,7 @@ fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
     model.now = deadline;
     let decision = model.decide();
     assert!(restores(&decision), "{:?}", decision.actions);
-    assert_eq!(decision.events.len(), 1, "people are told once: {:?}", decision.events);
+    assert_eq!(decision.events.len(), 1, "one event: {:?}", decision.events);
     // Pod and Job stay, and the plan goes.
     until(&mut model, |model| model.observed.plan.metadata.finalizers.is_none());
     assert_eq!(

@@ -177,7 +177,7 @@ fn of_two_plans_the_older_goes_first(
             ("False", reasons::CONCURRENT_UPGRADE_BLOCKED)
         );
         model.apply(&decision);
-        assert_eq!(model.decide().events, [], "it is told once");
+        assert_eq!(model.decide().events, [], "it is reported once");
         model.observed.other_plans[0].name = "third".to_owned();
         assert_eq!(
             model.decide().events.len(),

@@ -162,11 +162,11 @@ async fn board_and_event(client: &Client) {
     let recorder = Recorder::new(client.clone(), Clock::system(), "on-its-way", "restore-vm", NODE);
     recorder.record(PlanEvent::warning("RestoreVMFailed", "because")).await;
     let events: Api<Event> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
-    let told = events
+    let created = events
         .list(&ListParams::default().fields("reason=RestoreVMFailed"))
         .await
         .unwrap();
-    assert_eq!(told.items.len(), 1, "telling never fails, and was refused");
+    assert_eq!(created.items.len(), 1, "creating an event never fails, and the second one was refused");
 }
 
 /// What steps of the cluster upgrade write of built-in kinds, in the ways in which they write it.

@@ -252,7 +252,7 @@ fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
         assert_eq!(
             harvester.provision_generation().await,
             Some(before + 1),
-            "Rancher is told once"
+            "Rancher is started once"
         );
     });
 }

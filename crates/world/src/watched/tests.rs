@@ -54,6 +54,6 @@ fn what_was_deleted_without_a_watch_is_gone_with_the_next_list() {
     assert_eq!(
         names(&state),
         ["a", "c"],
-        "the watch told of b, and of c only an answer did"
+        "the watch reported b, and only an answer reported c"
     );
 }

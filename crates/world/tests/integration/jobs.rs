@@ -100,7 +100,7 @@ async fn r01_the_environment_of_a_plans_jobs_is_envs_and_an_env_is_ignored() {
     let lost = cluster.get(PLAN, names::CATTLE_NAMESPACE, "misnamed").await.unwrap();
     assert!(
         !is(&lost, "Complete"),
-        "a program that was told no plan prepares nothing: {lost:#}"
+        "a program without a plan prepares nothing: {lost:#}"
     );
 }
 

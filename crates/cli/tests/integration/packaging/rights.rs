@@ -147,15 +147,15 @@ fn s06_every_step_is_in_the_table_with_the_rights_of_its_account_and_no_others()
             .filter(|step| **step != ALL_STEPS && !known.contains(*step))
             .collect();
         assert!(unknown.is_empty(), "{}: no such step as {unknown:?}", program.account);
-        let told: BTreeSet<Right> = rows.into_iter().flat_map(|row| row.1).collect();
+        let explained: BTreeSet<Right> = rows.into_iter().flat_map(|row| row.1).collect();
         let granted = granted(&program);
-        let no_reason: Vec<_> = granted.difference(&told).collect();
+        let no_reason: Vec<_> = granted.difference(&explained).collect();
         assert!(
             no_reason.is_empty(),
             "{}: no step needs {no_reason:#?}",
             program.account
         );
-        let not_granted: Vec<_> = told.difference(&granted).collect();
+        let not_granted: Vec<_> = explained.difference(&granted).collect();
         assert!(
             not_granted.is_empty(),
             "{}: no rule for {not_granted:#?}",
