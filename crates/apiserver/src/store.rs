@@ -72,7 +72,7 @@ pub(crate) struct State {
     /// Committed, not yet shown to observers.
     unseen: VecDeque<Change>,
     /// Watches that get nothing for now: (user, resource).
-    pub(crate) held: BTreeSet<(String, ResourceId)>,
+    pub(crate) delayed: BTreeSet<(String, ResourceId)>,
 }
 
 struct Inner {
@@ -342,9 +342,9 @@ impl Store {
         let mut state = self.lock();
         let entry = (user.to_owned(), resource.clone());
         if hold {
-            state.held.insert(entry);
+            state.delayed.insert(entry);
         } else {
-            state.held.remove(&entry);
+            state.delayed.remove(&entry);
             if let Some(partition) = state.partitions.get(resource) {
                 partition.changed.notify_waiters();
             }

@@ -112,7 +112,7 @@ mod tests {
     fn waiting(left: Option<usize>) -> Decision {
         let still = Waiting {
             what: "VMEvacuation",
-            object: "somebody".to_owned(),
+            object: "another user".to_owned(),
             message: "waits".to_owned(),
         };
         Decision {
@@ -155,7 +155,7 @@ mod tests {
         assert!(ends.is_sorted_by(|one, next| one <= next), "{ends:?}");
         assert!(
             ends[4] >= deadline + SignedDuration::from_mins(18),
-            "the last VM leaves, and the time does not begin anew: {ends:?}"
+            "the last VM leaves, and the time does not begin again: {ends:?}"
         );
     }
 }

@@ -187,8 +187,8 @@ impl Watch {
     }
 
     fn is_delayed(&self) -> bool {
-        let held = (self.call.user.clone(), self.call.kind().resource.clone());
-        self.server.0.store.lock().held.contains(&held)
+        let delayed = (self.call.user.clone(), self.call.kind().resource.clone());
+        self.server.0.store.lock().delayed.contains(&delayed)
     }
 
     /// Turns what is new in the log into lines.

@@ -266,7 +266,7 @@ fn a_delayed_watch_is_silent_until_resumed() {
         server.delay_watches("op", &resource, true);
         create(&maps(server.client()), "a").await.unwrap();
         let waited = tokio::time::timeout(Duration::from_secs(30), stream.try_next()).await;
-        assert!(waited.is_err(), "nothing while held");
+        assert!(waited.is_err(), "nothing while delayed");
         server.delay_watches("op", &resource, false);
         assert!(matches!(stream.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     });

@@ -167,5 +167,5 @@ fn w11_a_foreign_object_of_the_same_name_is_named_and_not_adopted() {
     );
     let said = degraded(&found.versions);
     assert!(said.contains(&wanted.as_str()), "{said:#?}");
-    assert_eq!(found.phase, Some(Phase::Succeeded), "and then it goes on");
+    assert_eq!(found.phase, Some(Phase::Succeeded), "and then it continues");
 }

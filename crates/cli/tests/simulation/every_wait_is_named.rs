@@ -23,7 +23,7 @@ fn assert_every_moment_has_a_name(history: &StatusHistory) {
             continue;
         }
         let waits = StatusHistory::waits(version);
-        assert!(entered || !waits.is_empty(), "at {at} nobody knows why: {status:#}");
+        assert!(entered || !waits.is_empty(), "at {at} no wait is shown: {status:#}");
         // The first is the manager's own; programs go from step to step and begin again with each.
         let same = |one: &WaitingFor, other: &WaitingFor| (&one.what, &one.object) == (&other.what, &other.object);
         if let (Some(wait), Some(earlier)) = (waits.first(), known.as_ref())

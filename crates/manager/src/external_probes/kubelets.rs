@@ -242,7 +242,7 @@ mod tests {
         assert!(error.contains("limit"), "{error}");
         assert_eq!(whole(Body::from(b"{}".to_vec())).await.unwrap(), b"{}");
         let said = words(format!("\u{1b}[2Jall is well\n{}", "y".repeat(100_000)).as_bytes());
-        assert!(said.starts_with("\"[2Jall is well y"), "somebody's words: {said}");
+        assert!(said.starts_with("\"[2Jall is well y"), "text of a server: {said}");
         // With the mark of what was cut off, and those of a quotation.
         assert_eq!(said.chars().count(), LONGEST_NAME + 3);
     }

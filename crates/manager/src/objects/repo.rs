@@ -326,7 +326,7 @@ mod tests {
         assert!(is_readable(id("runAsUser"), id("runAsGroup")));
         assert!(
             !is_readable(65534, 65534),
-            "anybody reads it, so this test shows nothing"
+            "all users can read it, so this test shows nothing"
         );
     }
 

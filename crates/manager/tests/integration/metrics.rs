@@ -76,7 +76,7 @@ async fn curl(url: &str, token: Option<&str>) -> (String, String) {
         }
     });
     let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
-    let text = String::from_utf8(answer.expect("somebody answers").unwrap()).unwrap();
+    let text = String::from_utf8(answer.expect("an answer").unwrap()).unwrap();
     let (body, code) = text.rsplit_once('\n').unwrap();
     (code.to_owned(), body.to_owned())
 }

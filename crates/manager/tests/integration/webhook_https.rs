@@ -250,7 +250,7 @@ async fn a_certificate_is_renewed_while_a_connection_is_open_and_new_handshakes_
     let renewed = webhook.connect().await;
     assert_ne!(renewed.certificate, open.certificate);
     let answer = open.validate(&review("CREATE", plan(), json!(null))).await;
-    assert_eq!(answer["allowed"], true, "the open connection goes on");
+    assert_eq!(answer["allowed"], true, "the open connection stays open");
     assert!(
         webhook.trusted().contains(before.trim()),
         "the authority before is still trusted"
@@ -324,7 +324,7 @@ async fn a_certificate_from_files_is_presented_and_read_again_when_it_changes() 
             .is_ok()
     );
     let answer = open.validate(&review("DELETE", json!(null), plan())).await;
-    assert_eq!(answer["allowed"], true, "the open connection goes on");
+    assert_eq!(answer["allowed"], true, "the open connection stays open");
 }
 
 #[tokio::test]

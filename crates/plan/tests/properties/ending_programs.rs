@@ -273,7 +273,7 @@ fn a_plan_that_has_ended_or_never_began_is_released_without_a_change() {
         );
     }
     status(&mut ended).conditions.clear();
-    assert!(!ended.decide().actions.is_empty(), "it has not been put back yet");
+    assert!(!ended.decide().actions.is_empty(), "it has not been restored yet");
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn rancher_is_not_started_again_for_nodes_that_another_plan_has_upgraded() {
         ("it began with its own release", |model| {
             status(model).previous_version = Some("v1.8.0".to_owned())
         }),
-        ("nobody knows with what it began", |model| {
+        ("the release that it began with is unknown", |model| {
             status(model).previous_version = None
         }),
         ("Rancher is at work", |model| {

@@ -298,7 +298,7 @@ fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
         assert!(!model.observed.nodes["node-1"].drain_taint, "deleted: {deleted}");
         assert!(
             model.observed.nodes["node-3"].drain_taint,
-            "somebody else's: deleted: {deleted}"
+            "of another client: deleted: {deleted}"
         );
     }
 }

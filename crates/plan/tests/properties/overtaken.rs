@@ -87,10 +87,7 @@ fn is_refused(mut model: Model, words: &[&str]) {
         );
     }
     assert!(ended(&model));
-    assert!(
-        plan::decide::is_settled(&model.observed.plan),
-        "the request is refused"
-    );
+    assert!(plan::decide::is_settled(&model.observed.plan), "the request is refused");
     let status = model.observed.plan.status.as_ref().unwrap();
     let last = status.phase_transition_timestamps.last().unwrap();
     assert_eq!(

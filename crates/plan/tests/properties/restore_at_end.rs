@@ -257,7 +257,7 @@ fn nodes_carry_nothing_of_ours_afterwards(#[case] pending: bool, #[case] boot: b
     };
     assert_eq!(decision.actions, [expected]);
     assert!(
-        waits(&decision)[0].ends_with("being put back or removed: Node node-1"),
+        waits(&decision)[0].ends_with("being restored or removed: Node node-1"),
         "{:?}",
         waits(&decision)
     );

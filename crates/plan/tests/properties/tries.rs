@@ -41,7 +41,7 @@ fn r10_a_node_that_is_resumed_before_its_turn_stays_where_it_is_and_says_so() {
     let waits = &model.observed.plan.status.as_ref().unwrap().waiting_for;
     assert!(
         waits.iter().all(|wait| wait.what != "Paused"),
-        "nobody holds it any more: {waits:?}"
+        "it is not paused any more: {waits:?}"
     );
     to_the_end(&mut model);
 }

@@ -378,7 +378,7 @@ fn r56_a_taint_that_a_controller_removed_is_set_again_while_vms_are_left() {
         ("DrainTaint", "Node node-1")
     );
     observed.instances = Vec::new();
-    assert_eq!(observed.decide(), no_vm_left(), "nobody is left to be moved");
+    assert_eq!(observed.decide(), no_vm_left(), "no VM is left to be moved");
 }
 
 #[test]

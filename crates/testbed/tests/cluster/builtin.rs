@@ -166,7 +166,7 @@ async fn board_and_event(client: &Client) {
         .list(&ListParams::default().fields("reason=RestoreVMFailed"))
         .await
         .unwrap();
-    assert_eq!(created.items.len(), 1, "creating an event never fails, and the second one was refused");
+    assert_eq!(created.items.len(), 1, "creating an event never fails, and was refused");
 }
 
 /// What steps of the cluster upgrade write of built-in kinds, in the ways in which they write it.

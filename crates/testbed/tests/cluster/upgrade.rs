@@ -197,7 +197,7 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
         let requests = harvester.control_plane.audit().unwrap();
         let is_setting = |request: &&Request| request.agent == MANAGER && request.resource == "settings";
         let written = requests.iter().filter(is_setting).filter(|request| request.is_write());
-        assert_eq!(written.count(), 2, "the setting is changed and put back");
+        assert_eq!(written.count(), 2, "the setting is changed and restored");
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
         harvester.until_none(&jobs, LIMIT).await;
     });

@@ -279,18 +279,18 @@ async fn what_has_an_owner_stays_whichever_of_them_is_seen_first() {
         garbage_collection: std::time::Duration::ZERO,
         ..Durations::default()
     };
-    let anew = World::new(
+    let restarted = World::new(
         cluster.server.client(),
         cluster.clock.clone(),
         cluster.shape.clone(),
         durations,
         Troubles::default(),
     );
-    let anew = tokio::spawn(anew.run());
+    let restarted = tokio::spawn(restarted.run());
     cluster.until_gone(1, POD, HARVESTER, "left").await;
     cluster.minutes(1).await;
     assert!(cluster.get(POD, HARVESTER, "owned").await.is_some());
-    anew.abort();
+    restarted.abort();
 }
 
 /// Deletes the Job of these tests after what it owns.

@@ -85,7 +85,7 @@ async fn r57_a_node_whose_drain_has_begun_gets_its_plan_without_a_strategy_but_i
         .await;
     cluster.minutes(300).await;
     let node = cluster.get(NODE, "", "node-1").await.unwrap();
-    assert_eq!(node["spec"]["unschedulable"], true, "nobody answered");
+    assert_eq!(node["spec"]["unschedulable"], true, "no answer");
     assert_eq!(
         kubelet(&cluster.get(NODE, "", "node-2").await.unwrap()),
         "v1.34.3+rke2r1"

@@ -107,7 +107,7 @@ async fn r57_other_drain_options_start_the_drain_over_and_make_older_answers_voi
     let node = cluster.get(NODE, "", "node-1").await.unwrap();
     assert_eq!(
         node["spec"]["unschedulable"], true,
-        "it is cordoned before anybody is asked"
+        "it is cordoned before the hook is opened"
     );
     let mut other = strategy("1");
     other["controlPlaneDrainOptions"]["timeout"] = json!(60);

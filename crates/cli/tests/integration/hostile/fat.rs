@@ -62,7 +62,7 @@ async fn s04_create_reviews_in_a_cluster_of_fat_objects_take_no_more_memory_than
         limit >> 20
     );
     assert!(peak < limit, "it took {peak} bytes");
-    assert_eq!(well_meant, Ok(true), "somebody who means well is not served");
+    assert_eq!(well_meant, Ok(true), "a well-behaved client is not served");
     let answers: Vec<String> = answers.expect("all are answered").into_iter().flatten().collect();
     assert_eq!(answers.len(), usize::from(ASKERS));
     for answer in &answers {

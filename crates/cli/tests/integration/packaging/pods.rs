@@ -157,7 +157,7 @@ fn user(pod: &Pod) -> User {
         (Some(0), true) => User::NodeRoot,
         (Some(107), false) => User::Importer,
         (Some(1000), false) => User::Image,
-        other => panic!("{other:?} is nobody: {context}"),
+        other => panic!("{other:?} is no known account: {context}"),
     }
 }
 
@@ -210,7 +210,7 @@ fn a_pod_gives_its_program_what_it_reads_and_no_more_rights_than_it_needs(#[case
         let path = mount["mountPath"].as_str().unwrap();
         let is_named = words(&pod.container["args"]).iter().any(|word| word.starts_with(path));
         let is_read = paths.iter().any(|read| Path::new(read).starts_with(path));
-        assert!(is_named || is_read, "{path} is mounted for nobody");
+        assert!(is_named || is_read, "{path} is mounted and not used");
     }
 }
 

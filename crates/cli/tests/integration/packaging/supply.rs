@@ -144,7 +144,8 @@ fn s10_a_dependency_that_an_advisory_is_about_is_named_and_a_patched_one_is_not(
     ));
     let (code, said) = advisories(Some(database(&all).path()), &[]);
     assert_eq!(code, 1, "{said}");
-    let expected = "leaky 1.2.3: RUSTSEC-2026-0001-leaky (affected): What is wrong with leaky; patched: >= 1.2.4, ~1.1.9";
+    let expected =
+        "leaky 1.2.3: RUSTSEC-2026-0001-leaky (affected): What is wrong with leaky; patched: >= 1.2.4, ~1.1.9";
     assert!(said.contains(expected), "{said}");
 }
 

@@ -245,7 +245,9 @@ fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_u
             .all(|word| text.contains(word))
         };
         let limit = std::time::Duration::from_secs(90);
-        harvester.plan_when("up", limit, "message about what is missing", says).await;
+        harvester
+            .plan_when("up", limit, "message about what is missing", says)
+            .await;
         let back = json!({"metadata": {"name": name}});
         all.create(&PostParams::default(), &serde_json::from_value(back).unwrap())
             .await

@@ -156,8 +156,8 @@ async fn retry(cluster: &Cluster) {
         .patch("up", &params, &Patch::Merge(&patch))
         .await
         .unwrap();
-    let goes_on = |plan: Option<&UpgradePlan>| plan.is_some_and(|plan| !failed(plan));
-    let found = await_condition(cluster.plans(), "up", goes_on);
+    let continues = |plan: Option<&UpgradePlan>| plan.is_some_and(|plan| !failed(plan));
+    let found = await_condition(cluster.plans(), "up", continues);
     if tokio::time::timeout(LIMIT, found).await.is_err() {
         panic!("the retry does not begin\n{}", cluster.describe("up").await);
     }
