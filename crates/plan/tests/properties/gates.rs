@@ -1,4 +1,4 @@
-//! Rancher's gate: for whom it is closed, who takes it over, and what is on record before it is closed.
+//! Rancher's gate: which plans it blocks, which plan takes it over, and what is recorded before it is closed.
 
 use api::{Component, NodeState, Phase, PhaseTransition, annotations};
 use jiff::SignedDuration;
@@ -16,7 +16,7 @@ use crate::{
     small::{KUBERNETES, gate, in_phase, note, progressing, reached, set_state, status, waits, waits_for, with_nodes},
 };
 
-/// What makes a world another one.
+/// A change of the observed state.
 type Spoil = fn(&mut Model);
 
 /// A plan that is to enter the preload, behind a gate that is closed for another release.
@@ -81,7 +81,7 @@ fn a_gate_that_is_closed_for_another_release_refuses_a_plan() {
     );
 }
 
-/// Another plan that has begun with the nodes since `after`.
+/// Another plan that has begun to upgrade nodes.
 fn other(name: &str, os: &str, done: Option<jiff::Timestamp>) -> OtherPlan {
     OtherPlan {
         name: name.to_owned(),
@@ -275,7 +275,7 @@ fn behind_a_closed_gate_the_earlier_strategy_is_recorded() {
     assert_eq!(notes(&model.decide(), annotations::TAKEN_OVER).as_deref(), Some("true"));
 }
 
-/// Another try of a plan that never sent Rancher off, after all nodes have come to run its release.
+/// A retry of a plan that never started Rancher's upgrade, after all nodes have come to run its release.
 fn done_by_another() -> Model {
     let mut model = prepared(3);
     let failed = PhaseTransition {

@@ -178,7 +178,8 @@ fn a_step_that_is_retried_is_paused_until_it_has_begun(
 fn the_wait_for_rancher_quotes_its_message_unless_it_is_about_an_upgraded_node() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-1", NodeState::PostDrained);
-    let next = "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (1 of 3 done)";
+    let next =
+        "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (1 of 3 done)";
     assert_eq!(waits(&model.decide()), [next]);
     let says = |model: &mut Model, words: &str| {
         model.observed.cluster.as_mut().unwrap().message = Some(words.to_owned());
@@ -202,7 +203,8 @@ fn paused_nodes_are_named_and_so_are_nodes_that_wait_behind_them() {
     let mut model = upgrading(3);
     pause(&mut model, &["node-1", "node-2"]);
     let paused = "Paused Node node-1, node-2: node upgrade paused: node-1, node-2";
-    let next = "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (0 of 3 done)";
+    let next =
+        "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (0 of 3 done)";
     assert_eq!(waits(&model.decide()), [paused, next]);
     // Rancher has opened the hook of node-1, and opens no other before it is answered.
     add_job(&mut model, JobType::PreDrain, "node-1", JobOutcome::Running);

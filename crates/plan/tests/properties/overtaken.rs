@@ -234,11 +234,11 @@ fn r07_a_retry_takes_over_from_a_plan_that_sent_rancher_off_in_the_meantime() {
         status.provision_generation.is_some()
     });
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is started once");
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is started once");
     assert_eq!(
         cluster.upgrade_strategy,
         Some(serde_json::Value::Null),
@@ -297,7 +297,7 @@ fn r07_a_retry_after_another_plan_has_succeeded_drains_no_node(#[case] mut model
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is not sent off again");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is not started again");
 }
 
 #[rstest]
@@ -327,7 +327,7 @@ fn a_retry_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) 
     until(&mut model, |model| {
         model.observed.cluster.as_ref().unwrap().provision_generation == 2 || ended(model)
     });
-    assert!(!ended(&model), "Rancher is to be sent off");
+    assert!(!ended(&model), "Rancher is yet to be started");
 }
 
 /// A plan for v1.8.0 that begins where another plan has left Rancher's gate closed for a release.

@@ -44,7 +44,7 @@ impl Way {
         Self::RetriesAfterAFailure,
         Self::IsRefusedThenRetries,
     ];
-    /// Two plans, the first of which was about to send Rancher off.
+    /// Two plans, the first of which was about to start Rancher's upgrade.
     pub(super) const ABOUT_TO_BEGIN: &[Self] = &[
         Self::RetriesAfterAnother,
         Self::RetriesAfterAFailure,

@@ -71,10 +71,10 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
         .release_metadata
         .as_ref()
         .and_then(|release| release.kubernetes.as_ref());
-    let is_sent_off = status
+    let has_started = status
         .provision_generation
         .is_some_and(|ours| cluster.provision_generation >= ours);
-    if is_sent_off && cluster.kubernetes_version.as_ref() == target {
+    if has_started && cluster.kubernetes_version.as_ref() == target {
         draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
     }
 }
