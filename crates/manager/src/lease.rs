@@ -6,7 +6,7 @@
 //!
 //! What is promised: of several managers one writes, but for one request that was under way when its manager was stopped or
 //! cut off, and that is sent or arrives after another one has taken over. Each request has the fence right before it, and
-//! requests follow one another; but no fence on this side of the network can hold back the one that has passed it. So a
+//! requests follow one another; but no fence on this side of the network can stop the one that has passed it. So a
 //! request that comes late does no harm:
 //!
 //! - A change carries the resourceVersion, and a deletion the UID, that was read before the fence, while this manager led:

@@ -30,8 +30,8 @@ use crate::{
     watched::Watched,
 };
 
-/// Holds watches of a kind back for a while, as a slow API server does.
-fn hold_back(server: &ApiServer, clock: &Clock, resource: ResourceId, time: Duration) {
+/// Delays watches of a kind for a while, as a slow API server does.
+fn delay_watches_for(server: &ApiServer, clock: &Clock, resource: ResourceId, time: Duration) {
     let (server, clock) = (server.clone(), clock.clone());
     server.delay_watches(&manager_user(), &resource, true);
     tokio::spawn(async move {
@@ -48,7 +48,7 @@ fn shows_jobs_late(rehearsal: &Rehearsal) {
         let creates = write.who.user == manager_user() && write.verb == Verb::Create && write.resource.plural == "jobs";
         if creates && !begun.swap(true, Ordering::SeqCst) {
             let late = Duration::from_secs(5);
-            hold_back(&server, &clock, ResourceId::new("batch", "jobs"), late);
+            delay_watches_for(&server, &clock, ResourceId::new("batch", "jobs"), late);
         }
         Fault::None
     }));
@@ -95,7 +95,7 @@ where
         let object = make(&plan);
         let unheard = Duration::from_secs(7 * 60);
         let heard = clock.now().saturating_add(unheard).unwrap();
-        hold_back(&rehearsal.server, &clock, resource, unheard);
+        delay_watches_for(&rehearsal.server, &clock, resource, unheard);
         objects.create(&PostParams::default(), &object).await.unwrap();
         if removed {
             clock.sleep(Duration::from_secs(30 * 60)).await;

@@ -190,7 +190,8 @@ fn comments_and_names_use_conventional_words() {
     let mut faults = Vec::new();
     let mut seen = 0;
     files(&page::root().join("crates"), &mut |path| {
-        if path.extension().is_none_or(|ending| ending != "rs") {
+        // This file has the words.
+        if path.extension().is_none_or(|ending| ending != "rs") || path.ends_with("docs/words.rs") {
             return;
         }
         let name = path.strip_prefix(page::root()).unwrap().display().to_string();
