@@ -61,9 +61,9 @@ pub const NOTES: [&str; 9] = [
     SAVED_WORKLOAD_UPDATE_METHODS,
 ];
 
-/// Ours, on a machine-plan Secret: tells Rancher that the pre-drain hook is done, by repeating its token.
+/// Ours, on a machine-plan Secret: reports to Rancher that the pre-drain hook is done, by repeating its token.
 pub const PRE_HOOK: &str = "management.harvesterhci.io/pre-hook";
-/// Ours, on a machine-plan Secret: tells Rancher that the post-drain hook is done, by repeating its token.
+/// Ours, on a machine-plan Secret: reports to Rancher that the post-drain hook is done, by repeating its token.
 pub const POST_HOOK: &str = "management.harvesterhci.io/post-hook";
 /// Rancher's, on a machine-plan Secret: the token of the pre-drain hook.
 pub const RKE_PRE_DRAIN: &str = "rke.cattle.io/pre-drain";

@@ -2,7 +2,7 @@
 
 use crate::{Component, JobType};
 
-/// A kind of Job of an upgrade. Its labels tell which one it is.
+/// A kind of Job of an upgrade. Its labels identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKind {
     /// Loads images onto a node.

@@ -13,7 +13,7 @@ pub enum NodeState {
     ImagePreloaded,
     /// Images could not be loaded.
     ImagePreloadFailed,
-    /// An administrator holds the node.
+    /// An administrator paused the node.
     UpgradePaused,
     /// VMs are being moved away.
     PreDraining,

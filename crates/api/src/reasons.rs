@@ -67,7 +67,7 @@ pub const OLD_OS_IMAGE: &str = "OldOSImage";
 
 /// Node reason: what its state says failed is being tried again. Ours.
 pub const RETRYING: &str = "Retrying";
-/// Node reason: an administrator has let the node go, and it waits for its turn. Ours.
+/// Node reason: an administrator has resumed the node, and it waits for its turn. Ours.
 pub const RELEASED: &str = "Released";
 /// Message that goes with [`RELEASED`].
 pub const RELEASED_MESSAGE: &str = "Node upgrade was released by the user and waits for its turn";
@@ -78,7 +78,7 @@ pub const NO_REBOOT: &str = "NoReboot";
 /// armed in follows. Ours.
 pub const REBOOT_ARMED: &str = "RebootArmed";
 
-/// Node reason: an administrator holds the node.
+/// Node reason: an administrator paused the node.
 pub const ADMINISTRATIVELY_PAUSED: &str = "AdministrativelyPaused";
 /// Message that goes with [`ADMINISTRATIVELY_PAUSED`].
 pub const PAUSED_MESSAGE: &str = "Node upgrade paused as requested by the user";

@@ -40,7 +40,7 @@ enum CelError {
     /// It is no expression.
     #[error("{0}")]
     Syntax(#[from] ParseErrors),
-    /// It cannot be told what it is about.
+    /// It cannot be determined what it is about.
     #[error("{0}")]
     Variable(#[from] SerializationError),
     /// It asks for what is not there.

@@ -113,8 +113,8 @@ impl ApiServer {
                 response = response::error(&ApiError::internal("injected: the reply was lost"));
                 response.extensions_mut().insert(ReplyLost);
             }
-            Fault::CrashAfter(told) => {
-                told.notify_one();
+            Fault::CrashAfter(done) => {
+                done.notify_one();
                 std::future::pending::<()>().await;
             }
             Fault::None | Fault::Reject(_) | Fault::ConflictBefore => {}

@@ -82,7 +82,7 @@ impl std::fmt::Debug for Config {
 #[derive(Clone)]
 pub struct ApiServer(pub(crate) Arc<Server>);
 
-/// An [`ApiServer`] that ends when all others let it go: for what the server itself holds on to.
+/// An [`ApiServer`] that ends when all other clones are dropped: for what the server itself owns.
 #[derive(Clone)]
 pub struct WeakApiServer(std::sync::Weak<Server>);
 
@@ -124,7 +124,7 @@ pub(crate) struct Server {
     pub(crate) documents: Mutex<crate::openapi::Documents>,
 }
 
-// A panic while one of these is held leaves whole values behind: they are replaced, never edited in steps.
+// A panic while one of these locks is held leaves whole values behind: they are replaced, never edited in steps.
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -199,8 +199,8 @@ impl ApiServer {
     }
 
     /// Stops (`true`) or resumes the delivery of watch events of a resource to a user.
-    pub fn hold_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
-        self.0.store.hold_watches(user, resource, hold);
+    pub fn delay_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
+        self.0.store.delay_watches(user, resource, hold);
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct State {
     /// Committed, not yet shown to observers.
     unseen: VecDeque<Change>,
     /// Watches that get nothing for now: (user, resource).
-    pub(crate) held: BTreeSet<(String, ResourceId)>,
+    pub(crate) delayed: BTreeSet<(String, ResourceId)>,
 }
 
 struct Inner {
@@ -226,7 +226,7 @@ impl Store {
         Ok(changed.1)
     }
 
-    /// An object as text. Watches tell of a change with the same text as the answer to the write.
+    /// An object as text. Watches deliver a change with the same text as the answer to the write.
     pub(crate) fn text(&self, resource: &ResourceId, object: &Arc<Value>) -> String {
         let written = {
             let state = self.lock();
@@ -338,13 +338,13 @@ impl Store {
     }
 
     /// Stops (`true`) or resumes the delivery of watch events of one resource to one user.
-    pub fn hold_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
+    pub fn delay_watches(&self, user: &str, resource: &ResourceId, hold: bool) {
         let mut state = self.lock();
         let entry = (user.to_owned(), resource.clone());
         if hold {
-            state.held.insert(entry);
+            state.delayed.insert(entry);
         } else {
-            state.held.remove(&entry);
+            state.delayed.remove(&entry);
             if let Some(partition) = state.partitions.get(resource) {
                 partition.changed.notify_waiters();
             }

@@ -34,7 +34,7 @@ pub(crate) struct Written {
 /// Who owns the fields of the new object.
 #[derive(Debug, Clone)]
 pub(crate) enum Ownership {
-    /// Whoever writes owns what changed.
+    /// The writer owns the fields that changed.
     Track,
     /// Server-side apply worked it out already.
     Given(Vec<Manager>),

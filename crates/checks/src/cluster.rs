@@ -24,8 +24,8 @@ impl<T: Into<String>> From<T> for NoAnswer {
 /// All objects of a kind, or why they could not be listed.
 pub type Listed<K> = Result<Vec<K>, NoAnswer>;
 
-/// All objects of a kind of which a cluster may have very many, or why they could not be listed: everybody who asks reads the
-/// same ones.
+/// All objects of a kind of which a cluster may have very many, or why they could not be listed: all readers share the
+/// same list.
 pub type ListedOnce<K> = Result<Shared<K>, NoAnswer>;
 
 /// Objects that several read at once.
@@ -65,7 +65,7 @@ impl<'de, K: Deserialize<'de>> Deserialize<'de> for Shared<K> {
 }
 
 /// What checks read of a cluster. Each kind may be missing by itself: a check that needs it then says so, the others
-/// go on.
+/// continue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {

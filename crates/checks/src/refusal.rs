@@ -10,7 +10,7 @@ use kube::core::{
 use crate::FieldError;
 
 /// Errors that are listed; more are not useful, and the client chooses how many there are.
-const MOST_TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// The status that refuses the plan of that name, or nothing when there are no errors.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn status(name: &str, errors: &[FieldError]) -> Option<Status> {
         return None;
     }
     let message = format!("UpgradePlan.{} {name:?} is invalid: {}", api::GROUP, merged(errors));
-    let causes = errors.iter().take(MOST_TOLD).map(|error| StatusCause {
+    let causes = errors.iter().take(MAX_REPORTED).map(|error| StatusCause {
         reason: error.type_.reason().to_owned(),
         message: error.body(),
         field: error.field.clone(),
@@ -44,9 +44,9 @@ fn merged(errors: &[FieldError]) -> String {
     let mut seen = BTreeSet::new();
     let texts = errors.iter().map(ToString::to_string);
     let mut texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
-    let more = texts.len().saturating_sub(MOST_TOLD);
+    let more = texts.len().saturating_sub(MAX_REPORTED);
     if more > 0 {
-        texts.truncate(MOST_TOLD);
+        texts.truncate(MAX_REPORTED);
         texts.push(format!("and {more} more"));
     }
     match texts.as_slice() {
@@ -98,6 +98,6 @@ mod tests {
         let status = status("up", &(0..32_000).map(error).collect::<Vec<_>>()).unwrap();
         assert!(status.message.len() < 20_000 && status.message.contains("pauseNodes[99]"));
         assert!(status.message.ends_with("and 31900 more]"), "{}", status.message);
-        assert_eq!(status.details.unwrap().causes.len(), MOST_TOLD);
+        assert_eq!(status.details.unwrap().causes.len(), MAX_REPORTED);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the time and waits.
+/// Reads the time and waits.
 #[derive(Clone, Debug)]
 pub struct Clock {
     kind: Kind,
@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// Starts at `base` and runs `speed` times as fast as tokio's time. Under paused tokio time, with speed 1, time
-    /// passes only while everybody waits.
+    /// passes only while all tasks wait.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "tokio's clock, which can be paused")]
     pub fn simulated(base: Timestamp, speed: f64) -> Self {

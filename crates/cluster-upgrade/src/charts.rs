@@ -61,9 +61,9 @@ pub(super) async fn pause(context: &Context, _: StepContext<'_>) -> Result<()> {
 #[must_use]
 pub fn pause_patch(chart: &ManagedChart, (plan, uid): (&str, &str), version: &str) -> Option<Value> {
     let by = chart.annotations().get(CHART_PAUSED_BY);
-    let is_held = chart.spec.paused == Some(true) && by.is_none_or(|by| by == uid);
+    let is_paused = chart.spec.paused == Some(true) && by.is_none_or(|by| by == uid);
     let patch = json!({"metadata": {"annotations": {CHART_PAUSED_BY: uid}}, "spec": {"paused": true}});
-    (!is_held && !is_recorded(chart, plan, version)).then_some(patch)
+    (!is_paused && !is_recorded(chart, plan, version)).then_some(patch)
 }
 
 fn is_recorded(chart: &ManagedChart, plan: &str, version: &str) -> bool {

@@ -145,7 +145,7 @@ impl Context {
     pub(crate) async fn give_time(&self, ctx: StepContext<'_>, taking_in: Waiting, pause: Duration) {
         ctx.report.waiting(&[taking_in], Some(ctx.deadline));
         self.clock.sleep(pause).await;
-        ctx.report.going_on();
+        ctx.report.clear_waits();
     }
 
     /// Waits for something that is not worth failing for. Whether it came true in time.

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fragility_9_only_the_nodes_that_the_plan_selects_count() {
+    fn f09_only_the_nodes_that_the_plan_selects_count() {
         let had = ("plan.upgrade.cattle.io/up-x", "h1");
         let nodes = [
             node("done", &[(labels::MANAGED, "true"), had]),

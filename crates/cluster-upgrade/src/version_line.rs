@@ -41,7 +41,7 @@ mod tests {
     #[case("master-head", false)]
     #[case("0a1b2c3", false)]
     #[case("", false)]
-    fn fragility_13_candidates_and_two_digit_patches_are_of_their_line(#[case] version: &str, #[case] of: bool) {
+    fn f13_candidates_and_two_digit_patches_are_of_their_line(#[case] version: &str, #[case] of: bool) {
         assert_eq!(is_of_line(version, 1, 7), of);
     }
 

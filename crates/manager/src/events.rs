@@ -24,7 +24,7 @@ const REPORTER: EventReporter<'_> = EventReporter {
     host: None,
 };
 /// How many events are kept for a retry. More occur only if none can be created for long, and then the newest matter most.
-const MOST_UNTOLD: usize = 200;
+const MAX_UNRECORDED: usize = 200;
 /// The timeout of an event. The upgrade waits during this time, and events are not worth a longer wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -54,7 +54,7 @@ impl State {
     /// Keeps an event for later.
     fn keep(&mut self, event: Event) {
         self.unrecorded.push_back(event);
-        if self.unrecorded.len() > MOST_UNTOLD {
+        if self.unrecorded.len() > MAX_UNRECORDED {
             self.unrecorded.pop_front();
         }
     }

@@ -77,7 +77,7 @@ pub struct Kubelet {
 pub enum KubeletFile {
     /// How full its disks are.
     Summary,
-    /// Its configuration. Before Kubernetes 1.33 only whoever may do everything with kubelets may read it.
+    /// Its configuration. Before Kubernetes 1.33, reading it needs full access to kubelets.
     Configz,
 }
 
@@ -95,7 +95,7 @@ impl KubeletFile {
 /// Why a kubelet did not answer with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeletError {
-    /// It does not let us.
+    /// The kubelet refuses access.
     #[error("{0}")]
     Forbidden(String),
     /// Anything else, for people.
@@ -105,13 +105,13 @@ pub enum KubeletError {
 
 /// The world outside the Kubernetes API.
 pub trait ExternalProbes: Send + Sync {
-    /// Reads a file from the repository. With something to trust, from nobody else.
+    /// Reads a file from the repository. With a certificate to trust, only from the server that has it.
     fn fetch<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<Vec<u8>, FetchError>>;
 
     /// How many bytes a file in the repository has, without reading it.
     fn size<'a>(&'a self, url: &'a str, trust: Option<&'a Trust>) -> BoxFuture<'a, Result<u64, FetchError>>;
 
-    /// Makes a certificate for the Service of a repository, with a key that nobody has had before.
+    /// Makes a certificate for the Service of a repository, with a new key.
     fn mint<'a>(&'a self, server_name: &'a str) -> BoxFuture<'a, Result<Identity, TlsError>>;
 
     /// When the certificate chain of an API server ends; its address is `host:port`, IPv6 in brackets.

@@ -12,7 +12,7 @@ use release::tls::Identity;
 
 /// A certificate with its key.
 #[derive(Clone, Debug)]
-struct Held {
+struct Entry {
     access: RepositoryAccess,
     identity: Identity,
     /// This manager has created the Secret: a Secret of that name is ours.
@@ -21,7 +21,7 @@ struct Held {
 
 /// The keys, by the UID of their plan. All clones are the same.
 #[derive(Clone, Default)]
-pub struct Keyring(Arc<Mutex<BTreeMap<String, Held>>>);
+pub struct Keyring(Arc<Mutex<BTreeMap<String, Entry>>>);
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,50 +30,50 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
         // No code panics with this lock; if it did, the value would still be valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a key for a plan; one that it had before is forgotten.
     pub fn add(&self, uid: &str, access: RepositoryAccess, identity: Identity) {
-        let held = Held {
+        let entry = Entry {
             access,
             identity,
             is_stored: false,
         };
-        self.held().insert(uid.to_owned(), held);
+        self.entries().insert(uid.to_owned(), entry);
     }
 
     /// The certificate whose key is in hand.
     #[must_use]
     pub fn certificate(&self, uid: &str) -> Option<RepositoryAccess> {
-        self.held().get(uid).map(|held| held.access.clone())
+        self.entries().get(uid).map(|entry| entry.access.clone())
     }
 
     /// What the Secret of that name is to hold, and whether this manager has stored it before.
     #[must_use]
     pub fn of(&self, uid: &str, secret: &str) -> Option<(Identity, bool)> {
-        let held = self.held();
-        let held = held.get(uid).filter(|held| held.access.secret == secret)?;
-        Some((held.identity.clone(), held.is_stored))
+        let entries = self.entries();
+        let entry = entries.get(uid).filter(|entry| entry.access.secret == secret)?;
+        Some((entry.identity.clone(), entry.is_stored))
     }
 
     /// The Secret is there, and is this manager's.
     pub fn stored(&self, uid: &str) {
-        if let Some(held) = self.held().get_mut(uid) {
-            held.is_stored = true;
+        if let Some(entry) = self.entries().get_mut(uid) {
+            entry.is_stored = true;
         }
     }
 
     /// Forgets the key of a plan, so that another one is made.
     pub fn forget(&self, uid: &str) {
-        self.held().remove(uid);
+        self.entries().remove(uid);
     }
 
     /// Forgets the keys of plans that are not these.
     pub fn keep(&self, is_alive: impl Fn(&String) -> bool) {
-        self.held().retain(|uid, _| is_alive(uid));
+        self.entries().retain(|uid, _| is_alive(uid));
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         let shown = format!(
             "{keyring:?} {:?} {:?}",
             keyring.of("uid", ""),
-            keyring.held().get("uid")
+            keyring.entries().get("uid")
         );
         assert!(!shown.contains("SECRET"), "{shown}");
     }

@@ -6,7 +6,7 @@
 //!
 //! What is promised: of several managers one writes, but for one request that was under way when its manager was stopped or
 //! cut off, and that is sent or arrives after another one has taken over. Each request has the fence right before it, and
-//! requests follow one another; but no fence on this side of the network can hold back the one that has passed it. So a
+//! requests follow one another; but no fence on this side of the network can stop the one that has passed it. So a
 //! request that comes late does no harm:
 //!
 //! - A change carries the resourceVersion, and a deletion the UID, that was read before the fence, while this manager led:
@@ -54,7 +54,7 @@ pub struct LeaseTiming {
 impl LeaseTiming {
     /// A lease of this duration, renewed three times while it lasts.
     #[must_use]
-    pub fn permanent(duration: Duration) -> Self {
+    pub fn with_duration(duration: Duration) -> Self {
         Self {
             duration,
             renew_deadline: duration * 2 / 3,
@@ -66,7 +66,7 @@ impl LeaseTiming {
 
 impl Default for LeaseTiming {
     fn default() -> Self {
-        Self::permanent(Duration::from_secs(30))
+        Self::with_duration(Duration::from_secs(30))
     }
 }
 
@@ -147,7 +147,7 @@ struct Candidate<'a> {
     clock: &'a Clock,
 }
 
-/// Competes for the lease; returns when it was held and is lost.
+/// Competes for the lease; returns after this manager had it and lost it.
 pub async fn compete(client: Client, namespace: &str, identity: &str, timing: LeaseTiming, leadership: &Leadership) {
     let leases: Api<Lease> = Api::namespaced(client, namespace);
     let clock = leadership.clock.clone();
@@ -205,7 +205,7 @@ fn written(result: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Er
     }
 }
 
-/// One attempt to take the lease; the lease if it is held now.
+/// One attempt to take the lease; the lease if this manager has it now.
 async fn attempt(
     leases: &Api<Lease>,
     candidate: Candidate<'_>,

@@ -165,7 +165,7 @@ mod tests {
         let observed = remembered.get_from("a", 1, || vec![one.clone(), two.clone()], look);
         assert_eq!(*observed, [("one".to_owned(), 1), ("two".to_owned(), 2)].into());
         // No change: nothing is even listed.
-        remembered.get_from("a", 1, || panic!("listed without news"), look);
+        remembered.get_from("a", 1, || panic!("listed without a change"), look);
         // Another version of one, two as it was.
         let newer = node("one");
         let observed = remembered.get_from("a", 2, || vec![newer.clone(), two.clone()], look);

@@ -112,13 +112,13 @@ impl Manager {
         let mut wake_at = None;
         self.report_late().await?;
         for plan in &plans {
-            wake_at = earliest(wake_at, self.look_after(plan).await?);
+            wake_at = earliest(wake_at, self.reconcile_with_backoff(plan).await?);
         }
         Ok(earliest(wake_at, self.next_report()))
     }
 
     /// Reconciles one plan. Its errors are shown on it, and block no other plan.
-    async fn look_after(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, LeaseLost> {
+    async fn reconcile_with_backoff(&mut self, plan: &Arc<UpgradePlan>) -> Result<Option<Timestamp>, LeaseLost> {
         match self.reconcile(plan).await {
             Ok(wake_at) => {
                 self.state.backoff.clear(plan);

@@ -93,7 +93,7 @@ pub async fn run(
     }
 }
 
-/// Who may write: with an election nobody, until it is won.
+/// Whether this manager may write: with leader election only after it is elected.
 fn leadership(config: &Config, clock: &Clock) -> Leadership {
     match config.lease_namespace {
         Some(_) => Leadership::contested(clock.clone()),

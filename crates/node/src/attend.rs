@@ -39,7 +39,7 @@ pub async fn attend<'a>(
         let mut look_again = None;
         if let Some(mut decision) = look() {
             if decision.waiting.is_empty() {
-                ctx.report.going_on();
+                ctx.report.clear_waits();
                 return Ok(());
             }
             done.retain(|done| clock.now() < done.again);
@@ -112,7 +112,7 @@ mod tests {
     fn waiting(left: Option<usize>) -> Decision {
         let still = Waiting {
             what: "VMEvacuation",
-            object: "somebody".to_owned(),
+            object: "another user".to_owned(),
             message: "waits".to_owned(),
         };
         Decision {
@@ -155,7 +155,7 @@ mod tests {
         assert!(ends.is_sorted_by(|one, next| one <= next), "{ends:?}");
         assert!(
             ends[4] >= deadline + SignedDuration::from_mins(18),
-            "the last VM leaves, and the time does not begin anew: {ends:?}"
+            "the last VM leaves, and the time does not begin again: {ends:?}"
         );
     }
 }

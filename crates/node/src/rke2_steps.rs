@@ -118,8 +118,8 @@ pub(crate) async fn start_rke2_upgrade(run: &NodeRun, _: StepContext<'_>) -> Res
 /// The patch that makes Rancher upgrade RKE2; nothing when it is already set.
 #[must_use]
 pub fn rke2_upgrade(cluster: &Cluster, wanted: &str) -> Option<Value> {
-    let told = cluster.spec.kubernetes_version.as_deref() == Some(wanted) && cluster.spec.rke_config.is_some();
-    (!told).then(|| json!({"spec": {"kubernetesVersion": wanted, "rkeConfig": {}}}))
+    let is_written = cluster.spec.kubernetes_version.as_deref() == Some(wanted) && cluster.spec.rke_config.is_some();
+    (!is_written).then(|| json!({"spec": {"kubernetesVersion": wanted, "rkeConfig": {}}}))
 }
 
 /// Waits until the node runs the kubelet of the release.

@@ -75,7 +75,7 @@ fn advance(mut draft: Draft<'_>, phase: Phase) -> Decision {
     let outcome = if phase == entry.active {
         run(&mut draft, entry)
     } else {
-        go_on(&mut draft, entry, next)
+        continue_phase(&mut draft, entry, next)
     };
     match outcome {
         Outcome::Done if draft.status().current_phase.as_deref() == Some(Phase::Succeeded.as_str()) => {
@@ -103,7 +103,7 @@ fn run(draft: &mut Draft<'_>, entry: &Entry) -> Outcome {
     outcome
 }
 
-fn go_on(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome {
+fn continue_phase(draft: &mut Draft<'_>, entry: &Entry, next: Option<&Entry>) -> Outcome {
     let outcome = (entry.leave)(draft);
     if outcome != Outcome::Done {
         return outcome;
@@ -235,7 +235,7 @@ fn delete(mut draft: Draft<'_>) -> Decision {
     if draft.observed.plan.phase() == Some(Phase::NodeUpgrading) {
         node_upgrade::look_at_jobs(&mut draft);
     }
-    if ended || draft.observed.plan.status.is_none() || undo::put_back(&mut draft, Ending::Deletion) == Outcome::Done {
+    if ended || draft.observed.plan.status.is_none() || undo::restore(&mut draft, Ending::Deletion) == Outcome::Done {
         draft.set_finalizer(false);
         return draft.unchanged();
     }

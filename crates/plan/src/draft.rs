@@ -95,8 +95,8 @@ impl<'a> Draft<'a> {
         let left = NOTES
             .into_iter()
             .filter_map(|key| Some((key, observed.plan.annotation(key)?)));
-        // Notes of an older manager move into the status, and are removed from where they were once they are there. Others
-        // are nobody's.
+        // Notes of an older manager move into the status, and their annotations are removed once they are there. Other
+        // annotations are ignored.
         let annotations = match status.notes {
             Some(_) => left.map(|(key, _)| (key.to_owned(), None)).collect(),
             None => BTreeMap::new(),

@@ -11,12 +11,12 @@ use api::{
 
 use crate::{observed::Settings, preflight::PreflightError};
 
-/// The image of the plan's workloads. A repository that is not allowed is not heard: whoever may change a plan could have
-/// any program run as root.
+/// The image of the plan's workloads. A repository that is not allowed is ignored: otherwise a user who may change a plan could
+/// run any program as root.
 #[must_use]
 pub fn of(plan: &UpgradePlan, settings: &Settings) -> Image {
     let recorded = plan.note(annotations::TOOLKIT_IMAGE).and_then(Image::parse);
-    // Whoever may write a status writes the record too.
+    // A client that may write a status can also write the record.
     let recorded = recorded.filter(|image| is_allowed(image, settings));
     let own = recorded.as_ref().unwrap_or(&settings.own_image);
     let is_allowed = forbidden_repository(plan, &settings.own_image, &settings.allowed_repositories).is_none();

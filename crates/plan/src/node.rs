@@ -65,7 +65,7 @@ mod tests {
     #[case(SingleNodeUpgraded, PostDrained)]
     #[case(PreDrainFailed, PreDrained)]
     #[case(ImageCleaned, ImageCleanFailed)]
-    fn within_a_group_the_newer_sight_wins(#[case] old: NodeState, #[case] new: NodeState) {
+    fn within_a_group_the_newer_observation_wins(#[case] old: NodeState, #[case] new: NodeState) {
         assert_eq!(at(old).join(new), at(new));
     }
 

@@ -279,36 +279,36 @@ pub struct ObservedMachinePlan {
 }
 
 impl ObservedMachinePlan {
-    /// What Rancher asks before it drains the node, answered or not: a token.
+    /// The token of Rancher's pre-drain hook, answered or not.
     #[must_use]
-    pub fn question_before_drain(&self) -> Option<&str> {
+    pub fn pre_drain_token(&self) -> Option<&str> {
         self.pre_drain.as_deref().filter(|token| !token.is_empty())
     }
 
-    /// What Rancher asks after it has drained and updated the node, answered or not.
+    /// The token of Rancher's post-drain hook, answered or not.
     #[must_use]
-    pub fn question_after_drain(&self) -> Option<&str> {
+    pub fn post_drain_token(&self) -> Option<&str> {
         self.post_drain.as_deref().filter(|token| !token.is_empty())
     }
 
-    /// What Rancher asks before it drains the node, unless that is answered.
+    /// The token of Rancher's pre-drain hook, unless it is answered.
     #[must_use]
-    pub fn asks_before_drain(&self) -> Option<&str> {
-        let question = self.question_before_drain();
-        question.filter(|token| self.pre_hook.as_deref() != Some(*token))
+    pub fn pending_pre_drain(&self) -> Option<&str> {
+        let token = self.pre_drain_token();
+        token.filter(|token| self.pre_hook.as_deref() != Some(*token))
     }
 
-    /// What Rancher asks after it has drained and updated the node, unless that is answered.
+    /// The token of Rancher's post-drain hook, unless it is answered.
     #[must_use]
-    pub fn asks_after_drain(&self) -> Option<&str> {
-        let question = self.question_after_drain();
-        question.filter(|token| self.post_hook.as_deref() != Some(*token))
+    pub fn pending_post_drain(&self) -> Option<&str> {
+        let token = self.post_drain_token();
+        token.filter(|token| self.post_hook.as_deref() != Some(*token))
     }
 
-    /// Rancher drains the node, or has drained it and not let it go: it keeps its questions until then.
+    /// Rancher drains the node, or has drained it and not uncordoned it yet: it keeps its tokens until then.
     #[must_use]
     pub fn is_in_drain(&self) -> bool {
-        self.question_before_drain().is_some() || self.question_after_drain().is_some()
+        self.pre_drain_token().is_some() || self.post_drain_token().is_some()
     }
 }
 

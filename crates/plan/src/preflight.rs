@@ -41,7 +41,7 @@ pub enum PreflightError {
     /// What is wrong with disks, a sentence for each node.
     #[error("{}", .0.join(" "))]
     Disks(Vec<String>),
-    /// Nobody knows where the API servers are.
+    /// The addresses of the API servers are unknown.
     #[error("cluster IP is empty in the default/kubernetes endpointslices")]
     NoApiServer,
     /// No API server has shown its certificate.

@@ -181,7 +181,7 @@ fn is_in_the_way(draft: &Draft<'_>, job: &ObservedJob) -> bool {
 }
 
 /// Records which request the running attempt is for. Only once it has begun: a plan that is still Failed must find its request
-/// unheard.
+/// unrecorded.
 pub fn note(draft: &mut Draft<'_>) {
     let asked = draft.observed.plan.annotation(annotations::RETRY).map(str::to_owned);
     if asked.is_some() {
@@ -221,6 +221,6 @@ fn try_again(draft: &mut Draft<'_>) {
         .collect();
     for (name, why) in failed {
         let why = why.strip_prefix(BEFORE).unwrap_or(&why);
-        draft.remark(&name, Some(reasons::RETRYING), Some(&format!("{BEFORE}{why}")));
+        draft.set_reason(&name, Some(reasons::RETRYING), Some(&format!("{BEFORE}{why}")));
     }
 }

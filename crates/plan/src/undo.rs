@@ -54,8 +54,8 @@ const UNDO_LAST: [Undo; 4] = [
     charts::pauses,
 ];
 
-/// Puts everything back; [`Outcome::Done`] once all of it is seen to be so.
-pub fn put_back(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
+/// Restores everything that the upgrade changed; [`Outcome::Done`] once all of it is observed as restored.
+pub fn restore(draft: &mut Draft<'_>, ending: Ending) -> Outcome {
     let mut left = Vec::new();
     workloads::stop(draft, ending);
     let gone = workloads::are_gone(draft, ending);
@@ -199,9 +199,9 @@ fn taints(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     }
 }
 
-/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller go on failure too: they would keep another
-/// try from serving nodes that have been served, though what was done there may be undone since; and nobody would remove
-/// them from a plan that has ended.
+/// Nodes carry nothing of ours any more. Labels of system-upgrade-controller are removed after a failure, too: they would keep a
+/// retry from running on nodes where a Plan has already run, even if its changes were undone since; and nothing removes
+/// them after the plan has ended.
 fn nodes(draft: &mut Draft<'_>, _: Ending, left: &mut Vec<String>) {
     for (name, node) in &draft.observed.nodes {
         let ours = [
@@ -268,7 +268,7 @@ fn children(draft: &mut Draft<'_>, ending: Ending, gone: Gone, left: &mut Vec<St
         let which = if job.deleting { &mut going } else { &mut found };
         which.insert((ChildKind::Job, job.component, job.job_type));
     }
-    // What is being deleted is there until its pods are gone; one that nobody waits for any more does not keep it.
+    // What is being deleted exists until its pods are gone. Once the wait is given up, it is not shown.
     let shown = going.iter().filter(|_| gone != Gone::GivenUp);
     for (kind, component, job_type) in found.iter().chain(shown).collect::<BTreeSet<_>>() {
         let what = job_type.map_or(component.as_str(), JobType::as_str);

@@ -79,7 +79,7 @@ impl Error {
     /// Whether trying again may help. While RKE2 is upgraded the API server restarts, and requests fail in many ways
     /// that say nothing about the request.
     #[must_use]
-    pub fn passes(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Api { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) => matches!(status.code, 401 | 408 | 409 | 429 | 500..=599),

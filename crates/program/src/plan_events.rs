@@ -53,7 +53,7 @@ impl Recorder {
                 Ok(Err(error)) => error,
                 Err(_) => Error::Transient(format!("no answer within {} s", ANSWER.as_secs())),
             };
-            if !error.passes() || number == TRIES {
+            if !error.is_transient() || number == TRIES {
                 tracing::warn!(%error, reason = event.reason, "failed to record an event");
                 return;
             }

@@ -43,7 +43,7 @@ impl Left {
         let shown = *self.shown.get_or_insert(now);
         if now.duration_since(shown).unsigned_abs() >= SHOWN {
             self.shown = Some(now);
-            ctx.report.begin_anew(self.what, &self.object);
+            ctx.report.restart_wait(self.what, &self.object);
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::board::{Board, StepStarted};
 
 /// What is over sooner than this is not shown: each time is a write to the pod, and perhaps one to the plan.
-const MOMENT: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_secs(1);
 /// Progress with what is shown already, a percentage or one VM less, is not shown more often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 /// What is over is shown no longer than this. Mostly the next wait follows at once, and one write says both.
@@ -63,8 +63,8 @@ struct State {
     /// What users see.
     shown: Vec<WaitingFor>,
     shown_at: Timestamp,
-    /// Since when [`Self::has_news`].
-    news_since: Option<Timestamp>,
+    /// Since when [`Self::has_unshown`].
+    unshown_since: Option<Timestamp>,
     /// When the step last got nearer to its end.
     progressed: Option<Timestamp>,
     /// What the program says when it has ended well.
@@ -81,7 +81,7 @@ impl State {
     }
 
     /// Whether there is something that users do not see, or nothing although they see something.
-    fn has_news(&self) -> bool {
+    fn has_unshown(&self) -> bool {
         if self.now.is_empty() {
             !self.shown.is_empty()
         } else {
@@ -91,10 +91,10 @@ impl State {
 
     /// When to show the waits; never when users already see them.
     fn due(&self) -> Option<Timestamp> {
-        let (since, pause) = match self.news_since {
+        let (since, pause) = match self.unshown_since {
             _ if self.now == self.shown => return None,
             Some(since) if self.now.is_empty() => (since, LONGEST_OVER),
-            Some(since) => (since, MOMENT),
+            Some(since) => (since, DEBOUNCE),
             None => (self.shown_at, SHORTEST_INTERVAL),
         };
         Some(since.saturating_add(pause).unwrap_or(Timestamp::MAX))
@@ -133,8 +133,8 @@ impl Reporter {
         let item = |item: &Waiting| carry_on(item, &before, stamp, deadline);
         state.now = items.iter().map(item).collect();
         // An end and a beginning are different changes.
-        let since = state.news_since.filter(|_| before.is_empty() == items.is_empty());
-        state.news_since = state.has_news().then(|| since.unwrap_or(now));
+        let since = state.unshown_since.filter(|_| before.is_empty() == items.is_empty());
+        state.unshown_since = state.has_unshown().then(|| since.unwrap_or(now));
         self.changed.notify_one();
     }
 
@@ -150,14 +150,14 @@ impl Reporter {
     }
 
     /// What is waited for next under this name is waited for since then.
-    pub fn begin_anew(&self, what: &str, object: &str) {
+    pub fn restart_wait(&self, what: &str, object: &str) {
         self.state()
             .now
             .retain(|item| !waiting::is_same(item, what, Some(object)));
     }
 
     /// Nothing is waited for any more.
-    pub fn going_on(&self) {
+    pub fn clear_waits(&self) {
         self.waiting(&[], None);
     }
 
@@ -196,12 +196,12 @@ impl Reporter {
         state.shown = now;
         state.shown_at = self.clock.now();
         // In the meantime another wait may have begun.
-        state.news_since = state.news_since.filter(|_| state.has_news());
+        state.unshown_since = state.unshown_since.filter(|_| state.has_unshown());
     }
 
     /// The program has succeeded: no wait should be shown.
     pub async fn ends(&self) {
-        self.going_on();
+        self.clear_waits();
         if !self.state().shown.is_empty() {
             self.show().await;
         }
@@ -351,11 +351,11 @@ mod tests {
         report.show().await;
         let since = report.state().now[0].since.clone();
         clock.sleep(Duration::from_secs(600)).await;
-        report.going_on();
+        report.clear_waits();
         clock.sleep(Duration::from_secs(2)).await;
         report.waiting(&vms(&["a"]), None);
         assert_ne!(report.state().now[0].since, since);
-        assert!(report.state().has_news());
+        assert!(report.state().has_unshown());
     }
 
     #[tokio::test(start_paused = true)]
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(report.state().now[0].since, since);
         assert_ne!(report.state().now[1].since, since);
         assert_eq!(report.waited_for(), "a has not left yet; b has not left yet");
-        report.going_on();
+        report.clear_waits();
         assert_eq!(report.waited_for(), "");
     }
 }

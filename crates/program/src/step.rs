@@ -63,7 +63,7 @@ impl StepContext<'_> {
             let rung = bell.notified();
             match look() {
                 Look::Done => {
-                    self.report.going_on();
+                    self.report.clear_waits();
                     return Ok(());
                 }
                 Look::Wait(waiting) => self.report.waiting(&waiting, Some(self.ends())),
@@ -141,13 +141,13 @@ async fn tries<C: Sync>(context: &C, step: &Step<C>, ctx: StepContext<'_>) -> Re
     let mut forbidden_since: Option<Timestamp> = None;
     loop {
         let Err(error) = (step.run)(context, ctx).await else {
-            ctx.report.going_on();
+            ctx.report.clear_waits();
             return Ok(());
         };
         let now = ctx.report.clock.now();
         forbidden_since = error.is_forbidden().then(|| forbidden_since.unwrap_or(now));
         let is_doubted = |since: Timestamp| now.duration_since(since).unsigned_abs() < FORBIDDEN_FOR;
-        if !error.passes() && !forbidden_since.is_some_and(is_doubted) {
+        if !error.is_transient() && !forbidden_since.is_some_and(is_doubted) {
             return Err(error);
         }
         let waiting = Waiting {

@@ -1,7 +1,7 @@
 //! A Harvester release: its ISO, what it says about itself, and the repository that serves it.
 //!
 //! Images are read as they are, without mounting them and without privileges. Whatever the bytes, reading ends in a
-//! value or an error. Texts are parsed by pure functions, so that who has a text from elsewhere reads it the same way.
+//! value or an error. Texts are parsed by pure functions, so that texts from other sources are read in the same way.
 
 pub mod bundle;
 pub mod image_list;

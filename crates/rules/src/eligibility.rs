@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn development_builds_may_be_left_only_where_nobody_is_strict() {
+    fn development_builds_may_be_left_only_without_strict_mode() {
         let dev = Question {
             current: Some("master-head"),
             ..QUESTION

@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(failed_before(None), 0);
         assert_eq!(of(&[]), 0);
         assert_eq!(of(&[Phase::NodeUpgrading]), 0);
-        assert_eq!(of(&[Phase::NodeUpgrading, Phase::Failed]), 0, "it is being put back");
+        assert_eq!(of(&[Phase::NodeUpgrading, Phase::Failed]), 0, "it is being restored");
         assert_eq!(of(&[Phase::NodeUpgrading, Phase::Failed, Phase::ClusterUpgraded]), 1);
         assert_eq!(of(&[Phase::Failed, Phase::ClusterUpgraded, Phase::Failed]), 1);
         assert_eq!(

@@ -121,14 +121,14 @@ async fn attend<H, HF, IO, S, B>(
         .max_headers(limits.headers)
         .serve_connection(TokioIo::new(stream), answer);
     let mut serving = pin!(serving);
-    let mut is_told = false;
+    let mut is_notified = false;
     let served = loop {
         tokio::select! {
             biased;
             served = &mut serving => break served,
             // An error means that the server was dropped, and this with it.
-            _ = stopping.wait_for(|stopping| *stopping), if !is_told => {
-                is_told = true;
+            _ = stopping.wait_for(|stopping| *stopping), if !is_notified => {
+                is_notified = true;
                 serving.as_mut().graceful_shutdown();
             }
         }

@@ -1,8 +1,8 @@
 //! The real definitions of the foreign kinds, for tests that must not believe ours.
 //!
-//! They are not part of this repository. Tests find them in `../shared/crds` next to it, or in the folder that
-//! `UPGRADE_TOOLKIT_CRDS` names; a kind that this folder lacks is looked for in the folder above, which has the release
-//! before. Where there are none, one line says so.
+//! They are not part of this repository. Tests read them from the folder that `UPGRADE_TOOLKIT_CRDS` names; a kind that this
+//! folder lacks is read from the folder above, which has the release before. Without the variable, or if the folder lacks a
+//! kind, tests use our definitions, and one line says so.
 
 use std::{
     io::Write,
@@ -14,7 +14,6 @@ use api::foreign::{self, ForeignKind};
 use serde_json::{Value, json};
 
 const VARIABLE: &str = "UPGRADE_TOOLKIT_CRDS";
-const BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/crds");
 /// The folder of the release after the one in the folder above it.
 const NEWER: &str = "v1.9";
 
@@ -24,14 +23,17 @@ pub fn real_definitions() -> Option<&'static [Value]> {
     static READ: OnceLock<Option<Vec<Value>>> = OnceLock::new();
     static SAID: Once = Once::new();
     let folder = folder();
-    let read = READ.get_or_init(|| read(&folder));
+    let read = READ.get_or_init(|| read(folder.as_deref()?));
     if read.is_none() {
         // Straight to stderr: what a passing test prints is captured.
         SAID.call_once(|| {
-            let folder = folder.display();
+            let why = match &folder {
+                Some(folder) => format!("{} does not contain all real ones", folder.display()),
+                None => format!("{VARIABLE} names no folder with the real ones"),
+            };
             drop(writeln!(
                 std::io::stderr(),
-                "foreign kinds are served by our own definitions: {folder} has not the real ones ({VARIABLE} names another folder)"
+                "foreign kinds are served by our own definitions: {why}"
             ));
         });
     }
@@ -41,7 +43,9 @@ pub fn real_definitions() -> Option<&'static [Value]> {
 /// The same of every release that is there, with its folder.
 #[must_use]
 pub fn real_definitions_by_release() -> Vec<(String, Vec<Value>)> {
-    let folder = folder();
+    let Some(folder) = folder() else {
+        return Vec::new();
+    };
     let folders = [folder.clone(), folder.join(NEWER)];
     let there = folders.into_iter().filter(|folder| folder.is_dir());
     there
@@ -49,8 +53,10 @@ pub fn real_definitions_by_release() -> Vec<(String, Vec<Value>)> {
         .collect()
 }
 
-fn folder() -> PathBuf {
-    std::env::var_os(VARIABLE).map_or_else(|| BESIDE.into(), PathBuf::from)
+/// The folder that the variable names. Make exports the variable empty where there is no folder.
+fn folder() -> Option<PathBuf> {
+    let named = std::env::var_os(VARIABLE)?;
+    (!named.is_empty()).then(|| named.into())
 }
 
 fn read(folder: &Path) -> Option<Vec<Value>> {
@@ -59,10 +65,10 @@ fn read(folder: &Path) -> Option<Vec<Value>> {
 
 fn definition(folder: &Path, kind: &ForeignKind) -> Option<Value> {
     let file = format!("{}.{}.yaml", kind.plural, kind.group);
-    let beside = std::fs::read_to_string(folder.join(&file));
-    let text = beside.or_else(|_| std::fs::read_to_string(folder.join("..").join(&file)));
+    let newer = std::fs::read_to_string(folder.join(&file));
+    let text = newer.or_else(|_| std::fs::read_to_string(folder.join("..").join(&file)));
     let mut definition: Value = serde_saphyr::from_str(&text.ok()?).ok()?;
-    // Nobody serves webhooks here. Objects are stored and shown in the newest version.
+    // No conversion webhook runs in tests. Objects are stored and shown in the newest version.
     definition["spec"]["conversion"] = json!({"strategy": "None"});
     definition.as_object_mut()?.remove("status");
     without_descriptions(&mut definition);

@@ -29,7 +29,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// Whether a test that needs nodes is to run. Where it cannot, one line says why, whatever the number of tests; with
-    /// `NODE_TESTS=required` the test goes on and fails where it starts them.
+    /// `NODE_TESTS=required` the test continues and fails where it starts them.
     #[must_use]
     pub fn are_wanted() -> bool {
         static SAID: Once = Once::new();

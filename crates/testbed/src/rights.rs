@@ -194,7 +194,7 @@ impl Asked {
                 |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap_or_default() };
             let (groups, names) = (words("apiGroups"), words("resourceNames"));
             let place = role["metadata"]["namespace"].as_str();
-            // Each name for itself: one that nobody asks about has no business there.
+            // Each name by itself: a name that no request uses must not be granted.
             let names: Vec<Option<String>> = match names.as_slice() {
                 [] => vec![None],
                 some => some.iter().cloned().map(Some).collect(),

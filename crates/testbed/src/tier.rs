@@ -4,12 +4,12 @@ use std::{io::Write, sync::Once};
 
 use crate::ControlPlane;
 
-/// `required`: a control plane that cannot be started is a failure, not a reason to skip. `later`: somebody will run these
+/// `required`: a control plane that cannot be started is a failure, not a reason to skip. `later`: another command runs these
 /// tests by themselves.
 const VARIABLE: &str = "CLUSTER_TESTS";
 
 /// Whether a test that needs a control plane is to run. Where it cannot, one line says why, whatever the number of
-/// tests; with `CLUSTER_TESTS=required` the test goes on and fails where it starts one.
+/// tests; with `CLUSTER_TESTS=required` the test continues and fails where it starts one.
 #[must_use]
 pub fn is_wanted() -> bool {
     static SAID: Once = Once::new();

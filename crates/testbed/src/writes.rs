@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_is_held_to_the_version_that_it_names_or_else_to_the_one_that_is_stored() {
+    fn a_write_is_checked_against_the_version_that_it_names_or_else_the_one_that_is_stored() {
         let schema = |name: &str| json!({"openAPIV3Schema": {"properties": {name: {}}}});
         let definition: &'static Value = Box::leak(Box::new(json!({"spec": {"versions": [
             {"name": "v1", "storage": true, "schema": schema("new")},

@@ -146,9 +146,9 @@ impl Context {
     }
 
     /// Reports a step that begins to the listener.
-    pub(crate) fn report_step(&self, told: impl FnOnce() -> ProgramStep) {
+    pub(crate) fn report_step(&self, step: impl FnOnce() -> ProgramStep) {
         if let Some(listener) = self.listener.get() {
-            listener(told());
+            listener(step());
         }
     }
 

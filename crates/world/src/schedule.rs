@@ -29,10 +29,10 @@ pub(crate) fn fits(node: &Node, spec: &PodSpec) -> bool {
 /// A pod of a DaemonSet belongs on the node, whether it is ready, cordoned or neither.
 pub(crate) fn may_run_daemon(node: &Node, spec: &PodSpec) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
-    let permanent = taints.unwrap_or_default().iter();
-    let mut permanent = permanent.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+    let blocking = taints.unwrap_or_default().iter();
+    let mut blocking = blocking.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    permanent.all(|taint| tolerations.iter().any(|toleration| is_tolerated(taint, toleration)))
+    blocking.all(|taint| tolerations.iter().any(|toleration| is_tolerated(taint, toleration)))
         && has_labels(node, spec.node_selector.iter().flatten())
 }
 

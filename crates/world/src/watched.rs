@@ -143,7 +143,7 @@ impl<K: Object> Watched<K> {
         let is_whole = matches!(event, Event::InitDone);
         let mut state = self.lock();
         let changed = state.apply(event);
-        tell(self.kind, &mut state, &changed);
+        notify(self.kind, &mut state, &changed);
         drop(state);
         if is_whole {
             self.synced.send_replace(true);
@@ -163,7 +163,7 @@ impl<K: Object> Watched<K> {
         let object = Arc::new(pruned(object));
         let mut state = self.lock();
         if let Some(key) = state.learn(&object) {
-            tell(self.kind, &mut state, &[key]);
+            notify(self.kind, &mut state, &[key]);
         }
         object
     }
@@ -349,7 +349,7 @@ impl<K: Object> State<K> {
     }
 }
 
-fn tell<K>(kind: Kind, state: &mut State<K>, keys: &[Key]) {
+fn notify<K>(kind: Kind, state: &mut State<K>, keys: &[Key]) {
     state
         .subscribers
         .retain(|subscriber| subscriber.push(kind, keys.iter().cloned()));

@@ -44,9 +44,9 @@ impl World {
         }
     }
 
-    /// Leaves to others what they do.
+    /// Does not simulate the parts that real components provide.
     #[must_use]
-    pub fn beside(self, real: Real) -> Self {
+    pub fn with_real(self, real: Real) -> Self {
         Self { real, ..self }
     }
 

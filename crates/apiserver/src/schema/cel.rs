@@ -84,7 +84,7 @@ impl Rules {
         })
     }
 
-    /// Rules that do not hold, as field errors. What an update leaves as it is held before and is not looked at again.
+    /// Rules that do not hold, as field errors. Values that an update leaves unchanged were valid before and are not checked again.
     pub(super) fn check(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         if old.is_some_and(|old| self.ruled.iter().all(|path| object.pointer(path) == old.pointer(path))) {
             return;

@@ -115,7 +115,7 @@ fn render(server: &Server, call: &Call, items: &[Arc<Value>], metadata: &Value) 
     let kind = call.kind();
     match call.form {
         Form::Whole => {
-            // Objects are written one after the other: a list is never held twice.
+            // Objects are written one after the other: a list is never in memory twice.
             let mut text = format!(
                 "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
                 json!(kind.list_kind()),

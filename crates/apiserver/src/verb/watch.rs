@@ -29,8 +29,8 @@ struct Watch {
     selection: Selection,
     /// Everything up to this version has been sent.
     seen: u64,
-    /// The version last told to the client.
-    told: u64,
+    /// The version last sent to the client.
+    sent: u64,
     pending: VecDeque<Bytes>,
     deadline: Instant,
     next_bookmark: Option<Instant>,
@@ -78,7 +78,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
         },
         selection,
         seen: from,
-        told: from,
+        sent: from,
         pending: VecDeque::new(),
         deadline: now + timeout,
         next_bookmark: bookmarks.then(|| now + server.config.bookmark_every),
@@ -117,8 +117,8 @@ impl Watch {
                 }
             }
             self.seen = newest;
-            self.told = newest;
-            // Without bookmarks the client asked not to be told.
+            self.sent = newest;
+            // Without bookmarks the client gets no notification.
             if initial && self.next_bookmark.is_some() {
                 let line = self.bookmark(newest, true);
                 self.pending.push_back(line);
@@ -168,15 +168,15 @@ impl Watch {
             && (now >= at || self.ended)
         {
             self.next_bookmark = Some(now + self.server.0.config.bookmark_every);
-            let version = if self.is_held() {
+            let version = if self.is_delayed() {
                 self.seen
             } else {
                 self.newest().max(self.seen)
             };
-            if self.ended && version == self.told {
+            if self.ended && version == self.sent {
                 return;
             }
-            self.told = version;
+            self.sent = version;
             let line = self.bookmark(version, false);
             self.pending.push_back(line);
         }
@@ -186,14 +186,14 @@ impl Watch {
         self.server.0.store.resource_version()
     }
 
-    fn is_held(&self) -> bool {
-        let held = (self.call.user.clone(), self.call.kind().resource.clone());
-        self.server.0.store.lock().held.contains(&held)
+    fn is_delayed(&self) -> bool {
+        let delayed = (self.call.user.clone(), self.call.kind().resource.clone());
+        self.server.0.store.lock().delayed.contains(&delayed)
     }
 
     /// Turns what is new in the log into lines.
     fn catch_up(&mut self) {
-        if self.is_held() {
+        if self.is_delayed() {
             return;
         }
         let entries: Result<Vec<LogEntry>, u64> = {
@@ -212,7 +212,7 @@ impl Watch {
             Ok(entries) => {
                 for entry in entries {
                     self.seen = entry.version;
-                    self.told = entry.version;
+                    self.sent = entry.version;
                     if let Some(line) = self.event(&entry) {
                         self.pending.push_back(line);
                     }
@@ -241,7 +241,7 @@ impl Watch {
                 Some(self.entry_line(ChangeKind::Deleted.name(), entry))
             }
             (true, false) => {
-                // The client gets the object it knew, with the version at which it went out of sight.
+                // The client gets the object it knew, with the version at which it stopped matching.
                 let mut last = entry.previous.as_deref()?.clone();
                 last["metadata"]["resourceVersion"] = json!(entry.version.to_string());
                 Some(self.line(ChangeKind::Deleted.name(), &Arc::new(last)))

@@ -89,14 +89,14 @@ fn a_conflict_before_and_a_lost_reply_look_as_they_do_in_life() {
 }
 
 #[test]
-fn a_crash_after_a_write_tells_and_never_answers() {
+fn a_crash_after_a_write_notifies_and_never_answers() {
     in_paused_time(async {
         let server = support::server();
-        let told = Arc::new(Notify::new());
-        server.set_faults(FaultPlan::at_write_of("op", 1, Fault::CrashAfter(Arc::clone(&told))));
+        let done = Arc::new(Notify::new());
+        server.set_faults(FaultPlan::at_write_of("op", 1, Fault::CrashAfter(Arc::clone(&done))));
         let api = maps(server.client_as(Identity::user("op")));
         let client = tokio::spawn(async move { create(&api, "a").await });
-        told.notified().await;
+        done.notified().await;
         assert!(server.store().get("", "configmaps", "default", "a").is_some());
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert!(!client.is_finished(), "the reply never comes");
@@ -252,7 +252,7 @@ fn a_watch_that_falls_behind_the_log_gets_an_error() {
 }
 
 #[test]
-fn a_held_watch_is_silent_until_released() {
+fn a_delayed_watch_is_silent_until_resumed() {
     in_paused_time(async {
         let server = support::server();
         let resource = ResourceId::new("", "configmaps");
@@ -263,11 +263,11 @@ fn a_held_watch_is_silent_until_released() {
             .await
             .unwrap()
             .boxed();
-        server.hold_watches("op", &resource, true);
+        server.delay_watches("op", &resource, true);
         create(&maps(server.client()), "a").await.unwrap();
         let waited = tokio::time::timeout(Duration::from_secs(30), stream.try_next()).await;
-        assert!(waited.is_err(), "nothing while held");
-        server.hold_watches("op", &resource, false);
+        assert!(waited.is_err(), "nothing while delayed");
+        server.delay_watches("op", &resource, false);
         assert!(matches!(stream.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     });
 }

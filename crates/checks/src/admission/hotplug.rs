@@ -68,14 +68,14 @@ fn unknown_volumes(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> Ve
         return Vec::new();
     }
     let template = vm.spec.template.as_ref().and_then(|template| template.spec.as_ref());
-    let permanent: BTreeSet<Option<&str>> = template
+    let in_template: BTreeSet<Option<&str>> = template
         .and_then(|spec| spec.volumes.as_ref())
         .into_iter()
         .flatten()
         .map(|volume| volume.name.as_deref())
         .collect();
     let plugged = instance.spec.volumes.iter().flatten().filter(|volume| is_hot(volume));
-    let unknown = plugged.filter(|volume| !permanent.contains(&volume.name.as_deref()));
+    let unknown = plugged.filter(|volume| !in_template.contains(&volume.name.as_deref()));
     unknown.filter_map(|volume| volume.name.clone()).collect()
 }
 

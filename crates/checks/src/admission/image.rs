@@ -37,16 +37,16 @@ pub(super) fn newly_wrong(old: &UpgradePlan, new: &UpgradePlan) -> Vec<FieldErro
     let faults = image::faults(new).into_iter();
     faults
         .filter(|fault| fault.place == Place::Repository)
-        .map(told)
+        .map(to_field_error)
         .collect()
 }
 
 fn faults(plan: &UpgradePlan) -> Vec<FieldError> {
-    image::faults(plan).into_iter().map(told).collect()
+    image::faults(plan).into_iter().map(to_field_error).collect()
 }
 
 /// An error of a field.
-fn told(Fault { place, given, rule }: Fault<'_>) -> FieldError {
+fn to_field_error(Fault { place, given, rule }: Fault<'_>) -> FieldError {
     let field = match place {
         Place::Repository => ANNOTATION,
         Place::Tag => "spec.upgrade",

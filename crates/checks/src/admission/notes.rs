@@ -84,7 +84,7 @@ mod tests {
         assert!(too_long(Some(&plan(&[])), &long).is_some());
         assert!(
             too_long(Some(&long), &long).is_none(),
-            "what is there stands in nobody's way"
+            "existing values block no update"
         );
         assert!(too_long(None, &plan(&[(annotations::RETRY, &"ü".repeat(253))])).is_none());
     }

@@ -268,7 +268,7 @@ mod tests {
         assert!(!refused(Some(&after), &before, &with(&Power::ALL)).is_empty());
         assert!(
             refused(Some(&after), &after, &with(&[])).is_empty(),
-            "what is there stands in nobody's way"
+            "existing values block no update"
         );
     }
 

@@ -34,7 +34,7 @@ fn create_with_an_image_that_is_none_is_refused_by_the_name_of_its_field() {
 #[rstest]
 #[case::own(None, "rancher/toolkit", true)]
 #[case::allowed(None, "me/mine", true)]
-#[case::of_somebody(None, "evil.test/pwn", false)]
+#[case::of_another_user(None, "evil.test/pwn", false)]
 #[case::there_before(Some("evil.test/pwn"), "evil.test/pwn", true)]
 #[case::another_one(Some("me/mine"), "evil.test/pwn", false)]
 #[case::none_before(Some(""), "evil.test/pwn", false)]

@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut script = String::from_utf8(script)?;
     if args.shell == Shell::Bash {
         command.build();
-        mend_labels(&command, "upgrade-toolkit", &mut script);
+        fix_labels(&command, "upgrade-toolkit", &mut script);
     }
     io::stdout().write_all(script.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -36,11 +36,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// clap_complete calls a command with a dash in its name, or below one, by one name where it finds out which command is
 /// meant, and by another where it completes that one's arguments. Makes the second like the first.
-fn mend_labels(command: &clap::Command, path: &str, script: &mut String) {
+fn fix_labels(command: &clap::Command, path: &str, script: &mut String) {
     let found = path.replace('-', "__").replace(' ', "__subcmd__");
     let completed = path.replace(['-', ' '], "__subcmd__");
     *script = script.replace(&format!("        {completed})\n"), &format!("        {found})\n"));
     for one in command.get_subcommands() {
-        mend_labels(one, &format!("{path} {}", one.get_name()), script);
+        fix_labels(one, &format!("{path} {}", one.get_name()), script);
     }
 }

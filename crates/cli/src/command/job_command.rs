@@ -194,13 +194,13 @@ pub(super) fn own_pod() -> Option<String> {
     // Every shell has a HOSTNAME; only in a cluster is it that of a pod, and there only of one that does not share the
     // network of its node.
     let is_node = |host: &String| {
-        let told = ["HARVESTER_UPGRADE_NODE_NAME", "SYSTEM_UPGRADE_NODE_NAME"];
-        told.into_iter().filter_map(variable).any(|node| node == *host)
+        let nodes = ["HARVESTER_UPGRADE_NODE_NAME", "SYSTEM_UPGRADE_NODE_NAME"];
+        nodes.into_iter().filter_map(variable).any(|node| node == *host)
     };
     let host = variable("KUBERNETES_SERVICE_HOST").and_then(|_| variable("HOSTNAME"));
     let host = host.filter(|host| !is_node(host));
-    let told = variable("HARVESTER_UPGRADE_POD_NAME").or_else(|| variable("SYSTEM_UPGRADE_POD_NAME"));
-    told.or(host)
+    let given = variable("HARVESTER_UPGRADE_POD_NAME").or_else(|| variable("SYSTEM_UPGRADE_POD_NAME"));
+    given.or(host)
 }
 
 fn variable(name: &str) -> Option<String> {

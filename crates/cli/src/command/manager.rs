@@ -201,7 +201,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
             },
         },
         lease_namespace: args.leader_elect.then_some(args.leader_election_namespace),
-        lease_timing: LeaseTiming::permanent(args.leader_elect_lease_duration),
+        lease_timing: LeaseTiming::with_duration(args.leader_elect_lease_duration),
         identity: args.identity,
         metrics: Some(metrics),
         webhook,

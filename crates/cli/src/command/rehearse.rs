@@ -23,7 +23,7 @@ use super::{manager::terminated, rehearse_serve};
 use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
 
 /// How long a node is paused before the rehearsed administrator resumes it.
-const HELD: Duration = Duration::from_secs(30 * 60);
+const PAUSED_FOR: Duration = Duration::from_secs(30 * 60);
 /// How often the clock on a terminal moves.
 const TICK: Duration = Duration::from_millis(250);
 /// Speed of a served rehearsal when none is given.
@@ -207,9 +207,9 @@ async fn rehearse(
     };
     if args.steps {
         let view = view.clone();
-        rehearsal.observe_steps(move |told| {
+        rehearsal.observe_steps(move |step| {
             let view = view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.say(told.at, &step_line(told));
+            view.say(step.at, &step_line(step));
         });
     }
     let manager = match speed {
@@ -271,10 +271,10 @@ fn longest(nodes: usize, vms: usize) -> Duration {
 }
 
 /// A step that begins, in one line.
-fn step_line(told: &ProgramStep) -> String {
+fn step_line(step: &ProgramStep) -> String {
     let ProgramStep {
         program, node, step, ..
-    } = told;
+    } = step;
     format!(
         "    {program} {node}: step {} of {}: {}",
         step.number, step.count, step.name
@@ -315,7 +315,7 @@ async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mute
             })
             .await;
         let Some(paused) = paused else { continue };
-        rehearsal.clock.sleep(HELD).await;
+        rehearsal.clock.sleep(PAUSED_FOR).await;
         let paused: Vec<String> = paused
             .status
             .iter()

@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use super::{PREFIX, SERVICE_ACCOUNT, beginning};
 
-/// The webhooks of a cluster. They are down once this is dropped: their handlers hold clients of the server that holds them.
+/// The webhooks of a cluster. They are down once this is dropped: their handlers own clients of the server that owns them.
 pub(super) struct Admission {
     server: ApiServer,
 }
@@ -44,13 +44,13 @@ impl Admission {
         // It waits for answers of this process: in the time of this machine, however fast that of the cluster runs.
         let clock = Clock::simulated(beginning(), 1.0);
         let facts = Facts::new(server.client_as(account), Watched::default(), clock);
-        let told = facts.clone();
+        let of_mutation = facts.clone();
         let validate: WebhookHandler = Arc::new(move |review| {
             let facts = facts.clone();
             async move { value(&server::validate(&facts, review.to_string().as_bytes()).await) }.boxed()
         });
         let mutate: WebhookHandler = Arc::new(move |review| {
-            let now = told.now();
+            let now = of_mutation.now();
             async move { value(&server::mutate(review.to_string().as_bytes(), now)) }.boxed()
         });
         server.set_webhook_handler(&address(VALIDATING_PATH), validate);

@@ -163,7 +163,7 @@ mod tests {
         let second = plan(json!({
             "currentPhase": "NodeUpgrading",
             "phaseTransitionTimestamps": [{"phase": "NodeUpgrading", "phaseTransitionTimestamp": "2026-03-13T03:59:00Z"}],
-            "nodeUpgradeStatuses": {"node-1": {"state": "UpgradePaused", "message": "held"}},
+            "nodeUpgradeStatuses": {"node-1": {"state": "UpgradePaused", "message": "paused"}},
             "waitingFor": [{"what": "Paused", "message": "node upgrade paused: node-1", "since": "2026-03-13T04:00:00Z"}],
         }));
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             changes(now, Some(&first), &second),
             [
-                "04:00:00  node node-1: UpgradePaused (held)",
+                "04:00:00  node node-1: UpgradePaused (paused)",
                 "04:00:00    waiting: node upgrade paused: node-1"
             ]
         );

@@ -112,7 +112,7 @@ pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -
 /// Counts how often the manager changes plans, and reports every change of one.
 fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
     let count = Arc::new(AtomicU64::new(0));
-    let (tell, changes) = watch::channel(0);
+    let (newest, changes) = watch::channel(0);
     let (counted, manager) = (count.clone(), manager_user());
     server.store().observe(move |change| {
         if change.resource.plural != "upgradeplans" {
@@ -121,7 +121,7 @@ fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
         if change.user == manager {
             counted.fetch_add(1, Ordering::Relaxed);
         }
-        tell.send_replace(change.resource_version);
+        newest.send_replace(change.resource_version);
     });
     (count, changes)
 }
@@ -145,7 +145,7 @@ pub fn manager_group(identity: &str) -> String {
 }
 
 impl Rehearsal {
-    /// Sets a cluster up and lets its world go.
+    /// Sets a cluster up and starts its world.
     ///
     /// # Errors
     /// The cluster's objects were refused.
@@ -193,15 +193,15 @@ impl Rehearsal {
         });
         let step_listeners = StepListeners::default();
         let listeners = step_listeners.clone();
-        let tell = move |told: ProgramStep| {
+        let listener = move |step: ProgramStep| {
             let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
-            listeners.iter().for_each(|listener| listener(&told));
+            listeners.iter().for_each(|listener| listener(&step));
         };
         let (world_client, _) = for_product(world_client, validation);
         // The server asks the world about kubelets: if the world kept the server, neither would ever end.
         let accounts = server.downgrade();
         let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles)
-            .listened_to_by(tell)
+            .listened_to_by(listener)
             .with_programs_as(move |namespace, name| {
                 let Some(server) = accounts.upgrade() else {
                     return std::future::pending().boxed();
@@ -252,7 +252,7 @@ impl Rehearsal {
     pub fn start_only_manager(&self) -> JoinHandle<()> {
         self.start_manager_with(Config {
             identity: "rehearsal".to_owned(),
-            lease_timing: LeaseTiming::permanent(Duration::from_mins(15)),
+            lease_timing: LeaseTiming::with_duration(Duration::from_mins(15)),
             ..Config::default()
         })
     }

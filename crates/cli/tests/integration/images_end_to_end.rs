@@ -60,7 +60,7 @@ impl Repo {
             field("address")
         });
         let url = format!("http://{}/harvester-iso", address.expect("it says where it serves"));
-        // Whoever writes to a pipe that nobody reads stops at some point.
+        // A program that writes to a pipe without a reader stops at some point.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, url }
     }

@@ -66,7 +66,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     let rehearsal = Rehearsal::start(scenario, Clock::simulated(beginning(), 1.0))
         .await
         .unwrap();
-    // Its addresses are those of a simulated network; nobody may be dialled there.
+    // Its addresses are those of a simulated network; nothing may connect to them.
     let slices: Api<EndpointSlice> = Api::namespaced(rehearsal.server.client(), names::DEFAULT_NAMESPACE);
     for slice in slices.list(&ListParams::default()).await.unwrap() {
         let loopback = json!({"endpoints": [{"addresses": ["127.0.0.1"]}]});
@@ -84,7 +84,7 @@ async fn the_manager_process_is_healthy_leads_works_and_ends_on_sigterm() {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-        // The webhooks of a rehearsal let nobody else write the status of plans.
+        // The webhooks of a rehearsal let no other client write the status of plans.
         "users": [{"name": "u", "user": {"token": rehearsal.server.token_for(&manager)}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     });

@@ -170,7 +170,7 @@ fn without_an_output_format_the_story_and_its_summary_are_printed() {
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
+fn the_same_seed_gives_the_same_output_and_another_seed_another_one() {
     let [first, again, other] = ["7", "7", "8"].map(|seed| story_of(&["--seed", seed]));
     assert_eq!(first, again);
     assert_ne!(first, other);

@@ -71,7 +71,7 @@ fn a_person_follows_an_upgrade_from_beginning_to_end() {
     ] {
         assert!(description.contains(part), "{part:?} is missing in:\n{description}");
     }
-    served.lines.find("the rehearsal says that it goes on", |line| {
+    served.lines.find("the rehearsal says that it continues", |line| {
         line.contains("still serving; Ctrl-C ends").then_some(())
     });
 }
@@ -88,9 +88,9 @@ fn a_user_pauses_a_node_of_their_own_plan_and_resumes_it() {
     hold(r#"["node-2"]"#);
     let state = "jsonpath={.status.nodeUpgradeStatuses.node-2.state}{\"\\n\"}";
     served.kubectl_lines(&["get", "upgradeplan", &name, "-w", "-o", state], |lines| {
-        lines.find("node-2 is held", |line| (line == "UpgradePaused").then_some(()));
+        lines.find("node-2 is paused", |line| (line == "UpgradePaused").then_some(()));
         hold("[]");
-        lines.find("node-2 goes on", |line| (line == "PreDraining").then_some(()));
+        lines.find("node-2 continues", |line| (line == "PreDraining").then_some(()));
     });
     served.wait_until_ended(&name);
     let plan: Value = serde_json::from_str(&served.kubectl(&["get", "up", &name, "-o", "json"])).unwrap();

@@ -30,13 +30,13 @@ use crate::{
     watched::Watched,
 };
 
-/// Holds watches of a kind back for a while, as a slow API server does.
-fn hold_back(server: &ApiServer, clock: &Clock, resource: ResourceId, time: Duration) {
+/// Delays watches of a kind for a while, as a slow API server does.
+fn delay_watches_for(server: &ApiServer, clock: &Clock, resource: ResourceId, time: Duration) {
     let (server, clock) = (server.clone(), clock.clone());
-    server.hold_watches(&manager_user(), &resource, true);
+    server.delay_watches(&manager_user(), &resource, true);
     tokio::spawn(async move {
         clock.sleep(time).await;
-        server.hold_watches(&manager_user(), &resource, false);
+        server.delay_watches(&manager_user(), &resource, false);
     });
 }
 
@@ -48,7 +48,7 @@ fn shows_jobs_late(rehearsal: &Rehearsal) {
         let creates = write.who.user == manager_user() && write.verb == Verb::Create && write.resource.plural == "jobs";
         if creates && !begun.swap(true, Ordering::SeqCst) {
             let late = Duration::from_secs(5);
-            hold_back(&server, &clock, ResourceId::new("batch", "jobs"), late);
+            delay_watches_for(&server, &clock, ResourceId::new("batch", "jobs"), late);
         }
         Fault::None
     }));
@@ -78,7 +78,7 @@ struct Outcome {
 }
 
 /// Runs an upgrade that finds an object. The manager does not hear of it for a while: as when it was created by a manager
-/// that died before it could tell. `removed` says that a person removes it later.
+/// that died before it could record it. `removed` says that a person removes it later.
 fn find<K>(resource: ResourceId, make: fn(&UpgradePlan) -> K, removed: bool) -> Outcome
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
@@ -95,7 +95,7 @@ where
         let object = make(&plan);
         let unheard = Duration::from_secs(7 * 60);
         let heard = clock.now().saturating_add(unheard).unwrap();
-        hold_back(&rehearsal.server, &clock, resource, unheard);
+        delay_watches_for(&rehearsal.server, &clock, resource, unheard);
         objects.create(&PostParams::default(), &object).await.unwrap();
         if removed {
             clock.sleep(Duration::from_secs(30 * 60)).await;
@@ -132,7 +132,7 @@ fn w11_an_object_of_the_plan_that_exists_already_is_taken_as_created() {
             claim: &claim,
             checksum: None,
         };
-        // With a certificate that nobody has on record: once the manager hears of it, it deploys its own.
+        // With a certificate that is not recorded: once the manager observes it, it deploys its own.
         objects::repo::deployment(plan, &Settings::default(), 2, iso, "up-repo-unknown").unwrap()
     };
     let found = find(ResourceId::new("apps", "deployments"), deployment, false);
@@ -144,7 +144,7 @@ fn w11_an_object_of_the_plan_that_exists_already_is_taken_as_created() {
             .map(|(at, _)| *at)
     };
     let refused = first("create deployments 409").expect("the manager tries to create its own");
-    // What comes after it is not held up until the manager hears of it.
+    // What comes after it is not delayed until the manager observes it.
     let service = first("create services 201").unwrap();
     assert!(refused <= service && service < found.heard, "{refused} {service}");
     assert_eq!(degraded(&found.versions), [""; 0]);
@@ -167,5 +167,5 @@ fn w11_a_foreign_object_of_the_same_name_is_named_and_not_adopted() {
     );
     let said = degraded(&found.versions);
     assert!(said.contains(&wanted.as_str()), "{said:#?}");
-    assert_eq!(found.phase, Some(Phase::Succeeded), "and then it goes on");
+    assert_eq!(found.phase, Some(Phase::Succeeded), "and then it continues");
 }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::{
     run::{Case, in_paused_time, run},
-    user::is_held,
+    user::is_paused,
     watched::Watched,
 };
 
@@ -49,7 +49,7 @@ fn at_rest_nothing_is_written_but_the_lease() {
             .await
             .unwrap();
         rehearsal
-            .follow(&plan.name_any(), Some(Duration::from_secs(12 * 3600)), is_held)
+            .follow(&plan.name_any(), Some(Duration::from_secs(12 * 3600)), is_paused)
             .await
             .unwrap();
         rehearsal.clock.sleep(Duration::from_secs(60)).await;
@@ -61,6 +61,6 @@ fn at_rest_nothing_is_written_but_the_lease() {
         };
         let before = written();
         rehearsal.clock.sleep(Duration::from_secs(6 * 3600)).await;
-        assert_eq!(written(), before, "a held upgrade has nothing to write");
+        assert_eq!(written(), before, "a paused upgrade has nothing to write");
     });
 }

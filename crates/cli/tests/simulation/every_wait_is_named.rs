@@ -23,8 +23,8 @@ fn assert_every_moment_has_a_name(history: &StatusHistory) {
             continue;
         }
         let waits = StatusHistory::waits(version);
-        assert!(entered || !waits.is_empty(), "at {at} nobody knows why: {status:#}");
-        // The first is the manager's own; programs go from step to step and begin anew with each.
+        assert!(entered || !waits.is_empty(), "at {at} no wait is shown: {status:#}");
+        // The first is the manager's own; programs go from step to step and begin again with each.
         let same = |one: &WaitingFor, other: &WaitingFor| (&one.what, &one.object) == (&other.what, &other.object);
         if let (Some(wait), Some(earlier)) = (waits.first(), known.as_ref())
             && same(wait, earlier)
@@ -57,7 +57,7 @@ fn three_nodes_with_vms() -> Case {
 
 fn tried_again() -> Case {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
@@ -76,7 +76,7 @@ fn never_ready() -> Case {
 #[rstest]
 #[case::three_nodes(three_nodes_with_vms())]
 #[case::single_node(Case::single_node())]
-#[case::held(Case::held())]
+#[case::paused(Case::paused())]
 #[case::tried_again(tried_again())]
 #[case::never_ready(never_ready())]
 fn at_every_write_of_an_unfinished_upgrade_something_is_waited_for_or_a_phase_was_entered(#[case] case: Case) {

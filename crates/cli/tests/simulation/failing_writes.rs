@@ -171,7 +171,7 @@ fn what_cannot_be_restored_keeps_nothing_else_from_it() {
         let plan = rehearsal
             .read(&name)
             .await
-            .expect("what is not put back keeps the plan");
+            .expect("a change that is not restored keeps the plan");
         let degraded = plan.condition("Degraded").unwrap();
         assert!(
             degraded.message.contains("replica-replenishment"),

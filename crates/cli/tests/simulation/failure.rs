@@ -44,7 +44,7 @@ fn plan(ended: &Ended) -> &UpgradePlan {
 }
 
 /// The settings that an upgrade changes on its way are what they were.
-fn assert_put_back(ended: &Ended) {
+fn assert_restored(ended: &Ended) {
     let digest = &ended.digest;
     assert_eq!(digest["longhorn"], "600");
     assert_eq!(digest["descheduler"], true);
@@ -105,7 +105,7 @@ fn every_failure_has_its_message_and_puts_everything_back(#[case] troubles: Trou
         events.iter().any(|event| event.contains("Upgrade failed: ")),
         "{events:#?}"
     );
-    assert_put_back(&ended);
+    assert_restored(&ended);
 }
 
 #[rstest]
@@ -140,7 +140,7 @@ fn a_failed_job_is_its_nodes_state_and_the_end_of_the_plan(
     let failed = statuses.values().find(|node| node.state() == Some(state.as_str()));
     let failed = failed.unwrap_or_else(|| panic!("no node is {state}: {statuses:#?}"));
     assert!(failed.reason.is_some() && failed.message.is_some(), "{failed:#?}");
-    assert_put_back(&ended);
+    assert_restored(&ended);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_release_that_may_not_be_upgraded_to_is_refused_before_anything_is_loaded() 
         progressing.message
     );
     assert!(plan(&ended).status.as_ref().unwrap().node_upgrade_statuses.is_empty());
-    assert_put_back(&ended);
+    assert_restored(&ended);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn w04_a_failed_plan_keeps_ranchers_gate_closed_and_its_job_for_its_log() {
 #[case::old_system(old_system())]
 fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles: Troubles) {
     let ended = run(&Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..case(troubles)
     });
     assert_eq!(ended.violations, [""; 0]);
@@ -208,7 +208,7 @@ fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles:
             .values()
             .all(|node| node.state() == Some("ImageCleaned"))
     );
-    assert_eq!(status.provision_generation, Some(1), "Rancher is told once");
+    assert_eq!(status.provision_generation, Some(1), "Rancher is started once");
 }
 
 #[rstest]
@@ -217,7 +217,7 @@ fn a_failed_plan_that_is_tried_again_continues_where_it_failed(#[case] troubles:
 #[case::cleanup(failing_job(Component::ImageCleanup, None))]
 fn a_failed_single_node_is_tried_again(#[case] troubles: Troubles) {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..case(troubles)
     };
     case.scenario.shape.nodes = 1;
@@ -258,7 +258,7 @@ fn a_deleted_plan_puts_everything_back_and_is_gone(#[case] phase: Phase) {
         ..Case::three_nodes()
     });
     assert!(ended.plan.is_none());
-    assert_put_back(&ended);
+    assert_restored(&ended);
     for kind in ["images", "jobs"] {
         assert_eq!(ended.digest[kind], json!([]), "{kind} are left");
     }

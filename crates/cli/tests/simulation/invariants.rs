@@ -55,7 +55,7 @@ pub(crate) fn watch_past(rehearsal: &Rehearsal, retried: bool, past: BTreeSet<St
             }
             "clusters" if change.resource.group == "provisioning.cattle.io" => {
                 problems.extend(opened_the_gate(change, &kubelets.lock().unwrap()));
-                problems.extend(told_rancher_too_often(change, plans.load(Ordering::SeqCst)));
+                problems.extend(started_rancher_too_often(change, plans.load(Ordering::SeqCst)));
             }
             "secrets" => problems.extend(disrupted.lock().unwrap().see_secret(change)),
             "jobs" => problems.extend(of_no_kind(change)),
@@ -90,7 +90,7 @@ fn of_no_kind(change: &Change) -> Option<String> {
         .then(|| format!("Job {} is of no kind: {component} {job_type}", metadata["name"]))
 }
 
-/// The kind of a Job by its labels. One with a value that nobody knows is of none.
+/// The kind of a Job by its labels. One with an unknown value has none.
 pub(crate) fn job_kind(job: &Value) -> Option<JobKind> {
     let label = |key: &str| {
         job["metadata"]["labels"][key]
@@ -146,7 +146,7 @@ fn went_back(change: &Change, tried_again: bool) -> Vec<String> {
 }
 
 /// Never more than one node is cordoned or down. A machine that Rancher lets past its limit it cordons before it asks us, and
-/// nobody can keep it from doing so: until that question is answered, and while we have not begun to empty the node, its cordon
+/// no client can prevent that: until that question is answered, and while we have not begun to empty the node, its cordon
 /// alone is Rancher's.
 struct Disrupted {
     nodes: BTreeMap<String, ObservedNode>,
@@ -244,13 +244,13 @@ fn opened_the_gate(change: &Change, kubelets: &BTreeMap<String, Value>) -> Optio
         .filter(|(_, running)| *running != version)
         .map(|(name, _)| name)
         .collect();
-    let goes_on = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64() > Some(0);
-    (goes_on && !is_gated(&change.object) && !behind.is_empty())
+    let has_started = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64() > Some(0);
+    (has_started && !is_gated(&change.object) && !behind.is_empty())
         .then(|| format!("Rancher's gate is open and {behind:?} are not upgraded"))
 }
 
-/// Each plan sends Rancher off at most once.
-fn told_rancher_too_often(change: &Change, plans: i64) -> Option<String> {
+/// Each plan starts Rancher's upgrade at most once.
+fn started_rancher_too_often(change: &Change, plans: i64) -> Option<String> {
     let times = change.object["spec"]["rkeConfig"]["provisionGeneration"].as_i64()?;
-    (times > plans).then(|| format!("Rancher was sent off {times} times for {plans} plans"))
+    (times > plans).then(|| format!("Rancher's upgrade was started {times} times for {plans} plans"))
 }

@@ -38,7 +38,7 @@ impl<'a> MakeWriter<'a> for Lines {
 /// Set in the process that this test runs itself in.
 const ALONE: &str = "LOG_TEST_ALONE";
 
-/// Whoever collects a log must not meet others that log at the same time, so this runs in a process of its own.
+/// Other tests must not log while a log is collected, so this runs in a process of its own.
 #[test]
 fn every_decision_is_a_line_with_plan_phase_and_node_and_no_line_has_a_secret() {
     if std::env::var_os(ALONE).is_some() {

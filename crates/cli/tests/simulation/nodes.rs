@@ -87,9 +87,9 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
 
 #[test]
 fn r06_a_node_that_a_user_has_brought_to_the_new_system_is_done_without_a_reboot() {
-    // It came back old once; then the boot menu is mended and it boots the new system by itself.
+    // It came back old once; then the boot menu is repaired and it boots the new system by itself.
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = Troubles {

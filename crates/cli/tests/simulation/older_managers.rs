@@ -98,7 +98,7 @@ fn made_since(rehearsal: &Rehearsal, since: Timestamp) -> Vec<String> {
 }
 
 /// What pods said that failed.
-fn last_words(rehearsal: &Rehearsal) -> Vec<String> {
+fn final_messages(rehearsal: &Rehearsal) -> Vec<String> {
     let pods = versions(rehearsal.server.store(), "pods");
     let failed = pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Failed");
     let words = failed.map(|(_, pod)| {
@@ -138,7 +138,12 @@ fn an_upgrade_that_an_older_manager_began_continues_to_its_end(#[case] phase: Ph
         let _second = rehearsal.start_manager("manager-2");
         let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
         let plan = rehearsal.follow(&name, Some(LONG), ended).await.unwrap();
-        assert_eq!(plan.phase(), Some(Phase::Succeeded), "{:#?}", last_words(&rehearsal));
+        assert_eq!(
+            plan.phase(),
+            Some(Phase::Succeeded),
+            "{:#?}",
+            final_messages(&rehearsal)
+        );
 
         // The notes moved once, all of them, and stayed where they are now.
         let all = versions(rehearsal.server.store(), "upgradeplans");

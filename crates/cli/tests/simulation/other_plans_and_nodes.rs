@@ -1,4 +1,4 @@
-//! Upgrades that meet others: a plan that failed, nodes that join, people that hold nodes.
+//! Upgrades that meet others: a plan that failed, nodes that join, users that pause nodes.
 
 use api::{Component, JobType, Phase, reasons};
 
@@ -108,7 +108,7 @@ fn a_node_that_joins_is_named_and_left_to_another_upgrade() {
 #[test]
 fn a_new_plan_continues_with_the_cluster_that_a_failed_one_left_half_upgraded() {
     let mut case = Case {
-        user: vec![User::MendsAndStartsOver],
+        user: vec![User::FixesAndStartsOver],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));

@@ -134,7 +134,7 @@ fn write_faults(number: u64, perturbation: Perturbation, signals: &Signals, begu
 
 /// Holds watches back for a while.
 pub(crate) async fn be_deaf(server: ApiServer, clock: Clock, resource: ResourceId) {
-    server.hold_watches(&manager_user(), &resource, true);
+    server.delay_watches(&manager_user(), &resource, true);
     clock.sleep(DEAF_FOR).await;
-    server.hold_watches(&manager_user(), &resource, false);
+    server.delay_watches(&manager_user(), &resource, false);
 }

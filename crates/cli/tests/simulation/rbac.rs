@@ -1,14 +1,13 @@
 //! The roles that ship allow what is needed and nothing more: without any of their rules some scenario breaks, and every
 //! verb that they allow is asked for in some scenario.
 
-mod asked;
 mod programs;
+mod requested_rights;
 
 use std::time::Duration;
 
 use api::{Component, JobType, Phase, UpgradePlan, names, reasons};
 use apiserver::Identity;
-pub(crate) use asked::{Asked, note};
 use checks::admission::{self, Reads};
 use cli::rehearsal::{PREFIX, Rehearsal, SERVICE_ACCOUNT, Scenario, beginning};
 use clock::Clock;
@@ -29,6 +28,7 @@ use manager::{
         facts::Facts,
     },
 };
+pub(crate) use requested_rights::{RequestedRights, note};
 use serde_json::{Value, json};
 use world::Shape;
 
@@ -69,14 +69,14 @@ const SCENARIOS: [Tried; 7] = [
     ("a single node", Case::single_node),
     ("a failed node, tried again", failure),
     ("a failed preload, tried again", failed_preload),
-    ("a held node", Case::held),
+    ("a paused node", Case::paused),
     ("a deletion", deletion),
     ("VMs that start again", restored),
 ];
 
 fn failure() -> Case {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
@@ -85,7 +85,7 @@ fn failure() -> Case {
 
 fn failed_preload() -> Case {
     let mut case = Case {
-        user: vec![User::SeesJobOfGonePlan, User::MendsAndRetries],
+        user: vec![User::SeesJobOfGonePlan, User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::ImagePreload, None);
@@ -306,7 +306,7 @@ mod sweep {
 
 #[test]
 fn every_verb_that_the_roles_allow_is_requested() {
-    let asked = Asked::default();
+    let asked = RequestedRights::default();
     for (_, case) in SCENARIOS {
         run(&Case {
             asked: Some(asked.clone()),

@@ -37,7 +37,7 @@ pub(crate) struct Case {
     /// When the run is given up; much longer than it takes when unset.
     pub limit: Option<Duration>,
     /// Where to note what the manager asks for.
-    pub asked: Option<rbac::Asked>,
+    pub asked: Option<rbac::RequestedRights>,
     /// What else is different in this cluster, arranged before the manager starts.
     pub arranged: Option<fn(&Rehearsal)>,
 }
@@ -81,7 +81,7 @@ impl Case {
     }
 
     /// Three nodes, of which the second is paused until its turn has come and a user resumes it.
-    pub(crate) fn held() -> Self {
+    pub(crate) fn paused() -> Self {
         Self {
             pause: vec!["node-2".to_owned()],
             user: vec![User::LetsGo],
@@ -148,11 +148,11 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     if let Some((role, rule)) = &case.without_rule {
         rbac::take_away(&rehearsal, role, *rule).await;
     }
-    let violations = invariants::watch(&rehearsal, case.user.contains(&User::MendsAndRetries));
+    let violations = invariants::watch(&rehearsal, case.user.contains(&User::FixesAndRetries));
     let steps: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
     let begun = steps.clone();
-    rehearsal.observe_steps(move |told| {
-        begun.lock().unwrap().insert(told.step.name);
+    rehearsal.observe_steps(move |started| {
+        begun.lock().unwrap().insert(started.step.name);
     });
     if let Some(asked) = &case.asked {
         rbac::note(&rehearsal, asked);
@@ -212,11 +212,11 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
 
 /// Waits until all plans have ended as the case wants; the plan, unless it is gone.
 async fn end_of(rehearsal: &Rehearsal, name: &str, case: &Case) -> Result<Option<Arc<UpgradePlan>>, String> {
-    let retries = case.user.contains(&User::MendsAndRetries);
+    let retries = case.user.contains(&User::FixesAndRetries);
     let deletes = |user: &User| matches!(user, User::DeletesAt(_) | User::DeletesAtNode(..));
     let deleted = case.user.iter().any(deletes);
     let store = rehearsal.server.store();
-    let expected = if case.user.contains(&User::MendsAndStartsOver) {
+    let expected = if case.user.contains(&User::FixesAndStartsOver) {
         2
     } else {
         1

@@ -65,7 +65,7 @@ impl StatusHistory {
 pub(crate) fn follow(case: &Case, limit: Duration) -> StatusHistory {
     in_paused_time(async {
         let clock = Clock::simulated(beginning(), 1.0);
-        let retried = case.user.contains(&User::MendsAndRetries);
+        let retried = case.user.contains(&User::FixesAndRetries);
         let rehearsal = if retried {
             Watched::start_and_retry(case.scenario.clone(), clock).await
         } else {

@@ -225,8 +225,8 @@ fn s07_an_iso_with_another_checksum_than_its_version_says_ends_the_upgrade_befor
     }));
     assert_eq!(history.phase, Some(Phase::Failed));
     let words = format!("its SHA-512 is {}", "0".repeat(128));
-    let is_told = |event: &String| event.starts_with("UpgradeFailed") && event.contains(&words);
-    assert!(history.events.iter().any(is_told), "{:#?}", history.events);
+    let is_reported = |event: &String| event.starts_with("UpgradeFailed") && event.contains(&words);
+    assert!(history.events.iter().any(is_reported), "{:#?}", history.events);
     assert!(history.steps.is_empty(), "no program ran: {:?}", history.steps.keys());
 }
 
@@ -261,12 +261,12 @@ fn s07_an_impostor_who_answers_from_the_beginning_vouches_for_nothing() {
         history.phase, None,
         "it waits for the plan's own repository, and has not ended"
     );
-    let is_told = |event: &String| {
+    let is_reported = |event: &String| {
         event.starts_with("Stalled")
             && event.contains("harvester-iso.manifest")
             && event.contains("invalid peer certificate")
     };
-    assert!(history.events.iter().any(is_told), "{:#?}", history.events);
+    assert!(history.events.iter().any(is_reported), "{:#?}", history.events);
     assert!(history.steps.is_empty(), "no program ran: {:?}", history.steps.keys());
     let history = rehearse_with_attack(RepositoryTrouble::Impostor);
     assert_eq!(history.phase, Some(Phase::Failed));

@@ -133,7 +133,10 @@ fn a_plan_whose_pod_cannot_end_says_so_and_is_gone_after_its_deadline() {
             waits.into_iter().any(|wait| wait.what == "StillRunning")
         };
         let plan = rehearsal.follow(&name, Some(LONG), waits).await.unwrap();
-        assert!(!paused(&rehearsal).is_empty(), "put back while the Job's pod is at it");
+        assert!(
+            !paused(&rehearsal).is_empty(),
+            "restored while the Job's pod still works"
+        );
         let message = plan.status.as_ref().unwrap().waiting_for[0].message.clone().unwrap();
         assert!(
             message.contains("Pod harvester-system/") && message.contains("--force"),

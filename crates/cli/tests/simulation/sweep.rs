@@ -29,12 +29,12 @@ enum Same {
     /// When a plan ends well at last, how it got there shows in its status and in events, and nowhere else.
     TheCluster,
     /// When a person interferes, how far nodes got by then depends on how fast the manager was; what was changed for
-    /// the upgrade must be put back all the same.
+    /// the upgrade must be restored nevertheless.
     WhatWasPutBack,
 }
 
 /// Parts of an end that do not depend on how far nodes got.
-const PUT_BACK: [&str; 10] = [
+const RESTORED: [&str; 10] = [
     "finalizers",
     "jobs",
     "longhorn",
@@ -59,7 +59,7 @@ fn compared(ended: &Ended, same: Same) -> Value {
                 .collect()
         }
         Same::WhatWasPutBack => {
-            let parts = PUT_BACK
+            let parts = RESTORED
                 .iter()
                 .map(|part| ((*part).to_owned(), ended.digest[part].clone()));
             // Which system a node runs by then is a matter of time; that nothing of ours is left on it is not.
@@ -288,7 +288,7 @@ fn s01_whatever_happens_with_a_saboteur_the_upgrade_ends_the_same(#[case] mut ca
 #[test]
 fn s01_whatever_happens_with_a_saboteur_a_plan_that_is_tried_again_succeeds() {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));
@@ -318,7 +318,7 @@ fn whatever_happens_stopped_vms_run_again() {
 #[test]
 fn whatever_happens_a_plan_that_is_tried_again_succeeds() {
     let mut case = Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..Case::three_nodes()
     };
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PreDrain));

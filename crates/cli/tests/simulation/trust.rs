@@ -43,7 +43,7 @@ struct State {
     had: BTreeMap<String, (String, String)>,
     /// All VMs that were ever on a restore list.
     listed: BTreeSet<String>,
-    /// VMs that are on no list when they are stopped: as they are now, nobody wants them started again.
+    /// VMs that are on no list when they are stopped: as they are now, no request to start them exists.
     unlisted: BTreeSet<String>,
 }
 

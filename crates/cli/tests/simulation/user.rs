@@ -30,15 +30,15 @@ pub(crate) enum User {
     DeletesAt(Phase),
     /// Deletes the plan when a node is in a state.
     DeletesAtNode(&'static str, NodeState),
-    /// Mends what is broken and asks for another try, ten minutes after the plan has failed.
-    MendsAndRetries,
-    /// Mends what is broken and creates another plan, ten minutes after the plan has failed.
-    MendsAndStartsOver,
+    /// Repairs what is broken and requests a retry, ten minutes after the plan has failed.
+    FixesAndRetries,
+    /// Repairs what is broken and creates another plan, ten minutes after the plan has failed.
+    FixesAndStartsOver,
     /// Lets the plan skip the preload when it has reached a phase; in that of the preload, once a Job of it has a pod.
     SkipsPreloadAt(Phase),
     /// Creates a second plan so long after the first.
     CreatesAnother(Duration),
-    /// Leaves failed Jobs around: one of a plan that is gone, and one of a kind that nobody knows.
+    /// Leaves failed Jobs around: one of a plan that is gone, and one of an unknown kind.
     LeavesJobsAround,
     /// Is there when the garbage collector is slow: as the plan is tried again, a failed Job of its Plan that is gone is left.
     SeesJobOfGonePlan,
@@ -64,7 +64,7 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
     };
     match user {
         User::LetsGo => {
-            rehearsal.follow(name, None, is_held).await;
+            rehearsal.follow(name, None, is_paused).await;
             rehearsal.clock.sleep(A_WHILE).await;
             patch(json!({"spec": {"nodeUpgradeOption": {"pauseNodes": null}}})).await;
         }
@@ -91,13 +91,13 @@ pub(crate) async fn act(rehearsal: &Rehearsal, name: &str, user: &User) {
             rehearsal.take_admission_away().await.unwrap();
             plans.delete(name, &DeleteParams::default()).await.unwrap();
         }
-        User::MendsAndRetries => {
+        User::FixesAndRetries => {
             rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
             rehearsal.set_troubles(Troubles::default());
             patch(json!({"metadata": {"annotations": {annotations::RETRY: "1"}}})).await;
         }
-        User::MendsAndStartsOver => {
+        User::FixesAndStartsOver => {
             rehearsal.follow(name, None, has_failed).await;
             rehearsal.clock.sleep(A_WHILE).await;
             rehearsal.set_troubles(Troubles::default());
@@ -209,7 +209,7 @@ pub(crate) fn has_failed(plan: &UpgradePlan) -> bool {
 }
 
 /// A node of the plan is paused, and it is its turn: the plan waits for nothing else.
-pub(crate) fn is_held(plan: &UpgradePlan) -> bool {
+pub(crate) fn is_paused(plan: &UpgradePlan) -> bool {
     let Some(status) = &plan.status else { return false };
     let mut nodes = status.node_upgrade_statuses.values();
     let mut waits = status.waiting_for.iter();

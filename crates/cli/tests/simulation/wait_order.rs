@@ -37,7 +37,7 @@ fn check(history: &StatusHistory, (what, message, object, minutes): ExpectedWait
     let age = at.duration_since(wait.since.0);
     assert!(
         (0..=1).contains(&age.as_secs()),
-        "{what}: told at {at}, since {:?}",
+        "{what}: reported at {at}, since {:?}",
         wait.since
     );
     let limit = wait
@@ -258,7 +258,7 @@ fn a_pod_that_does_not_come_up_is_reported_with_the_reason_and_past_its_deadline
         arranged: Some(arranged),
         ..Case::three_nodes()
     };
-    // Every pod takes so long to start; those that are told as stuck are past their five minutes by then.
+    // Every pod takes so long to start; those that are reported as stuck are past their five minutes by then.
     case.scenario.durations.pod_start = Duration::from_secs(8 * 60);
     let history = follow(&case, 3 * HOUR);
     let (_, wait) = history.first("Pod", &format!("pod {namespace}/"));

@@ -136,7 +136,7 @@ fn w15_a_failed_cleanup_says_which_node_and_keeps_the_jobs_of_the_upgrade() {
 }
 
 #[test]
-fn w20_jobs_of_plans_that_are_gone_and_of_unknown_kinds_are_nobodys_business() {
+fn w20_jobs_of_plans_that_are_gone_and_of_unknown_kinds_are_ignored() {
     let ended = run(&Case {
         user: vec![User::LeavesJobsAround],
         ..Case::three_nodes()
@@ -163,7 +163,7 @@ fn w21_every_kind_can_be_watched_where_it_lives_with_the_roles_that_ship() {
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
     let refused = ended.requests.forbidden_by_user.get(&manager_user());
     assert_eq!(refused, None, "some read or write was forbidden");
-    // What is watched in other namespaces was seen: else it could not have been changed and put back.
+    // What is watched in other namespaces was observed: else it could not have been changed and restored.
     let plan = serde_json::to_value(plan).unwrap();
     let nodes = entered(&plan, "NodeUpgrading").unwrap()..entered(&plan, "NodeUpgraded").unwrap();
     let settings = versions(&ended.store, "settings").into_iter();

@@ -79,7 +79,7 @@ fn r04_from_the_first_to_the_last_every_workload_runs_the_managers_own_image() {
 fn r08_a_retry_skips_the_manifests_on_every_node_again_and_ends_that_on_every_node() {
     let mut case = Case::three_nodes();
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::PostDrain));
-    case.user = vec![User::MendsAndRetries];
+    case.user = vec![User::FixesAndRetries];
     let ended = run(&case);
     for component in [Component::SkipManifestsApply, Component::SkipManifestsRemove] {
         assert_eq!(jobs_with_pods(&ended, component).len(), 2 * 3, "{component}");

@@ -23,14 +23,14 @@ use crate::{
 pub(crate) fn refused(store: &apiserver::Store) -> Vec<String> {
     let writes = store.history().into_iter();
     let refused = writes.filter(|write| [400, 422].contains(&write.code));
-    let told = refused.map(|write| {
+    let shown = refused.map(|write| {
         let why = write.refusal.unwrap_or_default();
         format!("{} {} {}: {why}", write.user, write.verb.name(), write.resource)
     });
-    told.collect::<BTreeSet<_>>().into_iter().collect()
+    shown.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Adds what the manager wrote, or what everybody else did.
+/// Adds what the manager wrote, or what all other clients did.
 fn add(ended: &Ended, by_manager: bool, writes: &mut Writes) {
     for write in ended.store.history() {
         let writes_object = [Verb::Create, Verb::Update, Verb::Patch].contains(&write.verb);
@@ -65,7 +65,7 @@ fn deleted(phase: Phase) -> Case {
 
 fn tried_again(troubles: Troubles) -> Case {
     Case {
-        user: vec![User::MendsAndRetries],
+        user: vec![User::FixesAndRetries],
         ..case(troubles)
     }
 }
@@ -109,14 +109,14 @@ fn no_iso() -> Troubles {
     }
 }
 
-/// VMs that are stopped and that nobody can start again.
+/// VMs that are stopped and cannot be started again.
 fn not_restoring() -> Case {
     let mut case = restoring();
     case.scenario.troubles = failing_job(Component::NodeUpgrade, Some(JobType::RestoreVm));
     case
 }
 
-/// What a case is about and did not happen: Jobs that were to fail and were never made, phases that nobody got to.
+/// What a case is about and did not happen: Jobs that were to fail and were never made, phases that were not reached.
 fn missed(case: &Case, ended: &Ended) -> Vec<String> {
     let history = ended.store.history();
     let created = |component: Component, job_type: Option<JobType>| {
@@ -181,7 +181,7 @@ fn restoring() -> Case {
     alone(deleted(Phase::NodeUpgrading)), alone(deleted(Phase::CleaningUp)),
 ])]
 #[case::an_image_instead_of_a_version(&[from_image()])]
-#[case::held(&[Case::held()])]
+#[case::paused(&[Case::paused()])]
 #[case::preload_skipped(&[
     skipping_preload(Troubles::default()),
     skipping_preload(failing_job(Component::ImageCheck, None)),

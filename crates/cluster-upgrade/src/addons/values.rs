@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn fragility_19_unknown_keys_comments_and_layout_stay() {
+    fn f19_unknown_keys_comments_and_layout_stay() {
         let present = "# our own\nimage:\n    repository: rancher/harvester-seeder\n    tag: v1.7.1   # pinned\n\
             fullnameOverride: seeder\nloglevel: debug\ntolerations:\n- key: \"a: b\"\n  operator: Exists\n";
         let text = text(None, present, DEFAULTS).unwrap();

@@ -28,7 +28,7 @@ const HELM_WAIT: &str = "20m";
 /// How long the program itself may take, should it not keep that.
 const LONGEST_RUN: Duration = Duration::from_secs(25 * 60);
 /// The end of what Helm says is what went wrong.
-const LAST_WORDS: usize = 2000;
+const LONGEST_MESSAGE: usize = 2000;
 
 /// Helm and Rancher's chart, from the release's own installer image.
 pub struct InstallerImage {
@@ -80,7 +80,7 @@ impl InstallerImage {
             let extracted = extracting
                 .await
                 .map_err(|error| Error::Transient(format!("failed to unpack: {error}")))?;
-            // Gigabytes that nobody needs any more.
+            // Gigabytes that are not needed any more.
             let _ = std::fs::remove_file(&saved);
             let extracted = extracted.map_err(|error| Error::Permanent(error.to_string()))?;
             if extracted.is_some() {
@@ -157,7 +157,7 @@ impl InstallerImage {
         }
         // Before it is cut: half a secret is one too.
         let said = secrets.mask(&String::from_utf8_lossy(&said));
-        let last: Vec<char> = said.trim().chars().rev().take(LAST_WORDS).collect();
+        let last: Vec<char> = said.trim().chars().rev().take(LONGEST_MESSAGE).collect();
         let last: String = last.into_iter().rev().collect();
         // Helm does not say which failures last. The step looks at the release again, until its deadline.
         Err(Error::Transient(format!(

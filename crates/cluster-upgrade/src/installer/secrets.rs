@@ -1,4 +1,4 @@
-//! What must not be told of the values that a chart is given: it goes into the status of a plan, which many may read.
+//! Which values of a chart must not be shown: its output goes into the status of a plan, which many may read.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Secrets {
 
     fn add(&mut self, text: &str) {
         self.0.insert(STANDARD.encode(text));
-        // A text of several lines may be told one line at a time.
+        // A text of several lines may be printed one line at a time.
         for part in text.lines().chain([text]).map(str::trim) {
             if part.len() >= SHORTEST {
                 self.0.insert(part.to_owned());

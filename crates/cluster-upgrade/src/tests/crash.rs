@@ -121,7 +121,7 @@ async fn a_crash_after_any_write_leads_to_the_same_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fragility_18_an_api_server_that_refuses_for_a_while_stops_nothing() {
+async fn f18_an_api_server_that_refuses_for_a_while_stops_nothing() {
     let harness = Harness::new().await;
     // Every third write fails in some way that says nothing about it.
     harness.server.set_faults(FaultPlan::writes(|write| {

@@ -58,7 +58,7 @@ impl Drop for Harness {
     }
 }
 
-/// Somebody may have deleted an object meanwhile. But nobody here writes what its definition does not allow.
+/// Another client may have deleted an object meanwhile. But no program here writes what its definition does not allow.
 fn accepted(written: kube::Result<DynamicObject>) {
     if let Err(kube::Error::Api(status)) = written {
         assert!(![400, 422].contains(&status.code), "{}", status.message);

@@ -129,7 +129,7 @@ pub(super) fn cluster() -> Vec<Value> {
         node("node-1", &managed),
         node("node-2", &managed),
         node("node-3", &managed),
-        // Neither managed nor reachable: nobody may wait for it.
+        // Neither managed nor reachable: no step may wait for it.
         node("stranger", &json!({})),
         deployment("harvester-system", "up-repo", "repo", "toolkit"),
         deployment("cattle-system", "rancher", "rancher", "rancher/rancher:v2.13.0"),

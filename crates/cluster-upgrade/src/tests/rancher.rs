@@ -1,11 +1,11 @@
-//! Upgrades of Rancher that were begun before, by us or by nobody, and those that were abandoned.
+//! Upgrades of Rancher that were begun before, by us or by another client, and those that were abandoned.
 
 use serde_json::{Value, json};
 
 use super::{harness::Harness, objects, rancher_world};
 
 #[tokio::test(start_paused = true)]
-async fn fragility_8_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
+async fn f08_a_rancher_that_an_earlier_attempt_upgraded_is_still_settled() {
     let harness = Harness::new().await;
     // The first attempt dies right after Helm has done its work.
     let (context, report) = harness.context();
@@ -70,7 +70,7 @@ fn uid_of_plan(harness: &Harness) -> String {
     plan["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// Where Fleet's agents call, and whether the agent was deployed anew.
+/// Where Fleet's agents call, and whether the agent was deployed again.
 fn fleet(harness: &Harness) -> (bool, bool) {
     let map = harness.get("", "configmaps", "cattle-fleet-system", "fleet-controller");
     let config = map["data"]["config"].as_str().unwrap().to_owned();
@@ -108,7 +108,7 @@ async fn s01_a_journal_that_another_client_wrote_is_not_trusted() {
     }
 }
 
-/// A release that brings the same Rancher: nobody upgrades it, so nothing that the old place says can be true.
+/// A release that brings the same Rancher: it is not upgraded, so nothing that the old place says can be true.
 #[tokio::test(start_paused = true)]
 async fn s01_a_journal_in_the_old_place_is_not_trusted_of_a_rancher_that_the_plan_did_not_upgrade() {
     for namespace in ["harvester-system", "cattle-fleet-system"] {
@@ -147,7 +147,7 @@ async fn leave(harness: &Harness, journal: &Value, status: &str, description: &s
 }
 
 /// Helm's time was up, and the new Rancher ran all the same: its chart of Fleet has another address by now. Another plan,
-/// or another try under a newer release, puts back the one that was there before.
+/// or another try under a newer release, restores the one that was there before.
 #[tokio::test(start_paused = true)]
 async fn the_address_of_fleet_outlives_an_upgrade_of_rancher_that_failed_for_another_plan() {
     let left = json!({"apiServerURL": "https://10.0.0.9", "apiServerCA": "Y2E="});
@@ -203,7 +203,7 @@ async fn the_program_of_an_older_release_still_writes_its_journal_where_it_did()
     }
 }
 
-/// What Cluster API of Harvester v1.7 leaves behind. Nobody answers these webhooks any more.
+/// What Cluster API of Harvester v1.7 leaves behind. No server answers these webhooks any more.
 pub(super) async fn leave_webhooks(harness: &Harness) {
     for (kind, name) in [
         ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),

@@ -56,7 +56,7 @@ async fn f15_the_annotation_of_the_existing_toolkit_skips_the_check_of_versions_
 }
 
 #[tokio::test(start_paused = true)]
-async fn fragility_9_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
+async fn f09_a_node_that_cannot_be_reached_is_named_at_the_deadline() {
     let mut objects = objects::cluster();
     let mut lost = objects::node(
         "lost",

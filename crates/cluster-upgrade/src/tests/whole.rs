@@ -205,7 +205,7 @@ async fn r35_a_default_of_the_release_that_runs_is_not_taken_for_the_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fragility_20_addons_that_do_not_exist_are_installed_or_passed_over() {
+async fn f20_addons_that_do_not_exist_are_installed_or_passed_over() {
     let mut objects = objects::cluster();
     objects.retain(|object| object["kind"] != "Addon");
     let harness = Harness::of(objects, "v1.7.1").await;
@@ -249,7 +249,7 @@ async fn a_second_run_changes_nothing() {
     let ours: Vec<String> = ours
         .map(|write| format!("{} {} {}", write.verb.name(), write.resource, write.name))
         .collect();
-    // Only the Plan that tells the nodes' agents: it is made and deleted again, and every node has it already.
+    // Only the Plan for the agents of the nodes: it is made and deleted again, and every node has it already.
     assert!(
         ours.iter()
             .all(|write| write.contains("up-skip-restart-rancher-system-agent")),

@@ -21,7 +21,7 @@ fn written(harness: &Harness) -> Option<Writes> {
     Some(writes)
 }
 
-/// At the end of every test: nobody was refused for what an object may not be, and no field is one that nobody has.
+/// At the end of every test: no write was refused as invalid, and no field is unknown.
 pub(super) fn check(harness: &Harness) {
     let history = harness.server.store().history().into_iter();
     let refused = history.filter(|write| [400, 422].contains(&write.code));

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    fn told(codes: &[u16]) -> Result<(), ActError> {
+    fn outcome(codes: &[u16]) -> Result<(), ActError> {
         let mut failures = Failures::default();
         codes.iter().for_each(|code| failures.add(refused(*code)));
         failures.into_result()
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn what_failed_is_reported_whole_and_conflicts_alone_are_another_look() {
-        assert!(told(&[]).is_ok());
-        assert!(told(&[409, 409]).unwrap_err().is_conflict());
-        let both = told(&[500, 409, 403]).unwrap_err();
+        assert!(outcome(&[]).is_ok());
+        assert!(outcome(&[409, 409]).unwrap_err().is_conflict());
+        let both = outcome(&[500, 409, 403]).unwrap_err();
         assert!(!both.is_conflict());
         let text = both.to_string();
         assert!(

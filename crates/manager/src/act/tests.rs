@@ -162,8 +162,8 @@ async fn of_several_events_that_are_caught_up_with_none_is_sent_after_the_lease_
     *server.is_down.lock().unwrap() = true;
     for text in ["one", "two", "three"] {
         let event = PlanEvent::normal("Any", text);
-        let told = vec![(Timestamp::UNIX_EPOCH, event)];
-        actor.report(&plan(), told, Duration::ZERO).await.unwrap();
+        let events = vec![(Timestamp::UNIX_EPOCH, event)];
+        actor.report(&plan(), events, Duration::ZERO).await.unwrap();
     }
     let before = server.sent().len();
     *server.is_down.lock().unwrap() = false;

@@ -1,12 +1,12 @@
-//! The absolute name of a Service. A name like `up-repo.harvester-system` is looked for in every search domain of a machine,
-//! and whoever has one of those can answer. The absolute one is asked for nowhere but in the cluster.
+//! The absolute name of a Service. A name like `up-repo.harvester-system` is looked up in every search domain of a machine,
+//! and the owner of any of these domains can answer. The absolute name is looked up only in the cluster.
 
 use std::fs;
 
 /// Where a pod finds the search domains that its cluster has given it.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// The domain that clusters have unless told otherwise.
+/// The default domain of a cluster.
 const DOMAIN: &str = "cluster.local";
 
 /// A URL whose host is `NAME.NAMESPACE`, with the absolute name of that Service, as this machine knows its cluster; outside

@@ -1,5 +1,5 @@
-//! Kubelets, asked directly and over TLS that is verified: `nodes/proxy` of the API server would do too, but whoever may
-//! use that may run anything in any pod.
+//! Requests to kubelets, sent directly and over verified TLS. `nodes/proxy` of the API server would also work, but the right
+//! to use it includes the right to run any command in any pod.
 //!
 //! Root of a node can read what is sent to its kubelet. So the manager sends not its own token but one of a service account that
 //! may read `nodes/stats` and `nodes/configz` and nothing else, made for the purpose and valid for ten minutes.
@@ -43,7 +43,7 @@ pub enum Credentials {
     },
 }
 
-/// Why there is no token that kubelets could be told.
+/// Why there is no token for kubelets.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no token of ServiceAccount {account}: {}; install the chart of this release, which has it, or \
@@ -242,7 +242,7 @@ mod tests {
         assert!(error.contains("limit"), "{error}");
         assert_eq!(whole(Body::from(b"{}".to_vec())).await.unwrap(), b"{}");
         let said = words(format!("\u{1b}[2Jall is well\n{}", "y".repeat(100_000)).as_bytes());
-        assert!(said.starts_with("\"[2Jall is well y"), "somebody's words: {said}");
+        assert!(said.starts_with("\"[2Jall is well y"), "text of a server: {said}");
         // With the mark of what was cut off, and those of a quotation.
         assert_eq!(said.chars().count(), LONGEST_NAME + 3);
     }

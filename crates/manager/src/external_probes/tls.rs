@@ -1,4 +1,4 @@
-//! When does the certificate chain of a server end? Looks only; trusts nobody and sends nothing.
+//! Reads when the certificate chain of a server expires. The connection verifies nothing and sends no data.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ const BUDGET: Keep = Fields(&[
         "status",
         Fields(&[
             ("disruptionsAllowed", All),
-            // Nobody reads these, but no budget is without them.
+            // These are not read, but no budget is without them.
             ("currentHealthy", All),
             ("desiredHealthy", All),
             ("expectedPods", All),
@@ -102,7 +102,7 @@ fn allows_nothing(budget: &PodDisruptionBudget) -> bool {
     status.is_some_and(|status| status.disruptions_allowed <= 0)
 }
 
-/// Budgets that let nothing go, by namespace: their names, and which pods they are about.
+/// Budgets that allow no disruption, by namespace: their names, and which pods they are about.
 struct Budgets(BTreeMap<String, Vec<(String, Selector)>>);
 
 impl Budgets {
@@ -153,7 +153,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What is told of these, by what is looked at.
+    /// What is reported of these, by what is looked at.
     fn kept_by(pods: &[Pod], budget: PodDisruptionBudget) -> Vec<String> {
         let pods: Vec<Pod> = pods.iter().filter(|pod| is_evicted(pod)).cloned().collect();
         let budgets: Vec<_> = [budget].into_iter().filter(allows_nothing).collect();

@@ -57,7 +57,7 @@ pub struct MetricsConfig {
 /// Who may read metrics.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Everybody, without encryption.
+    /// All clients, without encryption.
     Open,
     /// Clients that may `get` the path, over HTTPS. Without files the manager makes its own certificate.
     Authorised {

@@ -19,7 +19,7 @@ fn pod_name() -> Value {
 }
 
 /// The user of our image, who may do nothing in particular.
-const NOBODY: u32 = 1000;
+const UNPRIVILEGED_USER: u32 = 1000;
 
 /// The security context of a container that touches nothing of its node and writes only to its volumes.
 pub(super) fn unprivileged() -> Value {
@@ -28,8 +28,8 @@ pub(super) fn unprivileged() -> Value {
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
         "runAsNonRoot": true,
-        "runAsUser": NOBODY,
-        "runAsGroup": NOBODY,
+        "runAsUser": UNPRIVILEGED_USER,
+        "runAsGroup": UNPRIVILEGED_USER,
         "seccompProfile": {"type": "RuntimeDefault"},
     })
 }

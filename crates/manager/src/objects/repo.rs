@@ -66,7 +66,7 @@ fn server(plan: &UpgradePlan, settings: &Settings) -> RepoServer {
 /// The ISO that is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Iso<'a> {
-    /// The claim that holds it.
+    /// The claim that contains it.
     pub claim: &'a str,
     /// The SHA-512 that it should have, if it is given.
     pub checksum: Option<&'a str>,
@@ -226,8 +226,8 @@ pub fn deployment(
 /// Whether a Deployment is one of those that serve a manifest. An older manager made others.
 #[must_use]
 pub fn serves_manifest(deployment: &Deployment) -> bool {
-    let told = deployment.annotations().get(annotations::SERVES_MANIFEST);
-    told.is_some_and(|value| value == "true")
+    let serves = deployment.annotations().get(annotations::SERVES_MANIFEST);
+    serves.is_some_and(|value| value == "true")
 }
 
 /// The Secret with which a Deployment serves. An older manager made others, which have none.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_server_reads_what_the_importer_left_behind_and_nobody_else_does() {
+    fn only_our_own_server_reads_what_the_importer_left_behind() {
         use std::os::unix::{fs::PermissionsExt, process::CommandExt};
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -326,7 +326,7 @@ mod tests {
         assert!(is_readable(id("runAsUser"), id("runAsGroup")));
         assert!(
             !is_readable(65534, 65534),
-            "anybody reads it, so this test shows nothing"
+            "all users can read it, so this test shows nothing"
         );
     }
 

@@ -1,5 +1,5 @@
 //! What the programs of an upgrade may do: rules per account and namespace. `docs/security-jobs.md` says which step needs
-//! which, and a test holds it to these tables.
+//! which, and a test compares it with these tables.
 
 use api::{accounts, names};
 

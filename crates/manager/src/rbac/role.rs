@@ -75,7 +75,7 @@ pub(super) fn role(
     })
 }
 
-/// The binding of a role: its own name, and who holds it.
+/// The binding of a role: its own name, and its subjects.
 pub(super) fn binding(role: &Value, holder: Holder<'_>) -> Value {
     let kind = role["kind"].as_str().unwrap_or_default();
     let name = role["metadata"]["name"].as_str().unwrap_or_default();

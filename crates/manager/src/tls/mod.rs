@@ -160,7 +160,7 @@ pub struct Presented {
 impl Presented {
     /// Nothing yet; the expiry of what is presented is reported to `metrics`.
     #[must_use]
-    pub fn told_to(metrics: Option<Metrics>) -> Self {
+    pub fn reporting_to(metrics: Option<Metrics>) -> Self {
         Self {
             metrics,
             ..Self::default()

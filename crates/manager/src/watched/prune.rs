@@ -27,7 +27,7 @@ pub(super) fn prune_node(node: &mut Node) {
     }
 }
 
-/// Of a Job, decisions read its metadata, whether it is held, its conditions, and how many of its pods have failed.
+/// Of a Job, decisions read its metadata, whether it is suspended, its conditions, and how many of its pods have failed.
 pub(super) fn prune_job(job: &mut Job) {
     if let Some(spec) = &mut job.spec {
         spec.template = Default::default();
@@ -59,14 +59,14 @@ pub(crate) fn prune_pod(pod: &mut Pod) {
         conditions: status
             .conditions
             .map(|all| all.into_iter().filter(blockers::is_unschedulable).collect()),
-        container_statuses: status.container_statuses.map(telling_only),
-        init_container_statuses: status.init_container_statuses.map(telling_only),
+        container_statuses: status.container_statuses.map(with_problem_only),
+        init_container_statuses: status.init_container_statuses.map(with_problem_only),
         ..PodStatus::default()
     });
 }
 
 /// Containers that cannot start, and those whose termination message matters.
-fn telling_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+fn with_problem_only(statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     let tells = |one: &ContainerStatus| {
         blockers::stuck(one).is_some()
             || blockers::termination_message(one).is_some()

@@ -1,7 +1,7 @@
 //! Admission over HTTPS: the API server asks whether an UpgradePlan may be created, changed or deleted.
 //!
 //! What is decided is in [`checks::admission`]; here are the wire ([`review`]), how much of it is taken in at once
-//! ([`desk`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
+//! ([`review_budget`], [`measure`]), what is read of the cluster ([`facts`], `kept`), the paths ([`server`]) and the objects that make the
 //! API server call it ([`configurations`]).
 
 pub mod access_reviews;
@@ -65,7 +65,7 @@ pub async fn run(
     sources: Sources,
     metrics: Option<Metrics>,
 ) {
-    let presented = Presented::told_to(metrics);
+    let presented = Presented::reporting_to(metrics);
     let facts = Facts::new(client.clone(), watched, clock.clone()).with_images_from(sources);
     let router = server::router(facts);
     let serve = https::serve(

@@ -26,7 +26,7 @@ pub const LARGE_PER_PEER: usize = 2;
 pub struct ReviewBudget {
     large: Places,
     all: Arc<Semaphore>,
-    /// By address: one review at a time, so that nobody waits for more than one of each other's.
+    /// By address: one review at a time, so that no client waits for more than one review of each other client.
     peers: Arc<Mutex<BTreeMap<IpAddr, Weak<Semaphore>>>>,
 }
 

@@ -243,9 +243,9 @@ fn a_release_file_as_the_iso_has_it_is_read() {
 }
 
 /// A repository that serves these files.
-fn nobody() -> CertificateError {
+fn unreachable() -> CertificateError {
     CertificateError {
-        address: "nobody".to_owned(),
+        address: "unreachable".to_owned(),
         source: CertificateTrouble::Refused,
     }
 }
@@ -271,11 +271,13 @@ impl ExternalProbes for Files {
     }
 
     fn certificate_end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Timestamp, CertificateError>> {
-        Box::pin(std::future::ready(Err(nobody())))
+        Box::pin(std::future::ready(Err(unreachable())))
     }
 
     fn kubelet<'a>(&'a self, _: &'a Kubelet, _: KubeletFile) -> BoxFuture<'a, Result<Vec<u8>, KubeletError>> {
-        Box::pin(std::future::ready(Err(KubeletError::Forbidden("nobody".to_owned()))))
+        Box::pin(std::future::ready(Err(KubeletError::Forbidden(
+            "unreachable".to_owned(),
+        ))))
     }
 }
 

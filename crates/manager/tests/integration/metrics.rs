@@ -26,7 +26,7 @@ use crate::support::{PREFIX, cluster, create, days_on, manager_client};
 /// A metrics server, and where it is.
 struct Served {
     url: String,
-    // Serves as long as it is held.
+    // Serves until it is dropped.
     _server: JoinSet<()>,
 }
 
@@ -59,7 +59,7 @@ fn authorised() -> Access {
     }
 }
 
-/// What real curl gets: status code and body. It tries again while nobody listens or presents a certificate yet, not
+/// What real curl gets: status code and body. It tries again while no server listens or presents a certificate yet, not
 /// when it is refused.
 async fn curl(url: &str, token: Option<&str>) -> (String, String) {
     let mut command = Command::new("curl");
@@ -76,7 +76,7 @@ async fn curl(url: &str, token: Option<&str>) -> (String, String) {
         }
     });
     let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
-    let text = String::from_utf8(answer.expect("somebody answers").unwrap()).unwrap();
+    let text = String::from_utf8(answer.expect("an answer").unwrap()).unwrap();
     let (body, code) = text.rsplit_once('\n').unwrap();
     (code.to_owned(), body.to_owned())
 }

@@ -1,5 +1,5 @@
 //! S-07: the key of a repository is stored before anything mounts it, and a Secret that this manager has not made is not
-//! believed to hold it.
+//! trusted to contain it.
 
 use crate::support;
 use std::collections::BTreeMap;

@@ -49,7 +49,7 @@ async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 }
 
 /// A server that answers for the repository, over TLS or without; returns its address.
-async fn somebody(identity: Option<&Identity>) -> String {
+async fn server_with(identity: Option<&Identity>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let acceptor = identity.map(|identity| acceptor(identity).unwrap());
@@ -92,31 +92,31 @@ async fn refusal(plan: &UpgradePlan, host: String) -> String {
 #[tokio::test]
 async fn s07_the_first_manifest_comes_from_the_server_with_the_key_only() {
     let own = identity(&names::repo_server_name("up"));
-    let found = digests(&plan(Some(&own)), somebody(Some(&own)).await).await;
+    let found = digests(&plan(Some(&own)), server_with(Some(&own)).await).await;
     assert!(matches!(found.digests, Fetched::Got(_)), "{:?}", found.digests);
     // Without a recorded certificate the attack succeeds: every server is trusted.
-    let found = digests(&plan(None), somebody(None).await).await;
+    let found = digests(&plan(None), server_with(None).await).await;
     assert!(matches!(found.digests, Fetched::Got(_)));
 
     let for_the_name = identity(&names::repo_server_name("up"));
     let of_another_plan = identity(&names::repo_server_name("other"));
     for impostor in [&for_the_name, &of_another_plan] {
-        let error = refusal(&plan(Some(&own)), somebody(Some(impostor)).await).await;
+        let error = refusal(&plan(Some(&own)), server_with(Some(impostor)).await).await;
         for word in ["harvester-iso.manifest", "invalid peer certificate"] {
             assert!(error.contains(word), "{error}");
         }
     }
     // One that is on record counts for the plan's own name only.
-    let error = refusal(&plan(Some(&of_another_plan)), somebody(Some(&of_another_plan)).await).await;
+    let error = refusal(&plan(Some(&of_another_plan)), server_with(Some(&of_another_plan)).await).await;
     assert!(error.contains("invalid peer certificate"), "{error}");
-    let error = refusal(&plan(Some(&own)), somebody(None).await).await;
+    let error = refusal(&plan(Some(&own)), server_with(None).await).await;
     assert!(error.contains("harvester-iso.manifest"), "{error}");
 }
 
 #[tokio::test]
 async fn s07_a_manager_that_is_configured_without_tls_uses_it_where_a_certificate_is_recorded() {
     let own = identity(&names::repo_server_name("up"));
-    let host = format!("http://{}", somebody(None).await);
+    let host = format!("http://{}", server_with(None).await);
     assert!(matches!(
         digests(&plan(None), host.clone()).await.digests,
         Fetched::Got(_)

@@ -135,9 +135,9 @@ fn wrong() -> Vec<Value> {
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
     let plugged = json!([{"name": "hot", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}},
-        {"name": "permanent", "dataVolume": {"name": "d", "hotpluggable": true}}]);
+        {"name": "in-template", "dataVolume": {"name": "d", "hotpluggable": true}}]);
     let template =
-        json!({"spec": {"domain": {"devices": {}}, "volumes": [{"name": "permanent", "dataVolume": {"name": "d"}}]}});
+        json!({"spec": {"domain": {"devices": {}}, "volumes": [{"name": "in-template", "dataVolume": {"name": "d"}}]}});
     let vm = |name: &str, status: Value| {
         let rest = json!({"spec": {"runStrategy": "Always", "template": template}, "status": status});
         of("kubevirt.io/v1", "VirtualMachine", "default", name, rest)
@@ -216,7 +216,7 @@ fn wrong() -> Vec<Value> {
             harvester,
             "Upgrade",
             "harvester-system",
-            "told",
+            "completed",
             json!({"spec": {},
             "status": {"conditions": [{"type": "Completed", "status": "True"}]}}),
         ),
@@ -337,5 +337,5 @@ async fn s04_however_often_clients_ask_the_cluster_is_listed_once_a_second_and_i
     assert_eq!(vms(), 3, "three pages of 500, for all who ask");
     clock.sleep(Duration::from_secs(1)).await;
     facts.read(Reads::Everything).await;
-    assert_eq!(vms(), 6, "and nobody is told what is older");
+    assert_eq!(vms(), 6, "and older content is not served");
 }

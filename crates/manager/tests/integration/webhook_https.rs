@@ -36,7 +36,7 @@ struct Webhook {
     listener: Arc<TcpListener>,
     presented: Presented,
     time: ClientTime,
-    // Serves as long as it is held.
+    // Serves until it is dropped.
     _server: JoinSet<()>,
 }
 
@@ -250,7 +250,7 @@ async fn a_certificate_is_renewed_while_a_connection_is_open_and_new_handshakes_
     let renewed = webhook.connect().await;
     assert_ne!(renewed.certificate, open.certificate);
     let answer = open.validate(&review("CREATE", plan(), json!(null))).await;
-    assert_eq!(answer["allowed"], true, "the open connection goes on");
+    assert_eq!(answer["allowed"], true, "the open connection stays open");
     assert!(
         webhook.trusted().contains(before.trim()),
         "the authority before is still trusted"
@@ -324,7 +324,7 @@ async fn a_certificate_from_files_is_presented_and_read_again_when_it_changes() 
             .is_ok()
     );
     let answer = open.validate(&review("DELETE", json!(null), plan())).await;
-    assert_eq!(answer["allowed"], true, "the open connection goes on");
+    assert_eq!(answer["allowed"], true, "the open connection stays open");
 }
 
 #[tokio::test]
@@ -344,7 +344,7 @@ async fn a_whole_manager_serves_the_webhook_with_a_certificate_of_its_own() {
         let forever = std::future::pending();
         manager::run::run(client, days_on(0), probes, config, None, forever).await
     });
-    // The Secret tells when there is a certificate; the configuration gets its authority next, then it is presented.
+    // The Secret shows when there is a certificate; the configuration gets its authority next, then it is presented.
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), names::HARVESTER_NAMESPACE);
     let mut connection = loop {
         tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::{Value, json};
 
 /// A user with one of the roles for users.
-async fn somebody(server: &ApiServer, name: &str, role: &str) -> Api<UpgradePlan> {
+async fn user_with_role(server: &ApiServer, name: &str, role: &str) -> Api<UpgradePlan> {
     let role = format!("t-upgradeplan-{role}-role");
     for object in manager::rbac::people(support::PREFIX) {
         if object["metadata"]["name"] == role {
@@ -45,7 +45,7 @@ async fn refused(plans: &Api<UpgradePlan>, plan: &UpgradePlan) -> String {
 #[tokio::test]
 async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
     let server = support::asking_cluster().await;
-    let editor = somebody(&server, "eve", "editor").await;
+    let editor = user_with_role(&server, "eve", "editor").await;
     let version = json!({"version": "v1.8.0"});
     let evil = plan(&json!({annotations::UPGRADE_TOOLKIT_IMAGE: "evil.test/pwn"}), &version);
     let why = refused(&editor, &evil).await;
@@ -57,7 +57,7 @@ async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
         why.contains("spec.upgrade") && why.contains("upgradeplans/image"),
         "{why}"
     );
-    let admin = somebody(&server, "ada", "admin").await;
+    let admin = user_with_role(&server, "ada", "admin").await;
     let why = refused(&admin, &evil).await;
     assert!(
         !why.contains("user ada") && why.contains("repositories that the manager allows"),
@@ -77,7 +77,7 @@ async fn s02_who_may_create_plans_may_not_choose_what_runs_as_root() {
 #[tokio::test]
 async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_recorded() {
     let server = support::asking_cluster().await;
-    let editor = somebody(&server, "eve", "editor").await;
+    let editor = user_with_role(&server, "eve", "editor").await;
     let version = json!({"version": "v9.9.9"});
     let blame = json!({"by": "bob", "what": [], "at": "2026-03-13T03:57:09Z"}).to_string();
     let skips = plan(
@@ -89,7 +89,7 @@ async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_record
         why.contains("user eve") && why.contains("upgradeplans/skip-checks"),
         "{why}"
     );
-    let admin = somebody(&server, "ada", "admin").await;
+    let admin = user_with_role(&server, "ada", "admin").await;
     let created = admin.create(&PostParams::default(), &skips).await.unwrap();
     assert_eq!(Override::of(&created).unwrap().by, "ada");
     // Neither the record nor what it is about can be rewritten, and what needs no power needs none.
@@ -113,7 +113,7 @@ async fn s11_who_may_create_plans_may_not_leave_checks_out_and_who_may_is_record
 #[tokio::test]
 async fn s03_notes_of_the_manager_are_refused_from_users_who_may_change_plans() {
     let server = support::asking_cluster().await;
-    let admin = somebody(&server, "ada", "admin").await;
+    let admin = user_with_role(&server, "ada", "admin").await;
     let version = json!({"version": "v1.8.0"});
     let forged = plan(&json!({annotations::SAVED_REPLENISHMENT_INTERVAL: "999999"}), &version);
     let why = refused(&admin, &forged).await;

@@ -158,6 +158,6 @@ mod tests {
             assert_eq!(uses_external_storage(&root).unwrap(), Some(expected), "{text}");
         }
         root.write(HARVESTER_CONFIG, b"os: [1", 0o600).unwrap();
-        assert!(!uses_external_storage(&root).unwrap_err().passes());
+        assert!(!uses_external_storage(&root).unwrap_err().is_transient());
     }
 }

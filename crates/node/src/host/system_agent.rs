@@ -1,5 +1,5 @@
-//! rancher-system-agent: the cluster upgrade holds it back with a drop-in, so that it does not restart RKE2 while Rancher is
-//! replaced; the upgrade of each node lets it go again.
+//! rancher-system-agent: the cluster upgrade suspends it with a drop-in, so that it does not restart RKE2 while Rancher is
+//! replaced; the upgrade of each node resumes it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     tools::{Call, HostTools, must},
 };
 
-/// The drop-in that holds it back. It is in memory only.
+/// The drop-in that suspends it. It is in memory only.
 const DROP_IN: &str = "/run/systemd/system/rancher-system-agent.service.d";
 const ENVIRONMENT_FILE: &str = "10-harvester-upgrade.env";
 const UNIT: &str = "rancher-system-agent";
@@ -128,7 +128,7 @@ mod tests {
         // Killed, or refused, after the drop-in was written and before systemd had done anything about it.
         for failures in [1, 1] {
             let error = suspend(&root, &Systemd::failing(failures)).await.unwrap_err();
-            assert!(error.passes(), "{error}");
+            assert!(error.is_transient(), "{error}");
         }
         let systemd = Systemd::failing(0);
         suspend(&root, &systemd).await.unwrap();

@@ -211,7 +211,7 @@ mod tests {
             .await
             .unwrap_err();
         assert!(
-            error.passes() && error.to_string().starts_with("true x ended with code "),
+            error.is_transient() && error.to_string().starts_with("true x ended with code "),
             "{error}"
         );
         let ended = Chroot::new("/").run(&Call::host("nproc", &[])).await.unwrap();

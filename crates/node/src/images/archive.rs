@@ -53,7 +53,7 @@ pub(super) async fn import(
             Err(Failure::Wrong(why) | Failure::Absent(Error::Transient(why))) => why,
             Err(Failure::Absent(error)) => return Err(error),
             Err(Failure::Refused(error)) => {
-                if !error.passes() || store.list().await.is_err() {
+                if !error.is_transient() || store.list().await.is_err() {
                     return Err(error);
                 }
                 error.to_string()
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_holds_back_the_end() {
+    fn after_a_wrong_checksum_the_end_is_not_delivered() {
         let (compressed, tar) = archive();
         let (seen, end) = read(&compressed, Some(&sum_of(b"other")));
         assert!(end.unwrap_err().to_string().contains("is promised"));

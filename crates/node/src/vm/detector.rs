@@ -234,7 +234,7 @@ impl Detector {
             for vm in self.open() {
                 match self.hypervisor.stop(&vm).await {
                     Ok(()) => self.note(&vm, Ok(())).await,
-                    Err(error) if error.passes() => waiting.push(Waiting {
+                    Err(error) if error.is_transient() => waiting.push(Waiting {
                         what: "VMShutdown",
                         object: format!("VirtualMachine {vm}"),
                         message: error.to_string(),

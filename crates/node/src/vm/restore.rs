@@ -206,7 +206,7 @@ impl Restore {
                     Ok(()) => {
                         self.outcomes().insert(vm, Outcome::Asked("not seen yet".to_owned()));
                     }
-                    Err(error) if error.passes() => waiting.push(waiting_for(&vm, error.to_string())),
+                    Err(error) if error.is_transient() => waiting.push(waiting_for(&vm, error.to_string())),
                     Err(error) => self.fail(&vm, error.to_string()).await,
                 }
             }

@@ -122,7 +122,7 @@ async fn an_image_that_is_not_there_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let error = save(&hostile, &directory.path().join(IMAGE)).await.unwrap_err();
     assert!(
-        error.to_string().contains("rootfs.squashfs") && !error.passes(),
+        error.to_string().contains("rootfs.squashfs") && !error.is_transient(),
         "{error}"
     );
 }

@@ -208,7 +208,7 @@ async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
     };
     let complaint = prepare_into(&bench, store).await.unwrap_err().to_string();
     assert!(
-        complaint.contains("ctr was told to go away; gave up after 3 tries"),
+        complaint.contains("ctr was stopped; gave up after 3 tries"),
         "{complaint}"
     );
     assert_eq!(*refusals.lock().unwrap(), 97);
@@ -218,7 +218,7 @@ async fn an_archive_that_a_running_containerd_refuses_is_given_up() {
 async fn f12_files_go_where_links_of_the_node_lead_and_never_out_of_it() {
     let bench = Bench::new().await;
     let outside = tempfile::tempdir().unwrap();
-    // Where the link leads on the node. The same path of this machine is in a folder of this test: whoever follows the
+    // Where the link leads on the node. The same path of this machine is in a folder of this test: a program that follows the
     // link out of the node does no harm, and is seen.
     let data = outside.path().join("rancher");
     let at = |path: &Path| bench.root.path().join(path.strip_prefix("/").unwrap_or(path));

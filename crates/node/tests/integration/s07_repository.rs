@@ -49,7 +49,7 @@ async fn prepare(bench: &Bench, root: Option<&Sha256Sum>) -> program::Result<()>
 /// It is refused with these words, and nothing was brought that is not on record.
 async fn assert_refused(bench: &Bench, root: &Sha256Sum, words: &[&str]) {
     let error = prepare(bench, Some(root)).await.unwrap_err();
-    assert!(!error.passes(), "{error}");
+    assert!(!error.is_transient(), "{error}");
     let text = error.to_string();
     for word in words {
         assert!(text.contains(word), "{text} does not say {word}");

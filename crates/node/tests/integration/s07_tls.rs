@@ -100,7 +100,7 @@ async fn what_is_recorded_is_brought_over_tls() {
 async fn s07_an_impostor_with_any_other_certificate_is_refused_before_anything_is_requested() {
     let own = identity(NAME);
     for (who, name) in [
-        ("somebody who makes a certificate for the name", NAME),
+        ("a server that makes a certificate for the name", NAME),
         ("the repository of another plan", "other-repo.harvester-system.svc"),
     ] {
         let (bench, root) = recorded().await;
@@ -178,7 +178,7 @@ async fn s07_swapped_truncated_and_replayed_content_is_refused_over_tls_too() {
         }
         let error = prepare(&bench, &url, Some(&trust(&own)), &root).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error} does not say {words}");
-        assert!(!error.passes(), "{error}");
+        assert!(!error.is_transient(), "{error}");
         assert_eq!(bench.memory_store.imports(), 0);
     }
 }

@@ -32,8 +32,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Says something else about a node that stays where it is.
-    pub fn remark(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
+    /// Sets the reason and the message of a node whose state stays the same.
+    pub fn set_reason(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
         if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
             entry.reason = reason.map(str::to_owned);
             entry.message = message.map(str::to_owned);

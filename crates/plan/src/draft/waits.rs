@@ -17,7 +17,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 const QUICK_DRAIN: Duration = Duration::from_mins(2);
 
 /// How many pods that cannot start, and how many waits of programs are shown; the others are counted.
-const MOST_SAID: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Something that a person should look at.
 pub(super) struct Trouble {
@@ -175,7 +175,7 @@ impl<'a> Draft<'a> {
         let (mut said, mut stuck, mut more) = (Vec::new(), 0, 0);
         for pod in pods {
             stuck += usize::from(pod.problem.is_some());
-            if pod.problem.is_some() && stuck > MOST_SAID {
+            if pod.problem.is_some() && stuck > MAX_SHOWN {
                 more += 1;
             } else if let (Some(problem), Some(image), Some(node)) = (&pod.problem, &pod.missing_image, &pod.node) {
                 let message = format!(
@@ -191,12 +191,12 @@ impl<'a> Draft<'a> {
                 said.extend(pod.said.iter().map(|entry| (pod.node.as_deref(), entry)));
             }
         }
-        for (of_node, entry) in said.iter().take(MOST_SAID) {
+        for (of_node, entry) in said.iter().take(MAX_SHOWN) {
             // Where several nodes are at work, users must see which one reports.
             let prefix = of_node.filter(|_| node.is_none());
             self.repeat(prefix, entry);
         }
-        more += said.len().saturating_sub(MOST_SAID);
+        more += said.len().saturating_sub(MAX_SHOWN);
         if more > 0 {
             let object = Some(format!("{component} pods"));
             self.wait(Wait::More, object, format!("waiting for {more} more objects"));
@@ -230,12 +230,12 @@ impl<'a> Draft<'a> {
         if self.degraded.is_some() {
             return;
         }
-        let told = self.observed.plan.condition(reasons::DEGRADED);
-        let told = told.filter(|condition| condition.reason == reasons::STALLED);
+        let reported = self.observed.plan.condition(reasons::DEGRADED);
+        let reported = reported.filter(|condition| condition.reason == reasons::STALLED);
         let before = self.observed.plan.status.iter().flat_map(|status| &status.waiting_for);
         let known = before
             .filter(|known| waiting::is_same(known, &wait.what, wait.object.as_deref()))
-            .any(|known| told.is_some_and(|condition| condition.message == stalled(known)));
+            .any(|known| reported.is_some_and(|condition| condition.message == stalled(known)));
         self.degraded = Some(Trouble {
             reason: reasons::STALLED,
             message: stalled(wait),

@@ -10,7 +10,7 @@ use crate::{
 
 /// After the last phase.
 pub fn leave(draft: &mut Draft<'_>) -> Outcome {
-    undo::put_back(draft, Ending::Success)
+    undo::restore(draft, Ending::Success)
 }
 
 /// After a failure. The reason stays what it was.
@@ -20,7 +20,7 @@ pub fn fail(mut draft: Draft<'_>) -> Decision {
         .plan
         .condition(reasons::PROGRESSING)
         .map(|condition| condition.message.clone());
-    match undo::put_back(&mut draft, Ending::Failure) {
+    match undo::restore(&mut draft, Ending::Failure) {
         Outcome::Done => draft.finish((false, reasons::EXECUTED, reasons::EXECUTED_MESSAGE), false, why),
         _ => draft.finish((true, reasons::EXECUTABLE, ""), true, why),
     }

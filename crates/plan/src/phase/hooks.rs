@@ -26,10 +26,10 @@ pub(super) fn answer_all(draft: &mut Draft<'_>) {
     let turns = node_progress::turns(draft);
     for machine_plan in &observed.machine_plans {
         let Some(node) = &machine_plan.node else { continue };
-        if let Some(token) = machine_plan.asks_before_drain() {
+        if let Some(token) = machine_plan.pending_pre_drain() {
             pre_drain(draft, machine_plan, node, token, &turns);
         }
-        if let Some(token) = machine_plan.asks_after_drain() {
+        if let Some(token) = machine_plan.pending_post_drain() {
             post_drain(draft, machine_plan, node, token, &turns);
         }
     }
@@ -121,7 +121,7 @@ pub(super) fn ensure_job(draft: &mut Draft<'_>, step: JobType, node: &str) {
     }
 }
 
-/// The user holds the node.
+/// The user paused the node.
 pub(super) fn is_paused(draft: &Draft<'_>, node: &str) -> bool {
     let option = draft.observed.plan.spec.node_upgrade_option.as_ref();
     option

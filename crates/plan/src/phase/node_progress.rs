@@ -62,8 +62,8 @@ fn in_flight(draft: &Draft<'_>, node: &str) -> Option<Stage> {
     // Rancher keeps its hooks until it has uncordoned the node: a completed node is in progress again between the first answer
     // and the last.
     let asked = machine_plan(draft, node).is_some_and(|plan| {
-        let has_last_answer = plan.post_drain.is_some() && plan.asks_after_drain().is_none();
-        plan.is_in_drain() && plan.asks_before_drain().is_none() && !has_last_answer
+        let has_last_answer = plan.post_drain.is_some() && plan.pending_post_drain().is_none();
+        plan.is_in_drain() && plan.pending_pre_drain().is_none() && !has_last_answer
     });
     let is_under_way = match state {
         _ if node::is_upgraded(state) => asked,
@@ -83,7 +83,7 @@ pub(super) fn turns(draft: &Draft<'_>) -> Vec<String> {
         .collect();
     flying.sort();
     let asked = draft.observed.machine_plans.iter().filter_map(|plan| {
-        let node = plan.node.as_ref().filter(|_| plan.asks_before_drain().is_some())?;
+        let node = plan.node.as_ref().filter(|_| plan.pending_pre_drain().is_some())?;
         let is_new = in_flight(draft, node).is_none() && !hooks::is_paused(draft, node);
         is_new.then_some(node)
     });

@@ -1,4 +1,4 @@
-//! What is told of a plan's recorded history, and what is too old to be told.
+//! Events that follow from a plan's recorded history, and changes that are too old to be reported.
 
 use api::{Phase, PhaseTransition, UpgradePlan, UpgradePlanStatus, annotations, reasons};
 use jiff::{SignedDuration, Timestamp};
@@ -26,13 +26,13 @@ fn plan(history: &[(Phase, Option<&str>)]) -> UpgradePlan {
     plan
 }
 
-fn told(plan: &UpgradePlan) -> Vec<String> {
+fn reported(plan: &UpgradePlan) -> Vec<String> {
     let text = |(_, event): (Timestamp, PlanEvent)| format!("{}: {} #{}", event.reason, event.message, event.attempt);
     phase_events(plan, now()).into_iter().map(text).collect()
 }
 
 #[test]
-fn the_two_newest_changes_are_told() {
+fn the_two_newest_changes_are_reported() {
     use Phase::*;
     let history = [
         (RepoCreated, None),
@@ -40,29 +40,29 @@ fn the_two_newest_changes_are_told() {
         (MetadataPopulated, None),
     ];
     assert_eq!(
-        told(&plan(&history)),
+        reported(&plan(&history)),
         [
             "PhaseTransition: Entering phase MetadataPopulate #0",
             "PhaseCompleted: Completed phase MetadataPopulate #0"
         ]
     );
-    assert_eq!(told(&UpgradePlan::new("up", Default::default())), [""; 0]);
+    assert_eq!(reported(&UpgradePlan::new("up", Default::default())), [""; 0]);
 }
 
 #[test]
-fn the_beginning_is_not_told() {
+fn the_first_phase_is_not_reported() {
     assert_eq!(
-        told(&plan(&[(Phase::Initializing, None), (Phase::Initialized, None)])),
+        reported(&plan(&[(Phase::Initializing, None), (Phase::Initialized, None)])),
         [""; 0]
     );
 }
 
 #[test]
-fn another_try_says_from_which_phase_it_goes_on_and_counts_the_failures_before_it() {
+fn a_retry_reports_from_which_phase_it_continues_and_counts_earlier_failures() {
     use Phase::*;
     let after_completed = plan(&[(Failed, Some("it broke")), (ClusterUpgraded, None)]);
     assert_eq!(
-        told(&after_completed),
+        reported(&after_completed),
         [
             "UpgradeFailed: Upgrade failed: it broke #0",
             "PhaseTransition: Trying again from phase NodeUpgrade #1"
@@ -70,20 +70,23 @@ fn another_try_says_from_which_phase_it_goes_on_and_counts_the_failures_before_i
     );
     let from_the_beginning = plan(&[(Failed, Some("it broke")), (Initializing, None)]);
     assert_eq!(
-        told(&from_the_beginning)[1],
+        reported(&from_the_beginning)[1],
         "PhaseTransition: Trying again from phase Initialize #1"
     );
 }
 
 #[test]
-fn the_end_is_told_with_the_reason_of_a_failure_as_far_as_it_is_known() {
+fn the_end_is_reported_with_the_reason_of_a_failure_if_it_is_known() {
     use Phase::*;
     assert_eq!(
-        told(&plan(&[(Succeeded, None)])),
+        reported(&plan(&[(Succeeded, None)])),
         ["UpgradeSucceeded: Upgrade completed successfully #0"]
     );
-    assert_eq!(told(&plan(&[(Failed, None)])), ["UpgradeFailed: Upgrade failed #0"]);
-    assert_eq!(told(&plan(&[(Failed, Some(""))])), ["UpgradeFailed: Upgrade failed #0"]);
+    assert_eq!(reported(&plan(&[(Failed, None)])), ["UpgradeFailed: Upgrade failed #0"]);
+    assert_eq!(
+        reported(&plan(&[(Failed, Some(""))])),
+        ["UpgradeFailed: Upgrade failed #0"]
+    );
     let mut by_condition = plan(&[(Failed, None)]);
     by_condition.status.as_mut().unwrap().conditions.push(Condition {
         type_: reasons::PROGRESSING.to_owned(),
@@ -94,7 +97,7 @@ fn the_end_is_told_with_the_reason_of_a_failure_as_far_as_it_is_known() {
         observed_generation: None,
     });
     assert_eq!(
-        told(&by_condition),
+        reported(&by_condition),
         ["UpgradeFailed: Upgrade failed: node node-1 upgrade failed #0"]
     );
 }
@@ -104,7 +107,7 @@ fn the_end_is_told_with_the_reason_of_a_failure_as_far_as_it_is_known() {
 #[case(599, true)]
 #[case(600, false)]
 #[case(86_400, false)]
-fn what_is_ten_minutes_old_is_not_told_again(#[case] seconds: i64, #[case] expected: bool) {
+fn what_is_ten_minutes_old_is_not_reported_again(#[case] seconds: i64, #[case] expected: bool) {
     let at = now() - SignedDuration::from_secs(seconds);
     let mut plan = plan(&[(Phase::Succeeded, None)]);
     plan.status.as_mut().unwrap().phase_transition_timestamps[0].phase_transition_timestamp = Time(at);
@@ -124,7 +127,7 @@ fn what_is_ten_minutes_old_is_not_told_again(#[case] seconds: i64, #[case] expec
 }
 
 #[test]
-fn a_late_failure_belongs_to_the_try_that_it_follows() {
+fn a_late_failure_belongs_to_the_attempt_that_it_follows() {
     use Phase::*;
     let plan = plan(&[(Failed, None), (ClusterUpgraded, None), (Succeeded, None)]);
     let failed = FailedRestore {
@@ -137,7 +140,7 @@ fn a_late_failure_belongs_to_the_try_that_it_follows() {
 }
 
 #[test]
-fn every_use_of_a_permission_is_told_however_old_with_who_what_and_when() {
+fn every_use_of_a_permission_is_reported_with_user_value_and_time_however_old() {
     let mut plan = UpgradePlan::new("up", Default::default());
     assert_eq!(override_events(&plan), []);
     let noted =

@@ -1,4 +1,4 @@
-//! How charts are put back: their values, their pauses, and what older versions of ours changed.
+//! How charts are restored: their values, their pauses, and what older versions of ours changed.
 
 use api::{annotations, names};
 use jiff::SignedDuration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::Model,
-    put_back::{
+    restore_at_end::{
         Ending::{self, Deletion, Failure, Success},
         ending, is_over, notes,
     },
@@ -35,7 +35,7 @@ fn emptied(end: Ending) -> Model {
 }
 
 #[rstest]
-fn the_methods_of_the_chart_are_put_back_and_fleet_must_have_applied_them(
+fn the_methods_of_the_chart_are_restored_and_fleet_must_have_applied_them(
     #[values(Success, Failure, Deletion)] end: Ending,
 ) {
     let mut model = emptied(end);
@@ -72,10 +72,10 @@ fn the_methods_of_the_chart_are_put_back_and_fleet_must_have_applied_them(
 }
 
 #[rstest]
-#[case::by_nobody_we_know(None, true)]
-#[case::by_somebody_else(Some("other"), true)]
+#[case::by_an_unknown_client(None, true)]
+#[case::by_another_client(Some("other"), true)]
 #[case::by_this_plan(Some("uid"), false)]
-fn a_chart_that_somebody_else_has_paused_is_not_waited_for(#[case] by: Option<&str>, #[case] over: bool) {
+fn the_plan_does_not_wait_for_a_chart_that_another_client_paused(#[case] by: Option<&str>, #[case] over: bool) {
     let mut model = ending(Success);
     note(
         &mut model,
@@ -94,7 +94,7 @@ fn a_chart_that_somebody_else_has_paused_is_not_waited_for(#[case] by: Option<&s
 }
 
 #[test]
-fn a_chart_that_was_not_changed_is_not_waited_for() {
+fn the_plan_does_not_wait_for_a_chart_that_was_not_changed() {
     let mut model = ending(Success);
     note(&mut model, SAVED, r#"{"methods": [], "observedGeneration": 7}"#);
     harvester(&mut model).methods = json!([]);
@@ -103,7 +103,7 @@ fn a_chart_that_was_not_changed_is_not_waited_for() {
 }
 
 #[test]
-fn charts_that_somebody_had_paused_are_paused_again() {
+fn charts_that_a_user_had_paused_are_paused_again() {
     let mut model = ending(Failure);
     note(
         &mut model,
@@ -128,7 +128,7 @@ fn charts_that_somebody_had_paused_are_paused_again() {
 #[case::of_another(true, Some("other"), false)]
 #[case::of_a_user(true, None, false)]
 #[case::applied(false, Some("uid"), false)]
-fn charts_that_this_plan_paused_go_on(#[case] paused: bool, #[case] by: Option<&str>, #[case] resumed: bool) {
+fn charts_that_this_plan_paused_are_resumed(#[case] paused: bool, #[case] by: Option<&str>, #[case] resumed: bool) {
     for known in [true, false] {
         let mut model = ending(Failure);
         if !known {
@@ -151,8 +151,8 @@ fn charts_that_this_plan_paused_go_on(#[case] paused: bool, #[case] by: Option<&
 #[case::changed(&[], false, true, 2)]
 #[case::fleet_ignored_it_before(&[], true, true, 1)]
 #[case::fleet_does_not_ignore_it(&[], false, false, 1)]
-#[case::put_back(&["Evict"], false, false, 0)]
-fn what_an_older_version_changed_on_kubevirt_is_put_back(
+#[case::restored(&["Evict"], false, false, 0)]
+fn what_an_older_version_changed_on_kubevirt_is_restored(
     #[case] now: &[&str],
     #[case] ignored: bool,
     #[case] ignores: bool,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A cluster whose components are being upgraded, after its agents have been suspended on a node.
-fn agents_held(component: Component, outcome: JobOutcome) -> Model {
+fn agents_suspended(component: Component, outcome: JobOutcome) -> Model {
     let mut model = Model::new(3);
     let job = names::cluster_job("up");
     until(&mut model, |model| model.observed.jobs.contains_key(&job));
@@ -35,19 +35,19 @@ fn only_the_job_of_the_cluster_ends_the_upgrade_of_the_cluster() {
     // Jobs carry the labels of their Plan, whatever these are.
     for component in [Component::SuspendAgent, Component::ClusterUpgrade] {
         for outcome in [JobOutcome::Complete, failed.clone()] {
-            let mut model = agents_held(component, outcome);
+            let mut model = agents_suspended(component, outcome);
             let decision = model.decide();
             assert_eq!(decision.status.current_phase.as_deref(), Some("ClusterUpgrading"));
             model.apply(&decision);
         }
     }
-    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Complete);
+    let mut model = agents_suspended(Component::SuspendAgent, JobOutcome::Complete);
     until(&mut model, at(Phase::ClusterUpgraded));
 }
 
 #[test]
 fn a_pod_that_suspends_an_agent_and_cannot_start_is_named() {
-    let mut model = agents_held(Component::SuspendAgent, JobOutcome::Running);
+    let mut model = agents_suspended(Component::SuspendAgent, JobOutcome::Running);
     let pod = ObservedPod {
         name: "cattle-system/apply-up-x".to_owned(),
         component: Component::SuspendAgent,

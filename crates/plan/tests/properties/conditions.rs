@@ -7,7 +7,7 @@ use rules::Severity;
 
 use crate::{
     model::Model,
-    walk::{at, ended, go_on, until},
+    walk::{at, ended, run_one_step, until},
 };
 
 /// Type, status, reason and message of each condition, in the order of the list.
@@ -60,7 +60,7 @@ fn a_plan_that_failed_keeps_why_until_everything_is_restored_and_after() {
         model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
     model.observed.iso_image.as_mut().unwrap().imported = Some(false);
-    go_on(&mut model);
+    run_one_step(&mut model);
     let why = ["Progressing", "True", "Failed", "ISO image download failed"];
     assert_eq!(conditions(&model)[0], why);
     assert_eq!(conditions(&model)[2], ["Available", "True", "Executable", ""]);
@@ -79,7 +79,7 @@ fn an_error_makes_the_plan_degraded_and_is_reported_once_until_another_one_comes
     until(&mut model, |model| {
         model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
     });
-    let told = |decision: &Decision| {
+    let reported = |decision: &Decision| {
         let warnings = decision
             .events
             .iter()
@@ -92,22 +92,25 @@ fn an_error_makes_the_plan_degraded_and_is_reported_once_until_another_one_comes
     model.observed.trouble = Some(first.into());
     let decision = model.decide();
     assert_eq!(degraded(&decision), ("True", "ReconcileError", first));
-    assert_eq!(told(&decision), [format!("ReconcileError: Pipeline error: {first}")]);
+    assert_eq!(
+        reported(&decision),
+        [format!("ReconcileError: Pipeline error: {first}")]
+    );
     model.apply(&decision);
     // The same again: neither an event nor a write.
     model.now += SignedDuration::from_secs(30);
     let again = model.decide();
-    assert_eq!(told(&again), [""; 0]);
+    assert_eq!(reported(&again), [""; 0]);
     assert_eq!(again.status, decision.status);
     model.apply(&again);
     model.observed.trouble = Some(second.into());
     let other = model.decide();
-    assert_eq!(told(&other), [format!("ReconcileError: Pipeline error: {second}")]);
+    assert_eq!(reported(&other), [format!("ReconcileError: Pipeline error: {second}")]);
     model.apply(&other);
     model.observed.trouble = None;
     let over = model.decide();
     assert_eq!(degraded(&over), ("False", "ReconcileSuccess", ""));
-    assert_eq!(told(&over), [""; 0]);
+    assert_eq!(reported(&over), [""; 0]);
     model.apply(&over);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
@@ -152,14 +155,14 @@ fn a_failed_job_that_skips_manifests_fails_the_plan_before_any_node_is_touched()
         reason: "BackoffLimitExceeded".into(),
         message: String::new(),
     };
-    go_on(&mut model);
+    run_one_step(&mut model);
     assert_eq!(model.phase(), Some(Phase::Failed));
     assert_eq!(
         conditions(&model)[0][3],
         "skip-manifest apply plan job(s) failed: node-1: BackoffLimitExceeded"
     );
     let status = model.observed.plan.status.clone().unwrap();
-    assert_eq!(status.provision_generation, None, "Rancher was not told");
+    assert_eq!(status.provision_generation, None, "Rancher was not reported");
     let history = status.phase_transition_timestamps;
     let last: Vec<&str> = history
         .iter()

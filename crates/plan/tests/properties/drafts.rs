@@ -140,7 +140,7 @@ fn what_progresses_has_its_time_from_its_last_progress() {
 fn a_wait_without_a_limit_has_no_deadline() {
     let model = model(Vec::new(), Vec::new());
     let mut draft = Draft::new(model.now, &model.observed);
-    draft.wait(Wait::Paused, None, "held");
+    draft.wait(Wait::Paused, None, "paused");
     let decision = finish(draft);
     assert_eq!(decision.status.waiting_for[0].deadline, None);
     assert_eq!(decision.wake_at, None);
@@ -195,7 +195,11 @@ fn of_a_plan_that_has_ended_a_stall_ends_with_the_wait_and_nothing_else_is_said(
     let mut waited = model(stalled(), Vec::new());
     let known = wait(&waited, Wait::OtherUpgrade, 60);
     waited.observed.plan.status.as_mut().unwrap().waiting_for = vec![known];
-    assert_eq!(status(&waited, false), ("False".to_owned(), 0), "nobody waits any more");
+    assert_eq!(
+        status(&waited, false),
+        ("False".to_owned(), 0),
+        "nothing waits any more"
+    );
     assert_eq!(status(&waited, true), ("True".to_owned(), 1), "it is still waited for");
     let never = model(stalled(), Vec::new());
     assert_eq!(

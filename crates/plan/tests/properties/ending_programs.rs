@@ -10,7 +10,7 @@ use rstest::rstest;
 
 use crate::{
     model::Model,
-    put_back::{
+    restore_at_end::{
         Ending::{self, Deletion, Failure, Success},
         ending, is_over,
     },
@@ -37,7 +37,7 @@ fn vms_that_were_stopped_are_started_again_unless_the_upgrade_succeeded(
         (|model: &mut Model| model.observed.plan.spec.restore_vm = None) as fn(&mut Model),
         |model| model.observed.restore_list = [("node-1".to_owned(), String::new())].into(),
         |model| model.observed.nodes.get_mut("node-1").unwrap().witness = true,
-        // First everything else is put back.
+        // First everything else is restored.
         |model| model.observed.repo.deployment_ready = Some(true),
     ] {
         let mut model = stopped_vms(end);
@@ -62,7 +62,7 @@ fn vms_that_were_stopped_are_started_again_unless_the_upgrade_succeeded(
 }
 
 #[test]
-fn nothing_is_put_back_while_a_pod_may_still_change_it() {
+fn nothing_is_restored_while_a_pod_may_still_change_it() {
     let mut model = ending(Deletion);
     let mut working = pod(JobType::PreDrain, "node-1");
     working.works = true;
@@ -119,7 +119,7 @@ fn a_job_that_changes_the_cluster_and_runs_is_waited_for(#[values(Success, Failu
     );
     let of_cluster = |job: &mut ObservedJob| (job.component, job.job_type) = (Component::ClusterUpgrade, None);
     assert_eq!(still_running(&with_job(end, of_cluster)), job);
-    // After a failure a node that installs its system is let end, and nothing is put back meanwhile but by others.
+    // After a failure a node that installs its system is allowed to end, and nothing is restored meanwhile.
     let installs = |job: &mut ObservedJob| job.job_type = Some(JobType::PostDrain);
     let expected = if end == Failure { "" } else { job };
     assert_eq!(still_running(&with_job(end, installs)), expected);
@@ -147,9 +147,9 @@ fn only_programs_that_change_the_cluster_are_waited_for(#[case] component: Compo
 #[rstest]
 #[case::runs(Failure, false, false, true)]
 #[case::runs_at_another_end(Deletion, false, false, false)]
-#[case::is_held(Failure, true, false, false)]
+#[case::is_paused(Failure, true, false, false)]
 #[case::goes_already(Failure, false, true, false)]
-fn after_a_failure_a_job_whose_changes_are_put_back_is_stopped(
+fn after_a_failure_a_job_whose_changes_are_restored_is_stopped(
     #[case] end: Ending,
     #[case] suspended: bool,
     #[case] deleting: bool,
@@ -250,7 +250,7 @@ fn of_many_programs_five_are_named(#[case] count: usize, #[case] more: &str) {
 }
 
 #[test]
-fn a_plan_that_has_ended_or_never_began_is_let_go_without_a_change() {
+fn a_plan_that_has_ended_or_never_began_is_released_without_a_change() {
     let mut ended = ending(Deletion);
     status(&mut ended).current_phase = Some(Phase::Succeeded.to_string());
     status(&mut ended).conditions = vec![k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition {
@@ -273,7 +273,7 @@ fn a_plan_that_has_ended_or_never_began_is_let_go_without_a_change() {
         );
     }
     status(&mut ended).conditions.clear();
-    assert!(!ended.decide().actions.is_empty(), "it has not been put back yet");
+    assert!(!ended.decide().actions.is_empty(), "it has not been restored yet");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rancher's gate: for whom it is closed, who takes it over, and what is on record before it is closed.
+//! Rancher's gate: which plans it blocks, which plan takes it over, and what is recorded before it is closed.
 
 use api::{Component, NodeState, Phase, PhaseTransition, annotations};
 use jiff::SignedDuration;
@@ -12,11 +12,11 @@ use serde_json::json;
 
 use crate::{
     model::{Model, OS},
-    put_back::notes,
+    restore_at_end::notes,
     small::{KUBERNETES, gate, in_phase, note, progressing, reached, set_state, status, waits, waits_for, with_nodes},
 };
 
-/// What makes a world another one.
+/// A change of the observed state.
 type Spoil = fn(&mut Model);
 
 /// A plan that is to enter the preload, behind a gate that is closed for another release.
@@ -81,7 +81,7 @@ fn a_gate_that_is_closed_for_another_release_refuses_a_plan() {
     );
 }
 
-/// Another plan that has begun with the nodes since `after`.
+/// Another plan that has begun to upgrade nodes.
 fn other(name: &str, os: &str, done: Option<jiff::Timestamp>) -> OtherPlan {
     OtherPlan {
         name: name.to_owned(),
@@ -99,7 +99,7 @@ fn other(name: &str, os: &str, done: Option<jiff::Timestamp>) -> OtherPlan {
 }
 
 #[test]
-fn who_closed_the_gate_and_which_nodes_are_between_releases_is_said() {
+fn the_message_names_the_plan_that_closed_the_gate_and_the_nodes_between_releases() {
     let mut model = behind_gate();
     let says = |model: &Model| progressing(&model.decide()).to_owned();
     let gone = says(&model);
@@ -163,7 +163,7 @@ fn nodes_whose_images_are_loaded_or_not_needed_begin_as_loaded() {
 }
 
 #[rstest]
-fn the_descheduler_is_turned_off_and_that_is_on_record(#[values(1, 3)] nodes: usize) {
+fn the_descheduler_is_disabled_and_that_is_recorded(#[values(1, 3)] nodes: usize) {
     let key = annotations::DESCHEDULER_WAS_ENABLED;
     let mut model = prepared(nodes);
     assert_eq!(notes(&model.decide(), key), None);
@@ -238,7 +238,7 @@ fn manifests_are_skipped_on_all_nodes_at_once() {
 const STRATEGY: &str = annotations::SAVED_UPGRADE_STRATEGY;
 
 #[test]
-fn the_strategy_that_is_there_is_on_record_before_it_is_replaced() {
+fn the_existing_strategy_is_recorded_before_it_is_replaced() {
     let mut model = prepared(3);
     let found = r#"{"workerConcurrency":"10%"}"#;
     assert_eq!(notes(&model.decide(), STRATEGY).as_deref(), Some(found));
@@ -259,7 +259,7 @@ fn the_strategy_that_is_there_is_on_record_before_it_is_replaced() {
 }
 
 #[test]
-fn behind_a_gate_that_is_closed_what_was_there_before_it_is_on_somebodys_record() {
+fn behind_a_closed_gate_the_earlier_strategy_is_recorded() {
     let mut model = prepared(3);
     let cluster = model.observed.cluster.as_mut().unwrap();
     cluster.upgrade_strategy = Some(gate());
@@ -275,7 +275,7 @@ fn behind_a_gate_that_is_closed_what_was_there_before_it_is_on_somebodys_record(
     assert_eq!(notes(&model.decide(), annotations::TAKEN_OVER).as_deref(), Some("true"));
 }
 
-/// Another try of a plan that never sent Rancher off, after all nodes have come to run its release.
+/// A retry of a plan that never started Rancher's upgrade, after all nodes have come to run its release.
 fn done_by_another() -> Model {
     let mut model = prepared(3);
     let failed = PhaseTransition {
@@ -294,7 +294,7 @@ fn done_by_another() -> Model {
 }
 
 #[test]
-fn rancher_is_not_sent_off_again_for_nodes_that_another_plan_has_upgraded() {
+fn rancher_is_not_started_again_for_nodes_that_another_plan_has_upgraded() {
     let is_taken_over = |model: &Model| notes(&model.decide(), annotations::TAKEN_OVER).is_some();
     let model = done_by_another();
     assert!(is_taken_over(&model));
@@ -305,7 +305,7 @@ fn rancher_is_not_sent_off_again_for_nodes_that_another_plan_has_upgraded() {
         ("it began with its own release", |model| {
             status(model).previous_version = Some("v1.8.0".to_owned())
         }),
-        ("nobody knows with what it began", |model| {
+        ("the release that it began with is unknown", |model| {
             status(model).previous_version = None
         }),
         ("Rancher is at work", |model| {
@@ -359,7 +359,7 @@ fn from_a_version_to_itself_another_plan_must_have_upgraded_all_nodes_since(
 }
 
 #[test]
-fn rancher_is_sent_off_once_from_the_generation_that_is_known() {
+fn rancher_is_started_once_from_the_known_generation() {
     let mut model = in_phase(Phase::NodeUpgrading);
     model.observed.cluster.as_mut().unwrap().provision_generation = 4;
     note(&mut model, STRATEGY, "{}");

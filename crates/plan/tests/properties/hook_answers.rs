@@ -1,4 +1,4 @@
-//! What Rancher asks and what it is answered, node by node.
+//! Rancher's hooks and their answers, node by node.
 
 use api::{JobType, NodeState, annotations, names};
 use plan::{Action, observed::JobOutcome};
@@ -9,7 +9,7 @@ use crate::{
     small::{add_job, answers, created_jobs, pause, set_retrying, set_state, upgrading, waits, waits_for},
 };
 
-/// Rancher asks before it drains node-1, which stands so.
+/// The pre-drain hook of node-1, which has this state, is open.
 fn asked_before(state: NodeState) -> Model {
     let mut model = upgrading(3);
     set_state(&mut model, "node-1", state);
@@ -17,7 +17,7 @@ fn asked_before(state: NodeState) -> Model {
     model
 }
 
-/// Rancher asks after it has drained node-1, which stands so; the first question is answered.
+/// The post-drain hook of node-1, which has this state, is open; the pre-drain hook is answered.
 fn asked_after(state: NodeState) -> Model {
     let mut model = asked_before(state);
     let plan = &mut model.observed.machine_plans[0];
@@ -33,7 +33,7 @@ fn asked_after(state: NodeState) -> Model {
 #[case(NodeState::PreDrained, &[], &["node-1-plan before"])]
 #[case(NodeState::PostDrained, &[], &["node-1-plan before"])]
 #[case(NodeState::PreDrainFailed, &[], &[])]
-fn before_a_drain_a_job_empties_the_node_and_then_rancher_is_answered(
+fn before_a_drain_a_job_evacuates_the_node_and_then_the_hook_is_answered(
     #[case] state: NodeState,
     #[case] jobs: &[&str],
     #[case] answered: &[&str],
@@ -55,7 +55,7 @@ fn before_a_drain_a_job_empties_the_node_and_then_rancher_is_answered(
 #[case(NodeState::WaitingReboot, &[], &[])]
 #[case(NodeState::PostDrainFailed, &[], &[])]
 #[case(NodeState::PostDrained, &[], &["node-1-plan after"])]
-fn after_a_drain_a_job_installs_the_system_and_then_rancher_is_answered(
+fn after_a_drain_a_job_installs_the_system_and_then_the_hook_is_answered(
     #[case] state: NodeState,
     #[case] jobs: &[&str],
     #[case] answered: &[&str],
@@ -91,7 +91,7 @@ fn one_node_has_its_turn_and_the_others_wait_by_name() {
         "{:?}",
         waits(&decision)
     );
-    // Who is in flight goes on, whoever is asked for first.
+    // A node in flight continues, whichever hook is opened first.
     set_state(&mut model, "node-2", NodeState::PreDraining);
     assert_eq!(created_jobs(&model.decide()), ["pre-drain node-2"]);
     // Of two in flight, the one that is further.
@@ -102,10 +102,10 @@ fn one_node_has_its_turn_and_the_others_wait_by_name() {
 
 #[rstest]
 #[case::not_asked(None, None, None, None, true)]
-#[case::first_question_is_open(Some("t"), None, None, None, true)]
+#[case::pre_drain_is_open(Some("t"), None, None, None, true)]
 #[case::being_drained(Some("t"), Some("t"), None, None, false)]
-#[case::second_question_is_open(Some("t"), Some("t"), Some("u"), None, false)]
-#[case::let_go(Some("t"), Some("t"), Some("u"), Some("u"), true)]
+#[case::post_drain_is_open(Some("t"), Some("t"), Some("u"), None, false)]
+#[case::released(Some("t"), Some("t"), Some("u"), Some("u"), true)]
 fn a_node_that_is_done_is_in_flight_between_the_first_answer_and_the_last(
     #[case] pre_drain: Option<&str>,
     #[case] pre_hook: Option<&str>,
@@ -173,12 +173,15 @@ fn a_node_that_is_done_is_drained_once_more_only_alone_and_without_vms_that_woul
 }
 
 #[test]
-fn a_node_that_the_user_holds_gets_a_job_that_is_held_and_no_turn() {
+fn a_paused_node_gets_a_suspended_job_and_no_turn() {
     let mut model = asked_before(NodeState::ImagePreloaded);
     pause(&mut model, &["node-1"]);
     model.observed.machine_plans[1].pre_drain = Some("t".to_owned());
     let decision = model.decide();
-    assert_eq!(created_jobs(&decision), ["pre-drain node-1 held", "pre-drain node-2"]);
+    assert_eq!(
+        created_jobs(&decision),
+        ["pre-drain node-1 suspended", "pre-drain node-2"]
+    );
     pause(&mut model, &["node-3"]);
     assert_eq!(created_jobs(&model.decide()), ["pre-drain node-1"]);
     let mut installing = asked_after(NodeState::PreDrained);
@@ -186,16 +189,16 @@ fn a_node_that_the_user_holds_gets_a_job_that_is_held_and_no_turn() {
     assert_eq!(
         created_jobs(&installing.decide()),
         ["post-drain node-1"],
-        "what has begun is never held"
+        "what has begun is never suspended"
     );
 }
 
 #[rstest]
-#[case::held(true, false, true, false)]
-#[case::let_go(true, false, false, true)]
+#[case::paused(true, false, true, false)]
+#[case::resumed(true, false, false, true)]
 #[case::runs(false, false, false, false)]
 #[case::being_deleted(true, true, false, false)]
-fn a_held_job_is_let_go_when_nobody_holds_its_node(
+fn a_suspended_job_is_resumed_when_its_node_is_not_paused(
     #[case] suspended: bool,
     #[case] deleting: bool,
     #[case] paused: bool,
@@ -219,7 +222,7 @@ fn a_held_job_is_let_go_when_nobody_holds_its_node(
 #[case(None, true)]
 #[case(Some("node-1-first"), false)]
 #[case(Some("an older boot"), true)]
-fn which_boot_a_node_runs_is_noted_before_the_job_that_reboots_it(#[case] noted: Option<&str>, #[case] expected: bool) {
+fn the_boot_of_a_node_is_recorded_before_the_job_that_reboots_it(#[case] noted: Option<&str>, #[case] expected: bool) {
     let mut model = asked_after(NodeState::PreDrained);
     model.observed.nodes.get_mut("node-1").unwrap().boot_id_before_upgrade = noted.map(str::to_owned);
     let decision = model.decide();
@@ -247,7 +250,7 @@ fn which_boot_a_node_runs_is_noted_before_the_job_that_reboots_it(#[case] noted:
 #[rstest]
 #[case(NodeState::PreDrainFailed, &["pre-drain node-1"])]
 #[case(NodeState::PostDrainFailed, &["post-drain node-1"])]
-fn a_step_that_is_tried_again_gets_its_job_again(#[case] state: NodeState, #[case] jobs: &[&str]) {
+fn a_step_that_is_retried_gets_its_job_again(#[case] state: NodeState, #[case] jobs: &[&str]) {
     let mut model = match state {
         NodeState::PreDrainFailed => asked_before(state),
         _ => asked_after(state),

@@ -168,7 +168,7 @@ impl Model {
                     match key.as_str() {
                         annotations::PENDING_OS_IMAGE => node.pending_os_image = value,
                         annotations::BOOT_ID_BEFORE_UPGRADE => node.boot_id_before_upgrade = value,
-                        other => panic!("nobody knows {other}"),
+                        other => panic!("unknown {other}"),
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What is said of nodes that are at work, held or done, and when the phase is over.
+//! Waits for nodes that are being upgraded, paused or done, and the end of the phase.
 
 use api::{Component, JobType, NodeState, Phase, WaitingFor, names, reasons};
 use jiff::SignedDuration;
@@ -43,7 +43,7 @@ fn the_phase_is_over_when_all_nodes_are_done_and_rancher_asks_for_none() {
     asked.observed.machine_plans[2].pre_drain = Some("t".to_owned());
     assert!(!is_done(&asked));
     asked.observed.machine_plans[2].node = None;
-    assert!(is_done(&asked), "nobody knows which node it is");
+    assert!(is_done(&asked), "its node is unknown");
     let mut single = all_done(1);
     single.observed.machine_plans[0].pre_drain = Some("t".to_owned());
     assert!(is_done(&single), "a cluster of one node does without Rancher");
@@ -53,7 +53,7 @@ fn the_phase_is_over_when_all_nodes_are_done_and_rancher_asks_for_none() {
 }
 
 #[test]
-fn a_node_that_failed_ends_the_plan_unless_it_is_tried_again() {
+fn a_node_that_failed_ends_the_plan_unless_it_is_retried() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-2", NodeState::PreDrainFailed);
     let entry = status(&mut model).node_upgrade_statuses.get_mut("node-2").unwrap();
@@ -96,7 +96,7 @@ fn a_node_that_failed_ends_the_plan_unless_it_is_tried_again() {
     "SingleNodeJob Job harvester-system/JOB: node node-1: RKE2 and the operating system are being upgraded",
     JobType::SingleNodeUpgrade
 )]
-fn a_node_at_work_is_waited_for_by_what_it_does(
+fn the_wait_for_a_node_names_what_it_does(
     #[case] nodes: usize,
     #[case] state: NodeState,
     #[case] expected: &str,
@@ -124,7 +124,7 @@ fn a_node_at_work_is_waited_for_by_what_it_does(
     JobOutcome::Complete,
     "Reboot"
 )]
-fn a_step_that_is_tried_again_is_waited_for_as_the_first_time(
+fn the_wait_for_a_retried_step_is_the_same_as_the_first_time(
     #[case] state: NodeState,
     #[case] step: JobType,
     #[case] outcome: JobOutcome,
@@ -138,11 +138,11 @@ fn a_step_that_is_tried_again_is_waited_for_as_the_first_time(
 }
 
 #[rstest]
-#[case::held_and_no_job(true, None, true)]
-#[case::held_and_its_job_too(true, Some(true), true)]
-#[case::held_but_its_job_runs(true, Some(false), false)]
-#[case::not_held(false, Some(true), false)]
-fn a_step_that_is_tried_again_is_held_until_it_has_begun(
+#[case::paused_and_no_job(true, None, true)]
+#[case::paused_and_its_job_too(true, Some(true), true)]
+#[case::paused_but_its_job_runs(true, Some(false), false)]
+#[case::not_paused(false, Some(true), false)]
+fn a_step_that_is_retried_is_paused_until_it_has_begun(
     #[case] paused: bool,
     #[case] suspended: Option<bool>,
     #[case] expected: bool,
@@ -175,10 +175,11 @@ fn a_step_that_is_tried_again_is_held_until_it_has_begun(
 }
 
 #[test]
-fn rancher_is_waited_for_with_its_own_words_unless_they_are_about_a_node_that_is_done() {
+fn the_wait_for_rancher_quotes_its_message_unless_it_is_about_an_upgraded_node() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-1", NodeState::PostDrained);
-    let next = "RancherNextNode Cluster fleet-local/local: Rancher is to go on with the next node (1 of 3 done)";
+    let next =
+        "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (1 of 3 done)";
     assert_eq!(waits(&model.decide()), [next]);
     let says = |model: &mut Model, words: &str| {
         model.observed.cluster.as_mut().unwrap().message = Some(words.to_owned());
@@ -198,18 +199,19 @@ fn rancher_is_waited_for_with_its_own_words_unless_they_are_about_a_node_that_is
 }
 
 #[test]
-fn nodes_that_are_held_are_named_and_so_is_who_waits_behind_them() {
+fn paused_nodes_are_named_and_so_are_nodes_that_wait_behind_them() {
     let mut model = upgrading(3);
     pause(&mut model, &["node-1", "node-2"]);
-    let held = "Paused Node node-1, node-2: node upgrade paused: node-1, node-2";
-    let next = "RancherNextNode Cluster fleet-local/local: Rancher is to go on with the next node (0 of 3 done)";
-    assert_eq!(waits(&model.decide()), [held, next]);
-    // Rancher has asked for node-1, and asks for no other before it has its answer.
+    let paused = "Paused Node node-1, node-2: node upgrade paused: node-1, node-2";
+    let next =
+        "RancherNextNode Cluster fleet-local/local: waiting for Rancher to continue with the next node (0 of 3 done)";
+    assert_eq!(waits(&model.decide()), [paused, next]);
+    // Rancher has opened the hook of node-1, and opens no other before it is answered.
     add_job(&mut model, JobType::PreDrain, "node-1", JobOutcome::Running);
     model.observed.jobs.values_mut().for_each(|job| job.suspended = true);
     let behind =
         "BehindPaused Cluster fleet-local/local: 2 more wait behind node-1: Rancher upgrades one node after the other";
-    assert_eq!(waits(&model.decide()), [held, behind]);
+    assert_eq!(waits(&model.decide()), [paused, behind]);
     set_state(&mut model, "node-3", NodeState::PostDrained);
     assert!(waits(&model.decide())[1].contains(": 1 more wait behind node-1"));
     set_state(&mut model, "node-2", NodeState::PostDrained);
@@ -225,9 +227,9 @@ fn nodes_that_are_held_are_named_and_so_is_who_waits_behind_them() {
 }
 
 #[test]
-fn a_node_that_nobody_holds_is_not_named_whatever_it_said_before() {
+fn a_node_that_is_not_paused_is_not_named_whatever_its_earlier_message() {
     let mut model = upgrading(3);
-    // Nobody updates what is said of a node that Harvester does not manage any more.
+    // The entry of a node that Harvester does not manage any more is not updated.
     model.observed.nodes.get_mut("node-1").unwrap().managed = false;
     set_state(&mut model, "node-1", NodeState::UpgradePaused);
     let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
@@ -256,7 +258,7 @@ fn said(model: &Model) -> String {
 }
 
 #[test]
-fn what_keeps_vms_is_said_from_here_once_the_program_has_been_silent_for_a_minute() {
+fn the_manager_reports_what_keeps_vms_once_the_program_has_been_silent_for_a_minute() {
     let vms = |names: &[&str]| names.iter().map(|name| format!("default/{name}")).collect::<Vec<_>>();
     for (seconds, silent) in [(59, false), (60, true)] {
         let mut model = emptying(seconds);
@@ -348,7 +350,7 @@ fn a_node_that_joins_a_single_one_ends_the_plan_unless_its_job_has_begun() {
     model.observed.jobs.values_mut().for_each(|job| job.suspended = true);
     assert!(
         progressing(&model.decide()).starts_with("Node node-2 joined"),
-        "a held Job has not begun"
+        "a suspended Job has not begun"
     );
     model.observed.jobs = Default::default();
     set_state(&mut model, "node-1", NodeState::WaitingReboot);
@@ -357,7 +359,7 @@ fn a_node_that_joins_a_single_one_ends_the_plan_unless_its_job_has_begun() {
 }
 
 #[test]
-fn rancher_must_have_let_every_node_go_before_the_next_phase() {
+fn rancher_must_have_released_every_node_before_the_next_phase() {
     let mut model = all_done(3);
     status(&mut model).current_phase = Some(Phase::NodeUpgraded.to_string());
     assert_eq!(model.decide().status.current_phase.as_deref(), Some("CleaningUp"));
@@ -378,7 +380,7 @@ fn rancher_must_have_let_every_node_go_before_the_next_phase() {
 }
 
 #[test]
-fn people_see_how_vms_of_nodes_that_are_done_start_again() {
+fn the_status_shows_how_vms_of_upgraded_nodes_start_again() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-1", NodeState::PostDrained);
     let mut stuck = pod(JobType::RestoreVm, "node-1");

@@ -9,7 +9,7 @@ use plan::{
 
 use crate::{
     model::{Model, OS},
-    walk::{at, decide_and_apply, ended, fail, go_on, is_at, job, state, until},
+    walk::{at, decide_and_apply, ended, fail, is_at, job, run_one_step, state, until},
 };
 
 fn created(decision: &Decision) -> Vec<(JobType, &str)> {
@@ -284,7 +284,7 @@ fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
             let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(model.now);
             model.observed.plan.metadata.deletion_timestamp = Some(now);
             for _ in 0..20 {
-                go_on(&mut model);
+                run_one_step(&mut model);
             }
             assert!(
                 model.observed.plan.metadata.finalizers.is_none(),
@@ -298,7 +298,7 @@ fn r22_the_taint_that_a_pre_drain_job_set_goes_with_a_failed_or_deleted_plan() {
         assert!(!model.observed.nodes["node-1"].drain_taint, "deleted: {deleted}");
         assert!(
             model.observed.nodes["node-3"].drain_taint,
-            "somebody else's: deleted: {deleted}"
+            "of another client: deleted: {deleted}"
         );
     }
 }

@@ -63,7 +63,7 @@ fn another(model: &Model, harvester: &str, after: SignedDuration) -> OtherPlan {
     }
 }
 
-fn last_words(model: &Model) -> String {
+fn final_messages(model: &Model) -> String {
     model
         .observed
         .plan
@@ -80,18 +80,19 @@ fn is_refused(mut model: Model, words: &[&str]) {
     assert_eq!(decision.actions, []);
     assert_eq!(model.phase(), Some(Phase::Failed));
     for word in words {
-        assert!(last_words(&model).contains(word), "{word}: {}", last_words(&model));
+        assert!(
+            final_messages(&model).contains(word),
+            "{word}: {}",
+            final_messages(&model)
+        );
     }
     assert!(ended(&model));
-    assert!(
-        plan::decide::is_settled(&model.observed.plan),
-        "the wish is not granted"
-    );
+    assert!(plan::decide::is_settled(&model.observed.plan), "the request is refused");
     let status = model.observed.plan.status.as_ref().unwrap();
     let last = status.phase_transition_timestamps.last().unwrap();
     assert_eq!(
         last.message.as_deref(),
-        Some(last_words(&model).as_str()),
+        Some(final_messages(&model).as_str()),
         "it is on record"
     );
     // Also for who never looks at a condition twice.
@@ -102,7 +103,7 @@ fn is_refused(mut model: Model, words: &[&str]) {
 #[rstest]
 #[case::a_newer_release("v1.8.1")]
 #[case::a_newer_line("v1.9.0-rc1")]
-#[case::a_build_whose_order_nobody_knows("master-head")]
+#[case::a_build_of_unknown_order("master-head")]
 fn a_try_that_would_take_the_cluster_back_is_refused(#[case] runs: &str) {
     let mut model = failed_with_components();
     model.observed.server_version = Some(runs.into());
@@ -123,7 +124,7 @@ fn a_try_after_another_plan_has_begun_with_a_newer_release_is_refused() {
 #[case::long_before("v1.8.1", SignedDuration::from_hours(-24))]
 #[case::with_the_same_release("v1.8.0", SignedDuration::from_mins(1))]
 #[case::with_an_older_one("v1.7.2", SignedDuration::from_mins(1))]
-fn a_plan_that_did_not_go_further_is_in_nobodys_way(#[case] harvester: &str, #[case] after: SignedDuration) {
+fn a_plan_that_did_not_go_further_blocks_no_other(#[case] harvester: &str, #[case] after: SignedDuration) {
     let mut model = failed_with_components();
     model.observed.other_plans = vec![another(&model, harvester, after)];
     retry(&mut model, "1");
@@ -233,11 +234,11 @@ fn r07_a_retry_takes_over_from_a_plan_that_sent_rancher_off_in_the_meantime() {
         status.provision_generation.is_some()
     });
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is started once");
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is sent off once");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is started once");
     assert_eq!(
         cluster.upgrade_strategy,
         Some(serde_json::Value::Null),
@@ -296,7 +297,7 @@ fn r07_a_retry_after_another_plan_has_succeeded_drains_no_node(#[case] mut model
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
     assert_eq!(state(&model, "node-3"), Some(NodeState::ImageCleaned));
     let cluster = model.observed.cluster.as_ref().unwrap();
-    assert_eq!(cluster.provision_generation, 1, "Rancher is not sent off again");
+    assert_eq!(cluster.provision_generation, 1, "Rancher is not started again");
 }
 
 #[rstest]
@@ -326,7 +327,7 @@ fn a_retry_sends_rancher_off_unless_all_is_done(#[case] change: fn(&mut Model)) 
     until(&mut model, |model| {
         model.observed.cluster.as_ref().unwrap().provision_generation == 2 || ended(model)
     });
-    assert!(!ended(&model), "Rancher is to be sent off");
+    assert!(!ended(&model), "Rancher is yet to be started");
 }
 
 /// A plan for v1.8.0 that begins where another plan has left Rancher's gate closed for a release.
@@ -363,7 +364,7 @@ fn r07_a_plan_for_another_release_than_the_one_that_has_begun_with_nodes_changes
     model.observed.other_plans = vec![begun];
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
-    let said = last_words(&model);
+    let said = final_messages(&model);
     for word in ["broken-off", os, kubernetes, "node-2", annotations::RETRY, "create"] {
         assert!(said.contains(word), "{word}: {said}");
     }

@@ -199,7 +199,7 @@ fn a_node_is_in_drain_while_rancher_asks(
 }
 
 #[test]
-fn accounts_that_ship_are_told_from_those_of_users() {
+fn accounts_that_ship_are_distinguished_from_those_of_users() {
     let shipped = Accounts::default();
     assert_eq!(shipped.node_upgrade(), "upgrade-toolkit-node-upgrade");
     assert_eq!(shipped.vm_restore(), "upgrade-toolkit-vm-restore");

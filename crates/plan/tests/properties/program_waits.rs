@@ -59,7 +59,7 @@ fn what_a_program_waits_for_is_shown_with_the_wait_for_its_job() {
     assert_eq!(waits[1], shown, "the words of a pod are shown as a quotation");
     model.apply(&decision);
     model.now += SignedDuration::from_mins(1);
-    assert_eq!(model.decide().status, decision.status, "nothing new is no news");
+    assert_eq!(model.decide().status, decision.status, "nothing changed");
     model.observed.pods.clear();
     assert_eq!(model.decide().status.waiting_for.len(), 1);
 }

@@ -70,7 +70,7 @@ fn vms_that_were_stopped_start_again_when_the_plan_fails_and_once_more_after_a_r
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Failed));
     let restore = names::node_job("up", JobType::RestoreVm, "node-1");
-    assert!(model.observed.jobs.contains_key(&restore), "nobody starts the VM");
+    assert!(model.observed.jobs.contains_key(&restore), "nothing starts the VM");
     model.observed.jobs.get_mut(&restore).unwrap().outcome = JobOutcome::Complete;
     let known = model.observed.plan.metadata.annotations.get_or_insert_default();
     known.insert(annotations::RETRY.to_owned(), "1".to_owned());

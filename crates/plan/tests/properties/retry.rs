@@ -74,14 +74,14 @@ fn one_request_is_one_attempt() {
     assert_eq!(
         model.phase(),
         Some(Phase::Failed),
-        "a wish that was granted is granted again"
+        "a request that was handled is handled again"
     );
     ask(&mut model, "2");
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));
 }
 
 /// The names and messages of the events of the newest phase changes.
-fn told(model: &Model) -> Vec<(String, String)> {
+fn reported(model: &Model) -> Vec<(String, String)> {
     let reporter = EventReporter {
         component: reasons::SOURCE_MANAGER,
         host: None,
@@ -102,12 +102,12 @@ fn told(model: &Model) -> Vec<(String, String)> {
 fn r26_every_failure_is_reported_with_its_own_reason_and_so_is_the_same_one_again() {
     let mut model = failed_at_pre_drain();
     let why = "Upgrade failed: ";
-    let first = told(&model).pop().unwrap();
+    let first = reported(&model).pop().unwrap();
     assert!(first.1.starts_with(why) && first.1.contains("node-1"), "{first:?}");
     ask(&mut model, "1");
     until(&mut model, |model| model.phase() != Some(Phase::Failed));
     // The condition in the meantime does not have the failure.
-    let events = told(&model);
+    let events = reported(&model);
     assert_eq!(events[0], first, "the failure keeps its words and its name");
     assert_eq!(events[1].1, "Trying again from phase NodeUpgrade");
     // The same node fails again, and in the same way.
@@ -115,11 +115,11 @@ fn r26_every_failure_is_reported_with_its_own_reason_and_so_is_the_same_one_agai
     until(&mut model, |model| {
         model.phase() == Some(Phase::NodeUpgrading) && model.observed.jobs.contains_key(&job)
     });
-    let entered = told(&model).pop().unwrap();
+    let entered = reported(&model).pop().unwrap();
     assert_eq!(entered.1, "Entering phase NodeUpgrade");
     model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     until(&mut model, ended);
-    let second = told(&model).pop().unwrap();
+    let second = reported(&model).pop().unwrap();
     assert_eq!(second.1, first.1);
     assert_ne!(second.0, first.0, "the same words in another try are another event");
     let history = &model.observed.plan.status.as_ref().unwrap().phase_transition_timestamps;
@@ -189,15 +189,15 @@ fn vms_that_could_not_be_started_again_are_reported() {
     until(&mut model, |model| model.observed.jobs.contains_key(&job));
     model.observed.jobs.get_mut(&job).unwrap().outcome = failed();
     let events = model.decide().events;
-    let told = events
+    let reported = events
         .iter()
         .find(|event| event.reason == reasons::RESTORE_VM_JOB_FAILED)
         .unwrap();
-    assert_eq!(told.severity, Severity::Warning);
+    assert_eq!(reported.severity, Severity::Warning);
     assert!(
-        told.message.contains(&job) && told.message.contains("node-1"),
+        reported.message.contains(&job) && reported.message.contains("node-1"),
         "{}",
-        told.message
+        reported.message
     );
     // The upgrade itself continues.
     until(&mut model, |model| model.phase() == Some(Phase::Succeeded));

@@ -2,8 +2,7 @@
 //! changes one thing and looks at one decision.
 
 use api::{
-    Component, JobType, NodeState, NodeUpgradeStatus, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus,
-    annotations, names,
+    Component, JobType, NodeState, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus, annotations, names,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
@@ -88,11 +87,15 @@ pub(crate) fn note(model: &mut Model, key: &str, value: &str) {
 }
 
 pub(crate) fn set_state(model: &mut Model, node: &str, state: NodeState) {
-    let entry = NodeUpgradeStatus {
-        state: Some(state.to_string()),
-        ..NodeUpgradeStatus::default()
-    };
-    status(model).node_upgrade_statuses.insert(node.to_owned(), entry);
+    set_recorded_state(model, node, state.as_str());
+}
+
+/// The same of any text. The product cannot replace an entry, so it goes the way that a recorded status comes.
+pub(crate) fn set_recorded_state(model: &mut Model, node: &str, state: &str) {
+    let nodes = &mut status(model).node_upgrade_statuses;
+    let mut entries = serde_json::to_value(&*nodes).unwrap();
+    entries[node] = json!({"state": state});
+    *nodes = serde_json::from_value(entries).unwrap();
 }
 
 /// The same of a node whose step is tried again.
@@ -105,9 +108,7 @@ pub(crate) fn set_retrying(model: &mut Model, node: &str, state: NodeState) {
 /// The state and the reason that a decision leaves a node with.
 pub(crate) fn reached<'a>(decision: &'a Decision, node: &str) -> (Option<NodeState>, Option<&'a str>) {
     let entry = decision.status.node_upgrade_statuses.get(node);
-    let state = entry
-        .and_then(|entry| entry.state.as_deref())
-        .and_then(NodeState::parse);
+    let state = entry.and_then(|entry| entry.state()).and_then(NodeState::parse);
     (state, entry.and_then(|entry| entry.reason.as_deref()))
 }
 
@@ -151,7 +152,7 @@ pub(crate) fn pod(step: JobType, node: &str) -> ObservedPod {
     }
 }
 
-/// Holds nodes.
+/// Pauses nodes.
 pub(crate) fn pause(model: &mut Model, nodes: &[&str]) {
     model.observed.plan.spec.node_upgrade_option = Some(api::NodeUpgradeOption {
         pause_nodes: Some(nodes.iter().map(|node| (*node).to_owned()).collect()),
@@ -183,14 +184,14 @@ pub(crate) fn waits_for(decision: &Decision) -> Vec<&str> {
         .collect()
 }
 
-/// The Jobs of nodes that a decision creates, as `step node`; those that are created held end with `held`.
+/// The Jobs of nodes that a decision creates, as `step node`; those that are created suspended end with `suspended`.
 pub(crate) fn created_jobs(decision: &Decision) -> Vec<String> {
     let created = decision.actions.iter().filter_map(|action| match action {
         Action::Create(plan::Child::NodeJob {
             job_type,
             node,
             suspend,
-        }) => Some(format!("{job_type} {node}{}", if *suspend { " held" } else { "" })),
+        }) => Some(format!("{job_type} {node}{}", if *suspend { " suspended" } else { "" })),
         _ => None,
     });
     created.collect()

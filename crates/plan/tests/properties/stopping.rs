@@ -41,7 +41,7 @@ fn wait_for<'a>(decision: &'a Decision, what: &str) -> Option<&'a WaitingFor> {
     decision.status.waiting_for.iter().find(|wait| wait.what == what)
 }
 
-fn puts_back(decision: &Decision) -> bool {
+fn restores(decision: &Decision) -> bool {
     let removes = |action: &Action| matches!(action, Action::Delete { .. } | Action::DeleteJob { .. });
     decision.actions.iter().any(|action| !removes(action))
 }
@@ -57,7 +57,7 @@ fn nothing_is_restored_while_the_pod_of_a_job_that_is_gone_still_runs() {
         job_type: None,
     };
     assert!(decision.actions.contains(&cluster_job), "{:?}", decision.actions);
-    assert!(!puts_back(&decision), "{:?}", decision.actions);
+    assert!(!restores(&decision), "{:?}", decision.actions);
     // Deleted in the foreground, it is there until its pod is gone; deleted otherwise, the pod outlives it.
     let mut deleting = model.clone();
     deleting
@@ -70,7 +70,7 @@ fn nothing_is_restored_while_the_pod_of_a_job_that_is_gone_still_runs() {
     assert!(!model.observed.jobs.contains_key(&names::cluster_job("up")));
     for model in [&mut model, &mut deleting] {
         let decision = model.decide();
-        assert!(decision.finalizer && !puts_back(&decision), "{:?}", decision.actions);
+        assert!(decision.finalizer && !restores(&decision), "{:?}", decision.actions);
         assert!(!decision.actions.contains(&cluster_job), "it is being deleted");
         let message = wait_for(&decision, STOP).unwrap().message.clone().unwrap();
         assert!(
@@ -81,7 +81,7 @@ fn nothing_is_restored_while_the_pod_of_a_job_that_is_gone_still_runs() {
         model.observed.pods.clear();
         model.observed.jobs.remove(&names::cluster_job("up"));
         let decision = model.decide();
-        assert!(puts_back(&decision), "{:?}", decision.actions);
+        assert!(restores(&decision), "{:?}", decision.actions);
         assert_eq!(wait_for(&decision, STOP), None);
         until(model, |model| model.observed.plan.metadata.finalizers.is_none());
     }
@@ -103,8 +103,8 @@ fn a_pod_that_cannot_end_is_not_waited_for_longer_than_its_deadline() {
     );
     model.now = deadline;
     let decision = model.decide();
-    assert!(puts_back(&decision), "{:?}", decision.actions);
-    assert_eq!(decision.events.len(), 1, "people are told once: {:?}", decision.events);
+    assert!(restores(&decision), "{:?}", decision.actions);
+    assert_eq!(decision.events.len(), 1, "one event: {:?}", decision.events);
     // Pod and Job stay, and the plan goes.
     until(&mut model, |model| model.observed.plan.metadata.finalizers.is_none());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Nodes that somebody else has brought through: what they run and what Rancher was told counts.
+//! Nodes that another client has upgraded: what they run and what was written to Rancher counts.
 
 use api::{JobType, NodeState, annotations};
 use plan::observed::JobOutcome;
@@ -40,7 +40,7 @@ fn a_single_node_that_runs_the_release_is_done_unless_its_job_is_at_work() {
     assert_eq!(state(&model), Some(NodeState::SingleNodeUpgradeFailed));
 }
 
-/// An upgrade that was taken over while node-1 runs the release already, and Rancher has let it go.
+/// An upgrade that was taken over while node-1 runs the release already, and Rancher has released it.
 fn taken_over() -> Model {
     let mut model = upgrading(3);
     note(&mut model, annotations::TAKEN_OVER, "true");
@@ -93,7 +93,7 @@ fn after_a_take_over_a_node_that_runs_the_release_is_through() {
 }
 
 #[test]
-fn a_node_whose_hook_is_answered_is_past_it_whoever_answered() {
+fn a_node_whose_hook_is_answered_is_past_it_whichever_client_answered() {
     let mut model = upgrading(3);
     let plan = &mut model.observed.machine_plans[0];
     plan.pre_drain = Some("t".to_owned());

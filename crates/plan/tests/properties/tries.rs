@@ -5,7 +5,7 @@ use plan::{node::Stage, observed::JobOutcome};
 
 use crate::{
     model::Model,
-    walk::{decide_and_apply, ended, fail, go_on, is_at, job, reason, retry, state, until},
+    walk::{decide_and_apply, ended, fail, is_at, job, reason, retry, run_one_step, state, until},
 };
 
 /// Runs to the end; states never go back on the way.
@@ -35,13 +35,13 @@ fn r10_a_node_that_is_resumed_before_its_turn_stays_where_it_is_and_says_so() {
     until(&mut model, is_at("node-3", NodeState::UpgradePaused));
     assert_eq!(reason(&model, "node-3"), Some(reasons::ADMINISTRATIVELY_PAUSED));
     model.observed.plan.spec.node_upgrade_option = None;
-    go_on(&mut model);
+    run_one_step(&mut model);
     assert_eq!(state(&model, "node-3"), Some(NodeState::UpgradePaused));
     assert_eq!(reason(&model, "node-3"), Some(reasons::RELEASED));
     let waits = &model.observed.plan.status.as_ref().unwrap().waiting_for;
     assert!(
         waits.iter().all(|wait| wait.what != "Paused"),
-        "nobody holds it any more: {waits:?}"
+        "it is not paused any more: {waits:?}"
     );
     to_the_end(&mut model);
 }

@@ -38,13 +38,13 @@ fn with_finalizer(mut plan: UpgradePlan, finalizer: &str) -> UpgradePlan {
     plan
 }
 
-fn asked(mut plan: UpgradePlan, wish: &str) -> UpgradePlan {
-    plan.metadata.annotations = Some([(annotations::RETRY.to_owned(), wish.to_owned())].into());
+fn asked(mut plan: UpgradePlan, request: &str) -> UpgradePlan {
+    plan.metadata.annotations = Some([(annotations::RETRY.to_owned(), request.to_owned())].into());
     plan
 }
 
-fn heard(mut plan: UpgradePlan, wish: &str) -> UpgradePlan {
-    let notes = [(annotations::RETRIED.to_owned(), wish.to_owned())].into();
+fn heard(mut plan: UpgradePlan, request: &str) -> UpgradePlan {
+    let notes = [(annotations::RETRIED.to_owned(), request.to_owned())].into();
     plan.status.as_mut().unwrap().notes = Some(notes);
     plan
 }
@@ -70,7 +70,7 @@ fn waiting(mut plan: UpgradePlan) -> UpgradePlan {
 #[case::tried_again(asked(ended(Phase::Failed), "1"), false)]
 #[case::tried(heard(asked(ended(Phase::Failed), "1"), "1"), true)]
 #[case::asked_once_more(heard(asked(ended(Phase::Failed), "2"), "1"), false)]
-#[case::wish_taken_back(heard(ended(Phase::Failed), "1"), true)]
+#[case::request_withdrawn(heard(ended(Phase::Failed), "1"), true)]
 #[case::done_is_not_tried_again(asked(ended(Phase::Succeeded), "1"), true)]
 #[case::leaves_a_wait(waiting(ended(Phase::Failed)), false)]
 fn a_plan_is_settled_when_nothing_is_left_to_decide(#[case] plan: UpgradePlan, #[case] expected: bool) {
@@ -95,11 +95,11 @@ fn only_the_condition_that_says_executed_settles_a_plan() {
 #[case::runs(ended(Phase::NodeUpgrading), true)]
 #[case::succeeded(ended(Phase::Succeeded), false)]
 #[case::failed(ended(Phase::Failed), false)]
-#[case::not_put_back(with_finalizer(ended(Phase::Failed), annotations::FINALIZER), true)]
+#[case::not_restored(with_finalizer(ended(Phase::Failed), annotations::FINALIZER), true)]
 #[case::of_another(with_finalizer(ended(Phase::Failed), "example.com/theirs"), false)]
 #[case::left_by_another(left_by_another(), false)]
 #[case::started(asked(left_by_another(), "1"), true)]
-fn a_plan_is_active_until_it_has_ended_and_is_put_back(#[case] plan: UpgradePlan, #[case] expected: bool) {
+fn a_plan_is_active_until_it_has_ended_and_its_changes_are_restored(#[case] plan: UpgradePlan, #[case] expected: bool) {
     assert_eq!(is_active(&plan), expected);
 }
 
@@ -111,7 +111,7 @@ fn left_by_another() -> UpgradePlan {
 }
 
 #[test]
-fn only_a_plan_with_conditions_and_no_phase_waits_until_somebody_asks_for_it() {
+fn only_a_plan_with_conditions_and_no_phase_waits_for_a_request() {
     assert!(waits_for_request(&left_by_another()));
     let mut empty_phase = left_by_another();
     empty_phase.status.as_mut().unwrap().current_phase = Some(String::new());
@@ -177,7 +177,7 @@ fn of_two_plans_the_older_goes_first(
             ("False", reasons::CONCURRENT_UPGRADE_BLOCKED)
         );
         model.apply(&decision);
-        assert_eq!(model.decide().events, [], "it is told once");
+        assert_eq!(model.decide().events, [], "it is reported once");
         model.observed.other_plans[0].name = "third".to_owned();
         assert_eq!(
             model.decide().events.len(),

@@ -23,7 +23,7 @@ pub(crate) fn until(model: &mut Model, there: impl Fn(&Model) -> bool) {
     panic!("never got there: {:#?}", model.observed.plan.status)
 }
 
-pub(crate) fn go_on(model: &mut Model) {
+pub(crate) fn run_one_step(model: &mut Model) {
     let decision = model.decide();
     model.apply(&decision);
     if let Some(step) = model.possible().first().cloned() {
@@ -65,9 +65,9 @@ pub(crate) fn fail(model: &mut Model, name: &str) {
     model.observed.jobs.get_mut(name).unwrap().outcome = outcome;
 }
 
-pub(crate) fn retry(model: &mut Model, wish: &str) {
+pub(crate) fn retry(model: &mut Model, request: &str) {
     let known = model.observed.plan.metadata.annotations.get_or_insert_default();
-    known.insert(annotations::RETRY.to_owned(), wish.to_owned());
+    known.insert(annotations::RETRY.to_owned(), request.to_owned());
 }
 
 pub(crate) fn decide_and_apply(model: &mut Model) -> Decision {

@@ -12,7 +12,7 @@ use rules::Severity;
 use crate::{
     environment::Step,
     model::Model,
-    walk::{at, ended, go_on, until},
+    walk::{at, ended, run_one_step, until},
 };
 
 fn state(model: &Model, node: &str) -> Option<NodeState> {
@@ -75,7 +75,7 @@ fn w03_what_a_setting_was_is_recorded_before_it_is_changed() {
     // The change was made and everything else forgotten but the record: 1800 is not taken for the original.
     model.apply(&decision);
     model.observed.replenishment_interval = Some("1800".into());
-    go_on(&mut model);
+    run_one_step(&mut model);
     assert_eq!(note(&model, annotations::SAVED_REPLENISHMENT_INTERVAL), Some("600"));
     until(&mut model, ended);
     assert_eq!(model.observed.replenishment_interval.as_deref(), Some("600"));
@@ -95,7 +95,7 @@ fn w07_a_condition_keeps_its_transition_time_until_its_status_changes() {
     // To the end: reason and message change all the time, the time of a condition only with its status.
     while !ended(&model) {
         let before = model.observed.plan.status.clone().unwrap_or_default().conditions;
-        go_on(&mut model);
+        run_one_step(&mut model);
         let after = model.observed.plan.status.clone().unwrap_or_default().conditions;
         for (one, next) in before.iter().zip(&after) {
             let moved = one.status != next.status;
@@ -198,7 +198,7 @@ fn w14_a_failed_preload_job_fails_the_plan_also_when_its_condition_says_so_no_mo
         message: "".into(),
     };
     assert!(model.observed.suc_plans.values().all(|plan| !plan.job_failed));
-    go_on(&mut model);
+    run_one_step(&mut model);
     assert_eq!(model.phase(), Some(Phase::Failed));
 }
 

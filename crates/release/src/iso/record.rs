@@ -68,7 +68,7 @@ impl<'a> Record<'a> {
         self.flags & ASSOCIATED != 0
     }
 
-    /// The next record goes on with this file.
+    /// The next record continues this file.
     pub(super) fn has_more_extents(&self) -> bool {
         self.flags & MORE_EXTENTS != 0
     }

@@ -9,7 +9,7 @@ const LONGEST_NAME: usize = 255;
 /// A path in a Unix file system.
 const LONGEST_TARGET: usize = 4096;
 
-const NAME_OR_LINK_GOES_ON: u8 = 1;
+const NAME_OR_LINK_CONTINUES: u8 = 1;
 const CURRENT: u8 = 2;
 const PARENT: u8 = 4;
 const ROOT: u8 = 8;
@@ -68,7 +68,7 @@ pub(super) fn read<S: ReadAt + ?Sized>(
     Err(IsoError::damaged(path, "the continuation areas of a record do not end"))
 }
 
-/// Where the entries of a record go on.
+/// Where the entries of a record continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Continuation {
     block: u32,
@@ -135,7 +135,7 @@ impl RockRidge {
                 ROOT => link.push(b'/'),
                 _ => link.extend_from_slice(content),
             }
-            self.link_is_open = flags & NAME_OR_LINK_GOES_ON != 0;
+            self.link_is_open = flags & NAME_OR_LINK_CONTINUES != 0;
             if link.len() > LONGEST_TARGET {
                 return Err(IsoError::damaged(path, "the target of a link has more than 4096 bytes"));
             }

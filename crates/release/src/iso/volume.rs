@@ -26,7 +26,7 @@ pub(super) struct Volume {
     pub(super) root_block: u64,
     /// Bytes of the root directory.
     pub(super) root_size: u64,
-    /// The descriptor itself: it has the dates and names that tell one image from another.
+    /// The descriptor itself: it has the dates and names that distinguish images.
     pub(super) descriptor: Vec<u8>,
 }
 

@@ -249,7 +249,7 @@ impl<S: ReadAt + ?Sized> Walk<'_, S> {
     }
 }
 
-/// The records of a directory: each begins with its length; where it is zero, the next sector goes on.
+/// The records of a directory: each begins with its length; where it is zero, the next sector continues.
 fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, BadRecord>> {
     bytes.chunks(SECTOR).flat_map(|sector| {
         let mut rest = sector;

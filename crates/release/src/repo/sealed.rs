@@ -66,7 +66,7 @@ pub(super) async fn extent(
     Ok(())
 }
 
-/// Reads what can be read without waiting for the disk, if anything. Kernels and file systems that cannot tell say that they
+/// Reads what can be read without waiting for the disk, if anything. Kernels and file systems without support say that they
 /// would have to wait.
 fn in_memory(iso: &Iso, buffer: &mut [u8], offset: u64) -> Option<usize> {
     let into = &mut [IoSliceMut::new(buffer)];

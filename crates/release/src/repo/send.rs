@@ -57,7 +57,7 @@ pub(super) async fn extent(stream: &Arc<TcpStream>, iso: &Arc<Iso>, extent: Exte
 }
 
 /// Whether sending these bytes will not wait for the disk, by a look at the first and the last one. Kernels and file
-/// systems that cannot tell say no.
+/// systems without support say no.
 fn is_in_memory(iso: &Iso, begin: u64, end: u64) -> bool {
     [begin, end.saturating_sub(1)].into_iter().all(|at| {
         let mut byte = [0];

@@ -22,7 +22,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Threads that may wait for the disk at once.
 const DISK_THREADS: usize = 16;
 
-/// What a repository runs on. The kernel copies; one thread only tells it to, and is faster than two that get in each other's
+/// What a repository runs on. The kernel copies; one thread only starts the copies, and is faster than two that get in each other's
 /// way. Encryption over TLS takes the same thread: see docs/benchmarks.md.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ const BLOCK: u64 = 2048;
 const LARGEST_EXTENT: u64 = (1 << 32) - BLOCK;
 /// Three extents.
 const SIZE: u64 = 2 * LARGEST_EXTENT + 123_457;
-/// Blocks between two extents: whoever reads straight on reads something else.
+/// Blocks between two extents: a reader that ignores extents reads something else.
 const GAP: u64 = 1;
 const NAME: &str = "huge.tar.zst";
 const RELEASE: &[u8] = b"harvester: v1\n";

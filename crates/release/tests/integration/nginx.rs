@@ -63,7 +63,7 @@ impl RealNginx {
             .arg(root.join("harvester-iso"))
             .status();
         assert!(copied.unwrap().success());
-        // Started by root, nginx works as nobody.
+        // Started by root, nginx works as the user `nobody`.
         for path in [folder.path(), &root.join("harvester-iso")] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }

@@ -275,7 +275,7 @@ async fn s08_a_server_full_of_downloads_refuses_downloads_and_answers_probes() {
         let from = [127, 0, 0, 2 + number / 4];
         downloads.push(kept(&server, from, get).await.expect("there is room"));
     }
-    let (status, _) = kept(&server, [127, 0, 0, 2], get).await.expect("it is told");
+    let (status, _) = kept(&server, [127, 0, 0, 2], get).await.expect("an answer");
     assert_eq!(status, 503, "that address has its share");
     let refused = server.get("/harvester-iso/big", "").await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));

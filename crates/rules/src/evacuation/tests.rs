@@ -83,7 +83,7 @@ impl Seen {
 }
 
 /// All VMs have left.
-fn nobody_left() -> Decision {
+fn no_vm_left() -> Decision {
     Decision {
         left: Some(0),
         ..Decision::default()
@@ -102,7 +102,7 @@ fn vms_of_other_nodes_and_those_that_have_ended_are_not_waited_for() {
         instances: vec![elsewhere, zombie, done],
         ..Seen::default()
     };
-    assert_eq!(observed.decide(), nobody_left());
+    assert_eq!(observed.decide(), no_vm_left());
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn r56_a_taint_that_a_controller_removed_is_set_again_while_vms_are_left() {
         ("DrainTaint", "Node node-1")
     );
     observed.instances = Vec::new();
-    assert_eq!(observed.decide(), nobody_left(), "nobody is left to be moved");
+    assert_eq!(observed.decide(), no_vm_left(), "no VM is left to be moved");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn retry_says_which_try_follows_before_its_pause_is_over_and_after() {
         migrations: vec!["kubevirt-evacuation-1".to_owned()],
     };
     assert_eq!((due.decide().acts, due.decide().look_again), (vec![again], None));
-    // Nobody knows when it failed, so the pause counts from when it was made.
+    // When it failed is unknown, so the pause counts from when it was made.
     let mut pausing = World::new(OnMigrationFailure::Retry, vec![migration(29, "Failed")]);
     pausing.migrations[0]["metadata"]["creationTimestamp"] = json!("2026-03-13T04:29:50Z");
     pausing.migrations[0]["metadata"]["name"] = json!("kubevirt-evacuation-1");
@@ -128,7 +128,7 @@ fn a_failure_counts_from_the_moment_that_the_upgrade_of_the_node_began() {
 }
 
 #[test]
-fn the_newest_of_several_migrations_is_told() {
+fn the_newest_of_several_migrations_is_reported() {
     let world = World::new(
         OnMigrationFailure::Block,
         vec![migration(9, "Running"), migration(2, "Pending")],
@@ -165,7 +165,7 @@ fn vms_with_trouble_come_before_those_that_move_and_those_that_do_not() {
 }
 
 #[test]
-fn a_target_pod_that_no_node_takes_is_told_of_its_own_migration_only() {
+fn a_target_pod_that_no_node_takes_is_reported_for_its_own_migration_only() {
     let pod = |uid: Value, type_: &str, status: &str| {
         json!({"metadata": {"name": "p", "labels": {"kubevirt.io/migrationJobUID": uid}},
             "status": {"conditions": [{"type": type_, "status": status, "message": "no cpu"}]}})
@@ -182,7 +182,7 @@ fn a_target_pod_that_no_node_takes_is_told_of_its_own_migration_only() {
         world.pods = vec![pod];
         assert_eq!(world.says(), expected);
     }
-    // A migration without a uid has no pods that could be told by it.
+    // A migration without a uid has no pods that could be found by it.
     world.migrations[0]["metadata"]["uid"] = json!(null);
     world.pods = vec![json!({"metadata": {"name": "p"},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no cpu"}]}})];

@@ -1,4 +1,4 @@
-//! What a kubelet reports of the RKE2 that it is of, and how Plans are told apart.
+//! What a kubelet reports of its RKE2, and how Plans are distinguished.
 
 use api::Component;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

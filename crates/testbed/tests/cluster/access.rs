@@ -100,7 +100,7 @@ fn small() -> Shape {
     }
 }
 
-/// What somebody does with a token: method, path, body.
+/// What a client does with a token: method, path, body.
 type ApiRequest = (&'static str, String, Value);
 
 async fn answer_to(client: &Client, (method, path, body): &ApiRequest) -> u16 {
@@ -168,7 +168,7 @@ fn thefts() -> Vec<ApiRequest> {
     let patch = |path: &str, body: Value| ("PATCH", path.to_owned(), body);
     let get = |path: &str| ("GET", path.to_owned(), Value::Null);
     requests.extend([
-        // A kubelet runs what it is told to in any container.
+        // A kubelet runs any requested command in any container.
         get("/api/v1/nodes/node-1/proxy/pods"),
         (
             "POST",
@@ -194,7 +194,7 @@ fn thefts() -> Vec<ApiRequest> {
                 "metadata": {"name": "stolen"},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}),
         ),
-        // Objects beside those that an upgrade changes.
+        // Objects other than those that an upgrade changes.
         patch(
             "/apis/management.cattle.io/v3/namespaces/fleet-local/managedcharts/others",
             json!({"spec": {"paused": true}}),
@@ -305,7 +305,7 @@ fn s06_kubelets_are_asked_over_verified_tls_with_a_token_that_reads_two_things_o
             .unwrap_err();
         assert!(refused.to_string().contains("--kubelet-service-account"), "{refused}");
 
-        // Whoever is not certified by the cluster is told no token.
+        // A server without a certificate of the cluster gets no token.
         let stranger = ("node-1", harvester.client.clone(), harvester.facts.clone());
         let directory = harvester.control_plane.directory().to_owned();
         let stranger = kubelets::serve(&directory, "front-proxy-client", stranger, &mut harvester.tasks).await;

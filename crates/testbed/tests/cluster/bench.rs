@@ -99,7 +99,7 @@ fn cost(requests: &[Request], user: &str, manager: &Process) -> Cost {
     }
 }
 
-/// How long everybody waited for the manager: between any two writes, the time is that of who wrote next. Leases and
+/// How long all others waited for the manager: between any two writes, the time is that of who wrote next. Leases and
 /// events move nothing on.
 fn own(requests: &[Request], user: &str) -> SignedDuration {
     let moves = |request: &&Request| request.is_write() && !["leases", "events"].contains(&request.resource.as_str());

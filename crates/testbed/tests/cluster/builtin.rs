@@ -65,7 +65,7 @@ pub(crate) async fn is_accepted(client: &Client) {
 /// The lease is created, and renewed.
 async fn lease(client: &Client) {
     let leadership = Leadership::contested(Clock::system());
-    let timing = LeaseTiming::permanent(Duration::from_secs(3));
+    let timing = LeaseTiming::with_duration(Duration::from_secs(3));
     let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let renewed = async {
         leadership.gained().await;
@@ -104,7 +104,7 @@ async fn certificate(client: &Client) {
     let all: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let webhooks = all.get(&validating).await.unwrap().webhooks.unwrap();
     assert!(webhooks.iter().all(|webhook| webhook.client_config.ca_bundle.is_some()));
-    // Nobody serves them here.
+    // No server serves them here.
     all.delete(&validating, &DeleteParams::default()).await.unwrap();
 }
 
@@ -142,7 +142,7 @@ async fn taint(client: &Client) {
     assert!(!keys.contains(&"kubevirt.io/drain".to_owned()) && keys.contains(&"users-own".to_owned()));
 }
 
-/// A program shows what it waits for on its pod, and tells events on the plan.
+/// A program shows what it waits for on its pod, and creates events on the plan.
 async fn board_and_event(client: &Client) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let pod = json!({"metadata": {"name": "program"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -162,11 +162,11 @@ async fn board_and_event(client: &Client) {
     let recorder = Recorder::new(client.clone(), Clock::system(), "on-its-way", "restore-vm", NODE);
     recorder.record(PlanEvent::warning("RestoreVMFailed", "because")).await;
     let events: Api<Event> = Api::namespaced(client.clone(), names::DEFAULT_NAMESPACE);
-    let told = events
+    let created = events
         .list(&ListParams::default().fields("reason=RestoreVMFailed"))
         .await
         .unwrap();
-    assert_eq!(told.items.len(), 1, "telling never fails, and was refused");
+    assert_eq!(created.items.len(), 1, "creating an event never fails, and was refused");
 }
 
 /// What steps of the cluster upgrade write of built-in kinds, in the ways in which they write it.

@@ -107,7 +107,7 @@ pub(crate) fn helm() -> Option<String> {
     None
 }
 
-/// What Harvester has before anybody installs the manager.
+/// What Harvester has before the manager is installed.
 async fn prepare(client: &Client) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for name in [
@@ -212,7 +212,7 @@ fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
             notes.contains("kind: UpgradePlan") && notes.contains(ACCOUNT),
             "{notes}"
         );
-        // Nobody answers the webhooks yet, so nothing is let through.
+        // No server answers the webhooks yet, so all requests are refused.
         let refused = create_plan(&client).await.unwrap_err().to_string();
         assert!(refused.contains("upgradeplan-v1beta1.kb.io"), "{refused}");
 

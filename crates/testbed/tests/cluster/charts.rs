@@ -16,7 +16,7 @@ use crate::harvester::{self, Harvester};
 /// An upgrade.
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn is_let_go(plan: &UpgradePlan) -> bool {
+fn is_released(plan: &UpgradePlan) -> bool {
     plan.finalizers().is_empty()
 }
 
@@ -34,7 +34,7 @@ async fn upgrade(harvester: &mut Harvester) {
     harvester.start_manager().await;
     harvester.create_plan("up", UpgradePlanSpec::default()).await;
     harvester.succeeded("up", LIMIT).await;
-    let plan = harvester.plan_when("up", LIMIT, "let go", is_let_go).await;
+    let plan = harvester.plan_when("up", LIMIT, "released", is_released).await;
     assert_eq!(plan.phase(), Some(Phase::Succeeded));
 }
 

@@ -17,7 +17,7 @@ fn a_real_api_server_keeps_the_contract() {
         return;
     }
     let _turn = crate::turn();
-    // Without controllers, nobody adds anything to a new namespace.
+    // Without controllers, nothing is added to a new namespace.
     let control_plane = ControlPlane::start(&[]).unwrap();
     let cases: Vec<(String, Case)> = tables()
         .into_iter()

@@ -80,7 +80,7 @@ fn a_manager_that_is_killed_twenty_times_ends_the_upgrade_right_and_does_nothing
     on_cluster(shape(), durations(), async |harvester| {
         let seed = match std::env::var("SEED") {
             Ok(seed) => seed.parse().unwrap(),
-            // Another one each time, without a generator that nobody can seed.
+            // Another one each time, without a generator that cannot be seeded.
             Err(_) => u64::from(std::process::id()),
         };
         println!("kills with SEED={seed}");
@@ -125,7 +125,7 @@ fn a_manager_that_is_killed_twenty_times_ends_the_upgrade_right_and_does_nothing
 /// What is created and changes nothing: questions, and tokens of the account that reads from kubelets.
 const QUESTIONS: [&str; 3] = ["serviceaccounts/token", "subjectaccessreviews", "tokenreviews"];
 
-/// Who wrote while somebody else held the lease. Whoever wrote the lease last holds it.
+/// Managers that wrote while another one held the lease. The last writer of the lease holds it.
 fn writes_of_others<'a>(requests: &'a [Request], users: &[&str]) -> Vec<(&'a str, &'a Request)> {
     let mut leader = "";
     let mut found = Vec::new();
@@ -189,8 +189,8 @@ fn of_two_managers_only_the_one_with_the_lease_writes_but_for_one_request_that_w
         let requests = harvester.control_plane.audit().unwrap();
         let users = [recipes[0].user.as_str(), recipes[1].user.as_str()];
         assert_nothing_twice(&requests, &users);
-        // A manager that is stopped between the fence and the request behind it sends that one when it goes on; there is a
-        // fence before each, and they follow one another. It changes and deletes nothing that somebody has changed or replaced
+        // A manager that is stopped between the fence and the request behind it sends that one when it resumes; there is a
+        // fence before each, and they follow one another. It changes and deletes nothing that another client has changed or replaced
         // meanwhile (that is refused, and does not count here), and what it creates has a fixed name (`lease.rs`).
         let others = writes_of_others(&requests, &users);
         assert!(others.len() <= STOPS.len(), "written without the lease: {others:#?}");

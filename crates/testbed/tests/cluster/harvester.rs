@@ -93,7 +93,7 @@ impl Harvester {
         let programs = programs(&control_plane, mode).await;
         let others = actors.clone();
         let world = World::new(actors, Clock::system(), shape.clone(), durations, troubles)
-            .beside(Real {
+            .with_real(Real {
                 controllers: true,
                 kubelets: true,
                 machines: false,
@@ -305,7 +305,7 @@ fn has_system_upgrade_controller() -> bool {
     *FOUND
 }
 
-/// The real definitions of foreign kinds where there are any; then nobody may write what they do not name.
+/// The real definitions of foreign kinds where there are any; then no client may write fields that they do not name.
 pub(crate) fn definitions() -> (Definitions, Mode) {
     match testbed::real_definitions() {
         Some(real) => (Definitions::Given(real), Mode::Strict),

@@ -104,7 +104,7 @@ async fn accept(stream: &mut BufStream<UnixStream>) -> std::io::Result<()> {
     stream.flush().await
 }
 
-/// The API server does not check a kubelet's certificate unless told to.
+/// The API server does not check a kubelet's certificate unless configured to.
 pub(crate) fn tls() -> ServerConfig {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

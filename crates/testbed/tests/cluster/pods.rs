@@ -171,7 +171,7 @@ fn everything_that_we_write_of_built_in_kinds_is_known_and_who_claims_no_rights_
             written.len()
         );
         assert!(refused.is_empty(), "{refused:#?}");
-        // Fields that nobody knows are found, so that this can fail.
+        // Unknown fields are found, so that this can fail.
         let mut odd = jobs().remove(0);
         odd["spec"]["template"]["spec"]["containers"][0]["envs"] = json!([]);
         let found = refusal(&client, &odd).await.unwrap();

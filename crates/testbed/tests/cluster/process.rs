@@ -77,7 +77,7 @@ impl Recipe {
         command
             .env("KUBECONFIG", &self.kubeconfig)
             .env("ENABLE_WEBHOOKS", "false")
-            // What it writes and nobody knows is an error, as for managers inside this process.
+            // An unknown field that it writes is an error, as for managers inside this process.
             .env("UPGRADE_TOOLKIT_FIELD_VALIDATION", "Strict")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -94,7 +94,7 @@ impl Recipe {
 }
 
 impl Process {
-    /// Sends a signal to it and to nobody else.
+    /// Sends a signal to this process only.
     pub(crate) fn signal(&self, signal: &str) {
         let (signal, id) = (format!("-{signal}"), self.child.id().to_string());
         let sent = Command::new("kill").args([signal, id]).status().unwrap();
@@ -112,7 +112,7 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
-    /// Where the kernel tells about it.
+    /// Where the kernel reports about it.
     pub(crate) fn proc(&self) -> PathBuf {
         Path::new("/proc").join(self.child.id().to_string())
     }

@@ -51,15 +51,15 @@ fn has_reached(phase: Phase) -> impl Fn(&UpgradePlan) -> bool {
     move |plan| plan.phase() >= Some(phase)
 }
 
-/// The node is held, and its turn has come: others wait behind it.
-fn is_held(plan: &UpgradePlan, node: &str) -> bool {
+/// The node is paused, and its turn has come: others wait behind it.
+fn is_paused(plan: &UpgradePlan, node: &str) -> bool {
     let Some(status) = &plan.status else { return false };
     let state = status.node_upgrade_statuses.get(node);
     state.is_some_and(|entry| entry.state() == Some(NodeState::UpgradePaused.as_str()))
         && status.waiting_for.iter().any(|wait| wait.what == "BehindPaused")
 }
 
-fn is_let_go(plan: &UpgradePlan) -> bool {
+fn is_released(plan: &UpgradePlan) -> bool {
     plan.finalizers().is_empty()
 }
 
@@ -68,7 +68,7 @@ async fn replenishment(harvester: &Harvester) -> String {
     settings.get(names::REPLENISHMENT_SETTING).await.unwrap().value
 }
 
-/// Images were brought to every node and stale ones removed, by whoever runs Plans and by nobody else. It makes a Job, deletes
+/// Images were brought to every node and stale ones removed, only by the component that runs Plans. It makes a Job, deletes
 /// it before it has a pod, and makes it again, unless it notes in time whose turn it is.
 fn assert_plans_ran_on(nodes: &[&str], requests: &[Request]) {
     let jobs: Vec<_> = requests
@@ -95,7 +95,7 @@ fn three_nodes_are_upgraded_to_the_end() {
         harvester.start_manager().await;
         harvester.create_plan("up", UpgradePlanSpec::default()).await;
         harvester.succeeded("up", LIMIT).await;
-        let plan = harvester.plan_when("up", LIMIT, "let go", is_let_go).await;
+        let plan = harvester.plan_when("up", LIMIT, "released", is_released).await;
         assert_eq!(
             masked(&plan),
             masked(&embedded::upgraded(of(3), "up")),
@@ -145,7 +145,7 @@ fn a_paused_node_waits_for_its_user_and_a_second_plan_for_the_first() {
         };
         harvester.create_plan("first", spec).await;
         harvester
-            .plan_when("first", LIMIT, "held at node-2", |plan| is_held(plan, "node-2"))
+            .plan_when("first", LIMIT, "paused at node-2", |plan| is_paused(plan, "node-2"))
             .await;
         harvester.create_plan("second", UpgradePlanSpec::default()).await;
         let waits = |plan: &UpgradePlan| {
@@ -197,7 +197,7 @@ fn a_deleted_plan_restores_what_it_changed_and_leaves_nothing_behind() {
         let requests = harvester.control_plane.audit().unwrap();
         let is_setting = |request: &&Request| request.agent == MANAGER && request.resource == "settings";
         let written = requests.iter().filter(is_setting).filter(|request| request.is_write());
-        assert_eq!(written.count(), 2, "the setting is changed and put back");
+        assert_eq!(written.count(), 2, "the setting is changed and restored");
         let jobs: Api<Job> = Api::namespaced(harvester.client.clone(), names::HARVESTER_NAMESPACE);
         harvester.until_none(&jobs, LIMIT).await;
     });
@@ -231,7 +231,7 @@ fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
         let impatient = Patch::Merge(json!({"spec": {"backoffLimit": 0}}));
         jobs.patch(&job, &PatchParams::default(), &impatient).await.unwrap();
 
-        let has_failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && is_let_go(plan);
+        let has_failed = |plan: &UpgradePlan| plan.phase() == Some(Phase::Failed) && is_released(plan);
         let failed = harvester.plan_when("up", LIMIT, "failed", has_failed).await;
         let why = &failed.condition(reasons::PROGRESSING).unwrap().message;
         assert!(why.starts_with("node node-2 upgrade failed: "), "{why}");
@@ -252,7 +252,7 @@ fn a_plan_that_failed_at_a_node_is_tried_again_and_succeeds() {
         assert_eq!(
             harvester.provision_generation().await,
             Some(before + 1),
-            "Rancher is told once"
+            "Rancher is started once"
         );
     });
 }
@@ -270,7 +270,7 @@ fn what_a_plan_owns_goes_with_it_by_kubernetes_own_garbage_collector() {
         };
         harvester.create_plan("up", spec).await;
         harvester
-            .plan_when("up", LIMIT, "held at node-2", |plan| is_held(plan, "node-2"))
+            .plan_when("up", LIMIT, "paused at node-2", |plan| is_paused(plan, "node-2"))
             .await;
         // No manager any more, and nothing of it in the way: all that is left is who owns what.
         manager.abort();

@@ -172,7 +172,7 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
                 () = tokio::task::yield_now() => {}
             }
         }
-        let held = |plan: &UpgradePlan| {
+        let paused = |plan: &UpgradePlan| {
             let nodes = plan
                 .status
                 .iter()
@@ -180,7 +180,7 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
             let mut states = nodes.filter_map(|node| node.state());
             plan.phase() == Some(Phase::NodeUpgrading) && states.any(|state| state == NodeState::UpgradePaused.as_str())
         };
-        harvester.plan_when("up", LIMIT, "held", held).await;
+        harvester.plan_when("up", LIMIT, "paused", paused).await;
 
         let second = UpgradePlan::new("second", pausing(&[]));
         let refused = refusal(plans.create(&create, &second).await);
@@ -204,7 +204,7 @@ fn the_api_server_asks_the_manager_and_passes_its_refusals_on_to_the_letter() {
     });
 }
 
-/// Installs the configurations that ship, with nobody behind them, and waits until the API server asks in vain.
+/// Installs the configurations that ship, with no server behind them, and waits until the API server asks in vain.
 async fn install_without_manager(harvester: &Harvester, of: impl Fn(Value) -> Value) {
     let (client, params) = (harvester.client.clone(), PostParams::default());
     let [mutating, validating] = configurations(PREFIX, names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT, None).map(of);
@@ -247,7 +247,7 @@ fn s05_the_managers_own_writes_go_through_while_its_webhook_is_down() {
         let namespace = names::HARVESTER_NAMESPACE;
         let client = harvester.control_plane.client_of(namespace, SERVICE_ACCOUNT, MANAGER);
         let own: Api<UpgradePlan> = Api::all(client.await.unwrap());
-        annotate(&own).await.expect("the manager goes on");
+        annotate(&own).await.expect("the manager continues");
         let mut known = harvester.plans().get("up").await.unwrap();
         known.status.get_or_insert_default().previous_version = Some("v0.0.1".to_owned());
         let dry = PostParams {

@@ -47,7 +47,7 @@ async fn sync(world: &Context, key: &Key) -> Result<()> {
         .nodes
         .select(|node| schedule::may_run_daemon(node, spec.unwrap_or(&no_spec)));
     let ready = nodes.iter().filter(|node| is_ready(node)).count();
-    if is_told(&set, nodes.len(), ready) {
+    if status_is_current(&set, nodes.len(), ready) {
         return Ok(());
     }
     let status = json!({
@@ -58,10 +58,10 @@ async fn sync(world: &Context, key: &Key) -> Result<()> {
     world.daemon_sets.patch_status(key, &status).await.map(drop)
 }
 
-fn is_told(set: &DaemonSet, wanted: usize, ready: usize) -> bool {
-    let told = set.status.as_ref();
+fn status_is_current(set: &DaemonSet, wanted: usize, ready: usize) -> bool {
+    let status = set.status.as_ref();
     let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
-    told.and_then(|told| told.observed_generation) == set.metadata.generation
-        && count(told.map(|told| told.desired_number_scheduled)) == Some(wanted)
-        && count(told.map(|told| told.number_ready)) == Some(ready)
+    status.and_then(|status| status.observed_generation) == set.metadata.generation
+        && count(status.map(|status| status.desired_number_scheduled)) == Some(wanted)
+        && count(status.map(|status| status.number_ready)) == Some(ready)
 }

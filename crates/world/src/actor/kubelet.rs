@@ -304,10 +304,10 @@ fn pod_ip(pod: &Pod) -> String {
     format!("10.52.{}.{}", byte(0), byte(2).max(1))
 }
 
-/// How many pods its Job had before this one. A real Job controller does not tell; the Job's status does.
+/// How many pods its Job had before this one. A real Job controller does not record it; the Job's status has it.
 pub(crate) fn attempt(world: &Context, pod: &Pod) -> u32 {
-    if let Some(told) = annotation(&pod.metadata, jobs::ATTEMPT) {
-        return told.parse().unwrap_or_default();
+    if let Some(attempt) = annotation(&pod.metadata, jobs::ATTEMPT) {
+        return attempt.parse().unwrap_or_default();
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let job = owner(&pod.metadata, "Job").and_then(|owner| world.jobs.get(namespace, &owner.name));

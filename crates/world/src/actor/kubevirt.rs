@@ -96,9 +96,9 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
             if now < due {
                 inbox.later(Kind::VirtualMachine, key.clone(), due);
                 if !goes_down {
-                    // KubeVirt deletes the instance, which is held until its guest is down.
-                    let held = json!({"metadata": {"finalizers": [FINALIZER]}});
-                    world.vmis.patch(key, &held).await?;
+                    // KubeVirt deletes the instance, which stays until its guest is down.
+                    let finalizer = json!({"metadata": {"finalizers": [FINALIZER]}});
+                    world.vmis.patch(key, &finalizer).await?;
                     world.vmis.delete(key, false).await?;
                 }
                 return show(world, &vm, key, "Stopping").await;

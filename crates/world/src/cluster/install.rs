@@ -153,7 +153,7 @@ pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Va
     Ok(())
 }
 
-/// Defines the foreign kinds alone, for a cluster on which our own kind is installed by somebody else.
+/// Defines the foreign kinds alone, for a cluster on which our own kind is already installed.
 ///
 /// # Errors
 /// When the API refuses a definition or cannot be reached.

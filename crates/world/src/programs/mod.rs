@@ -80,7 +80,7 @@ impl Call {
         label(&self.pod.metadata, key).unwrap_or_default()
     }
 
-    /// The program, by the label that tells it best.
+    /// The program, by its most specific label.
     fn program(&self) -> &str {
         match self.label(labels::JOB_TYPE) {
             "" => self.label(labels::UPGRADE_COMPONENT),

@@ -44,7 +44,7 @@ fn what_was_deleted_does_not_come_back_with_an_answer_that_is_late() {
 }
 
 #[test]
-fn what_was_deleted_while_nobody_watched_is_gone_with_the_next_list() {
+fn what_was_deleted_without_a_watch_is_gone_with_the_next_list() {
     let mut state = with(&[("a", 1)]);
     state.apply(Event::Apply(object("b", 5)));
     state.learn(&Arc::new(object("c", 6)));
@@ -54,6 +54,6 @@ fn what_was_deleted_while_nobody_watched_is_gone_with_the_next_list() {
     assert_eq!(
         names(&state),
         ["a", "c"],
-        "the watch told of b, and of c only an answer did"
+        "the watch reported b, and only an answer reported c"
     );
 }

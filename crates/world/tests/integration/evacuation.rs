@@ -11,31 +11,32 @@ const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
 const MIGRATION: &str = "kubevirt.io/v1/VirtualMachineInstanceMigration";
 const SOURCE: &str = "kubevirt.io/evacuationMigration";
 
-async fn with(vms: usize, troubles: Troubles) -> Lab {
+async fn with(vms: usize, troubles: Troubles) -> TestCluster {
     let shape = Shape {
         vms,
         ..Default::default()
     };
-    let lab = lab(shape, Durations::default(), troubles).await;
-    lab.plan("up").await;
-    lab
+    let cluster = test_cluster(shape, Durations::default(), troubles).await;
+    cluster.plan("up").await;
+    cluster
 }
 
-async fn pre_drain(lab: &Lab, node: &str) {
-    lab.create(JOB, node_job("up", JobType::PreDrain, node)).await;
+async fn pre_drain(cluster: &TestCluster, node: &str) {
+    cluster.create(JOB, node_job("up", JobType::PreDrain, node)).await;
 }
 
-async fn is_done(lab: &Lab, node: &str) -> bool {
+async fn is_done(cluster: &TestCluster, node: &str) -> bool {
     let name = api::names::node_job("up", JobType::PreDrain, node);
-    lab.get(JOB, HARVESTER, &name)
+    cluster
+        .get(JOB, HARVESTER, &name)
         .await
         .is_some_and(|job| is(&job, "Complete"))
 }
 
 /// How many migrations run off each node at this moment.
-async fn running(lab: &Lab) -> BTreeMap<String, usize> {
+async fn running(cluster: &TestCluster) -> BTreeMap<String, usize> {
     let mut running = BTreeMap::new();
-    for migration in lab.list(MIGRATION, "").await {
+    for migration in cluster.list(MIGRATION, "").await {
         if migration["status"]["phase"] == "Running" {
             let source = migration["metadata"]["annotations"][SOURCE].as_str().unwrap();
             *running.entry(source.to_owned()).or_default() += 1;
@@ -46,28 +47,28 @@ async fn running(lab: &Lab) -> BTreeMap<String, usize> {
 
 /// Evacuates nodes, and returns how many seconds that took and the most migrations that were seen at a time off a node and in
 /// all.
-async fn empty(lab: &Lab, nodes: &[&str]) -> (u64, usize, usize) {
-    empty_looking_every(lab, nodes, 10).await
+async fn empty(cluster: &TestCluster, nodes: &[&str]) -> (u64, usize, usize) {
+    empty_looking_every(cluster, nodes, 10).await
 }
 
-async fn empty_looking_every(lab: &Lab, nodes: &[&str], pause: u64) -> (u64, usize, usize) {
+async fn empty_looking_every(cluster: &TestCluster, nodes: &[&str], pause: u64) -> (u64, usize, usize) {
     for node in nodes {
-        pre_drain(lab, node).await;
+        pre_drain(cluster, node).await;
     }
     let (mut seconds, mut most_of_a_node, mut most) = (0, 0, 0);
     loop {
         let mut done = true;
         for node in nodes {
-            done &= is_done(lab, node).await;
+            done &= is_done(cluster, node).await;
         }
         if done {
             return (seconds, most_of_a_node, most);
         }
-        assert!(seconds < 24 * 3600, "{:?}", running(lab).await);
-        let now = running(lab).await;
+        assert!(seconds < 24 * 3600, "{:?}", running(cluster).await);
+        let now = running(cluster).await;
         most_of_a_node = now.values().copied().max().unwrap_or(0).max(most_of_a_node);
         most = now.values().sum::<usize>().max(most);
-        lab.clock.sleep(Duration::from_secs(pause)).await;
+        cluster.clock.sleep(Duration::from_secs(pause)).await;
         seconds += pause;
     }
 }
@@ -75,10 +76,10 @@ async fn empty_looking_every(lab: &Lab, nodes: &[&str], pause: u64) -> (u64, usi
 #[tokio::test(start_paused = true)]
 async fn r33_two_migrations_run_off_a_node_at_a_time_and_the_time_they_take_goes_with_the_vms() {
     let few = empty(&with(6, Troubles::default()).await, &["node-1"]).await;
-    let lab = with(60, Troubles::default()).await;
-    let there = vms_on(&lab, "node-1").await.len();
-    let many = empty(&lab, &["node-1"]).await;
-    assert!(vms_on(&lab, "node-1").await.is_empty());
+    let cluster = with(60, Troubles::default()).await;
+    let there = vms_on(&cluster, "node-1").await.len();
+    let many = empty(&cluster, &["node-1"]).await;
+    assert!(vms_on(&cluster, "node-1").await.is_empty());
     assert_eq!((many.1, many.2), (2, 2));
     // Most of them move, two at a time, each for half a minute at least.
     let least = u64::try_from(there / 3 * 30).unwrap();
@@ -92,28 +93,29 @@ async fn r33_five_migrations_run_in_the_cluster_at_a_time() {
         vms: 90,
         ..Default::default()
     };
-    let lab = lab(shape, Durations::default(), Troubles::default()).await;
-    lab.plan("up").await;
-    let (_, of_a_node, all) = empty(&lab, &["node-4", "node-5", "node-6"]).await;
+    let cluster = test_cluster(shape, Durations::default(), Troubles::default()).await;
+    cluster.plan("up").await;
+    let (_, of_a_node, all) = empty(&cluster, &["node-4", "node-5", "node-6"]).await;
     assert_eq!((of_a_node, all), (2, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn r33_memory_takes_time() {
     let took = async |memory: &str| {
-        let lab = with(6, Troubles::default()).await;
-        let on_node_1 = vms_on(&lab, "node-1").await;
-        let vmis = lab.list(VMI, "").await;
+        let cluster = with(6, Troubles::default()).await;
+        let on_node_1 = vms_on(&cluster, "node-1").await;
+        let vmis = cluster.list(VMI, "").await;
         for vmi in vmis
             .iter()
             .filter(|vmi| on_node_1.iter().any(|name| vmi["metadata"]["name"] == *name))
         {
             let (namespace, name) = (&vmi["metadata"]["namespace"], &vmi["metadata"]["name"]);
             let larger = json!({"spec": {"domain": {"memory": {"guest": memory}}}});
-            lab.patch(VMI, namespace.as_str().unwrap(), name.as_str().unwrap(), larger)
+            cluster
+                .patch(VMI, namespace.as_str().unwrap(), name.as_str().unwrap(), larger)
                 .await;
         }
-        empty(&lab, &["node-1"]).await.0
+        empty(&cluster, &["node-1"]).await.0
     };
     let (small, large) = (took("2Gi").await, took("64Gi").await);
     // 62 GiB more, at 10 seconds each.
@@ -122,9 +124,9 @@ async fn r33_memory_takes_time() {
 
 #[tokio::test(start_paused = true)]
 async fn r45_a_migration_reports_when_it_began_and_ended_in_its_migration_state() {
-    let lab = with(6, Troubles::default()).await;
-    empty(&lab, &["node-1"]).await;
-    let migrations = lab.list(MIGRATION, "").await;
+    let cluster = with(6, Troubles::default()).await;
+    empty(&cluster, &["node-1"]).await;
+    let migrations = cluster.list(MIGRATION, "").await;
     assert!(!migrations.is_empty());
     for migration in &migrations {
         let status = &migration["status"];
@@ -148,13 +150,13 @@ async fn r33_an_evacuation_of_many_hours_does_not_run_into_the_limit_of_its_step
         vms: 150,
         ..Default::default()
     };
-    let lab = lab(shape, slow, Troubles::default()).await;
-    lab.plan("up").await;
-    let (seconds, ..) = empty_looking_every(&lab, &["node-1"], 600).await;
+    let cluster = test_cluster(shape, slow, Troubles::default()).await;
+    cluster.plan("up").await;
+    let (seconds, ..) = empty_looking_every(&cluster, &["node-1"], 600).await;
     let limit = node::limits::Limits::default().vms.as_secs();
     assert!(seconds > limit, "{seconds} s: the limit is {limit} s");
     let name = api::names::node_job("up", JobType::PreDrain, "node-1");
-    let failed = lab.get(JOB, HARVESTER, &name).await.unwrap()["status"]["failed"].clone();
+    let failed = cluster.get(JOB, HARVESTER, &name).await.unwrap()["status"]["failed"].clone();
     assert_eq!(
         failed.as_i64().unwrap_or(0),
         0,
@@ -168,39 +170,41 @@ async fn r56_vms_leave_although_an_old_controller_takes_the_drain_taint_away() {
         drain_taint_is_taken_away: true,
         ..Default::default()
     };
-    let lab = with(18, troubles).await;
-    let (seconds, ..) = empty(&lab, &["node-1"]).await;
-    assert!(vms_on(&lab, "node-1").await.is_empty());
+    let cluster = with(18, troubles).await;
+    let (seconds, ..) = empty(&cluster, &["node-1"]).await;
+    assert!(vms_on(&cluster, "node-1").await.is_empty());
     assert!(seconds < 15 * 60, "{seconds}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn r18_a_vm_that_kubevirt_will_not_migrate_is_waited_for_until_the_plan_says_stop() {
-    let lab = with(6, Troubles::default()).await;
-    let name = vms_on(&lab, "node-1").await.remove(0);
+    let cluster = with(6, Troubles::default()).await;
+    let name = vms_on(&cluster, "node-1").await.remove(0);
     let conditions = json!([
         {"type": "Ready", "status": "True"},
         {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable", "message": "a disk is not shared"},
     ]);
-    let vmis = lab.list(VMI, "").await;
+    let vmis = cluster.list(VMI, "").await;
     let vmi = vmis.iter().find(|vmi| vmi["metadata"]["name"] == name).unwrap();
     let namespace = vmi["metadata"]["namespace"].as_str().unwrap();
-    lab.patch(VMI, namespace, &name, json!({"status": {"conditions": conditions}}))
+    cluster
+        .patch(VMI, namespace, &name, json!({"status": {"conditions": conditions}}))
         .await;
-    pre_drain(&lab, "node-1").await;
-    lab.minutes(60).await;
-    assert_eq!(vms_on(&lab, "node-1").await, std::slice::from_ref(&name));
-    let pods = lab.list(POD, HARVESTER).await;
+    pre_drain(&cluster, "node-1").await;
+    cluster.minutes(60).await;
+    assert_eq!(vms_on(&cluster, "node-1").await, std::slice::from_ref(&name));
+    let pods = cluster.list(POD, HARVESTER).await;
     let said = |pod: &Value| {
         pod["metadata"]["annotations"]
             .to_string()
             .contains("DisksNotLiveMigratable")
     };
     assert!(pods.iter().any(said), "{pods:#?}");
-    lab.patch(UPGRADE_PLAN, "", "up", json!({"spec": {"onMigrationFailure": "Stop"}}))
+    cluster
+        .patch(UPGRADE_PLAN, "", "up", json!({"spec": {"onMigrationFailure": "Stop"}}))
         .await;
     let job = api::names::node_job("up", JobType::PreDrain, "node-1");
-    lab.until(10, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
-    let vm = lab.get(VM, namespace, &name).await.unwrap();
+    cluster.until(10, JOB, HARVESTER, &job, |job| is(job, "Complete")).await;
+    let vm = cluster.get(VM, namespace, &name).await.unwrap();
     assert_eq!(vm["spec"]["runStrategy"], "Halted");
 }

@@ -9,15 +9,16 @@ use world::{Durations, Shape, Troubles, troubles::RebootTrouble};
 
 const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
 
-async fn order_upgrade(lab: &Lab) {
+async fn order_upgrade(cluster: &TestCluster) {
     let config = json!({"provisionGeneration": 1, "upgradeStrategy": strategy("1")});
     let patch = json!({"spec": {"kubernetesVersion": "v1.35.2+rke2r1", "rkeConfig": config}});
-    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+    cluster
+        .patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
         .await;
 }
 
-async fn tokens(lab: &Lab) -> Vec<(String, String)> {
-    let secrets = lab.list(SECRET, names::FLEET_NAMESPACE).await;
+async fn tokens(cluster: &TestCluster) -> Vec<(String, String)> {
+    let secrets = cluster.list(SECRET, names::FLEET_NAMESPACE).await;
     let token = |secret: &Value| {
         secret["metadata"]["annotations"][annotations::RKE_PRE_DRAIN]
             .as_str()
@@ -36,57 +37,64 @@ fn kubelet(node: &Value) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn rancher_waits_for_the_hook_before_it_drains() {
-    let lab = calm().await;
-    order_upgrade(&lab).await;
-    lab.minutes(11).await;
-    assert!(tokens(&lab).await.is_empty(), "the dead time is not over");
-    lab.minutes(60).await;
-    let open = tokens(&lab).await;
+    let cluster = calm().await;
+    order_upgrade(&cluster).await;
+    cluster.minutes(11).await;
+    assert!(tokens(&cluster).await.is_empty(), "the dead time is not over");
+    cluster.minutes(60).await;
+    let open = tokens(&cluster).await;
     assert_eq!(open.len(), 1, "one node at a time");
-    let node = lab.get(NODE, "", "node-1").await.unwrap();
+    let node = cluster.get(NODE, "", "node-1").await.unwrap();
     assert_eq!(node["spec"]["unschedulable"], true);
     assert_eq!(kubelet(&node), "v1.34.3+rke2r1");
-    assert_eq!(vms_on(&lab, "node-1").await.len(), 2, "nothing was drained");
-    let cluster = lab
+    assert_eq!(vms_on(&cluster, "node-1").await.len(), 2, "nothing was drained");
+    let rancher_cluster = cluster
         .get(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)
         .await
         .unwrap();
-    assert_eq!(cluster["status"]["ready"], true, "it never goes back");
-    assert_eq!(condition(&cluster, "Updated")["status"], "Unknown");
+    assert_eq!(rancher_cluster["status"]["ready"], true, "it never goes back");
+    assert_eq!(condition(&rancher_cluster, "Updated")["status"], "Unknown");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_strategy_rancher_continues_without_gates() {
-    let lab = calm().await;
-    order_upgrade(&lab).await;
-    lab.minutes(5).await;
+    let cluster = calm().await;
+    order_upgrade(&cluster).await;
+    cluster.minutes(5).await;
     let patch = json!({"spec": {"rkeConfig": {"upgradeStrategy": null}}});
-    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+    cluster
+        .patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
         .await;
-    lab.until(300, NODE, "", "node-3", |node| kubelet(node) == "v1.35.2+rke2r1")
+    cluster
+        .until(300, NODE, "", "node-3", |node| kubelet(node) == "v1.35.2+rke2r1")
         .await;
-    assert!(tokens(&lab).await.is_empty());
+    assert!(tokens(&cluster).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn r57_a_node_whose_drain_has_begun_gets_its_plan_without_a_strategy_but_its_hook_is_still_asked() {
-    let lab = calm().await;
-    order_upgrade(&lab).await;
-    lab.minutes(60).await;
+    let cluster = calm().await;
+    order_upgrade(&cluster).await;
+    cluster.minutes(60).await;
     let patch = json!({"spec": {"rkeConfig": {"upgradeStrategy": null}}});
-    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+    cluster
+        .patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
         .await;
-    lab.until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
+    cluster
+        .until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
         .await;
-    lab.minutes(300).await;
-    let node = lab.get(NODE, "", "node-1").await.unwrap();
-    assert_eq!(node["spec"]["unschedulable"], true, "nobody answered");
-    assert_eq!(kubelet(&lab.get(NODE, "", "node-2").await.unwrap()), "v1.34.3+rke2r1");
+    cluster.minutes(300).await;
+    let node = cluster.get(NODE, "", "node-1").await.unwrap();
+    assert_eq!(node["spec"]["unschedulable"], true, "no answer");
+    assert_eq!(
+        kubelet(&cluster.get(NODE, "", "node-2").await.unwrap()),
+        "v1.34.3+rke2r1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_without_hooks_makes_vms_migrate() {
-    let lab = calm().await;
+    let cluster = calm().await;
     let mut strategy = strategy("1");
     for tier in ["controlPlaneDrainOptions", "workerDrainOptions"] {
         for hooks in ["preDrainHooks", "postDrainHooks"] {
@@ -94,13 +102,16 @@ async fn a_drain_without_hooks_makes_vms_migrate() {
         }
     }
     let patch = json!({"spec": {"rkeConfig": {"provisionGeneration": 1, "upgradeStrategy": strategy}}});
-    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
+    cluster
+        .patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, patch)
         .await;
-    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"] == true)
+    cluster
+        .until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"] == true)
         .await;
-    lab.until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"].is_null())
+    cluster
+        .until(30, NODE, "", "node-1", |node| node["spec"]["unschedulable"].is_null())
         .await;
-    assert!(vms_on(&lab, "node-1").await.is_empty());
+    assert!(vms_on(&cluster, "node-1").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,57 +120,64 @@ async fn a_budget_that_allows_nothing_blocks_the_drain() {
         blocked_drains: ["node-1".to_owned()].into(),
         ..Default::default()
     };
-    let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    order_upgrade(&lab).await;
-    lab.minutes(20).await;
-    let (secret, token) = tokens(&lab).await.remove(0);
-    lab.plan("up").await;
-    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
-    lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
-        is(job, "Complete")
-    })
-    .await;
-    let ack = json!({"metadata": {"annotations": {annotations::PRE_HOOK: token}}});
-    lab.patch(SECRET, names::FLEET_NAMESPACE, &secret, ack).await;
-    lab.minutes(120).await;
-    assert_eq!(kubelet(&lab.get(NODE, "", "node-1").await.unwrap()), "v1.34.3+rke2r1");
-    lab.delete("policy/v1/PodDisruptionBudget", "default", "stubborn-node-1")
+    let cluster = test_cluster(Shape::default(), Durations::default(), troubles).await;
+    order_upgrade(&cluster).await;
+    cluster.minutes(20).await;
+    let (secret, token) = tokens(&cluster).await.remove(0);
+    cluster.plan("up").await;
+    cluster.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
+    cluster
+        .until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
+            is(job, "Complete")
+        })
         .await;
-    lab.until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
+    let ack = json!({"metadata": {"annotations": {annotations::PRE_HOOK: token}}});
+    cluster.patch(SECRET, names::FLEET_NAMESPACE, &secret, ack).await;
+    cluster.minutes(120).await;
+    assert_eq!(
+        kubelet(&cluster.get(NODE, "", "node-1").await.unwrap()),
+        "v1.34.3+rke2r1"
+    );
+    cluster
+        .delete("policy/v1/PodDisruptionBudget", "default", "stubborn-node-1")
+        .await;
+    cluster
+        .until(60, NODE, "", "node-1", |node| kubelet(node) == "v1.35.2+rke2r1")
         .await;
 }
 
-async fn reboot(lab: &Lab) -> Value {
-    if lab.get(UPGRADE_PLAN, "", "up").await.is_none() {
-        lab.serve_release("up").await;
+async fn reboot(cluster: &TestCluster) -> Value {
+    if cluster.get(UPGRADE_PLAN, "", "up").await.is_none() {
+        cluster.serve_release("up").await;
     }
     let patch = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.2+rke2r1"}}});
-    let api = lab.api(NODE, "");
+    let api = cluster.api(NODE, "");
     api.patch_status("node-1", &Default::default(), &kube::api::Patch::Merge(patch))
         .await
         .unwrap();
-    let before = lab.get(NODE, "", "node-1").await.unwrap();
-    lab.create(JOB, node_job("up", JobType::PostDrain, "node-1")).await;
-    lab.until(10, JOB, HARVESTER, "up-node-upgrade-post-drain-node-1", |job| {
-        is(job, "Complete")
-    })
-    .await;
-    lab.until(10, NODE, "", "node-1", |node| !is(node, "Ready")).await;
+    let before = cluster.get(NODE, "", "node-1").await.unwrap();
+    cluster.create(JOB, node_job("up", JobType::PostDrain, "node-1")).await;
+    cluster
+        .until(10, JOB, HARVESTER, "up-node-upgrade-post-drain-node-1", |job| {
+            is(job, "Complete")
+        })
+        .await;
+    cluster.until(10, NODE, "", "node-1", |node| !is(node, "Ready")).await;
     before
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_comes_back_with_another_boot_id_and_system() {
-    let lab = calm().await;
-    let before = reboot(&lab).await;
-    let back = lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    let cluster = calm().await;
+    let before = reboot(&cluster).await;
+    let back = cluster.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
     assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.8.0");
     assert_ne!(
         back["status"]["nodeInfo"]["bootID"],
         before["status"]["nodeInfo"]["bootID"]
     );
-    lab.minutes(60).await;
-    let later = lab.get(NODE, "", "node-1").await.unwrap();
+    cluster.minutes(60).await;
+    let later = cluster.get(NODE, "", "node-1").await.unwrap();
     assert_eq!(
         later["metadata"]["resourceVersion"], back["metadata"]["resourceVersion"],
         "one reboot, then silence"
@@ -172,7 +190,7 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
         reboots: [("node-1".to_owned(), trouble)].into(),
         ..Default::default()
     };
-    let old = lab(Shape::default(), Durations::default(), with(RebootTrouble::OldSystem)).await;
+    let old = test_cluster(Shape::default(), Durations::default(), with(RebootTrouble::OldSystem)).await;
     let before = reboot(&old).await;
     let back = old.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
     assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.7.1");
@@ -181,7 +199,7 @@ async fn a_node_may_come_back_with_the_old_system_or_not_at_all() {
         before["status"]["nodeInfo"]["bootID"]
     );
 
-    let gone = lab(
+    let gone = test_cluster(
         Shape::default(),
         Durations::default(),
         with(RebootTrouble::NeverReturns),
@@ -204,16 +222,16 @@ async fn a_node_that_loses_its_power_during_the_installation_is_installed_by_the
         reboots: [("node-1".to_owned(), RebootTrouble::DuringInstallation)].into(),
         ..Default::default()
     };
-    let lab = lab(Shape::default(), Durations::default(), troubles).await;
+    let cluster = test_cluster(Shape::default(), Durations::default(), troubles).await;
     let boot = |node: &serde_json::Value| node["status"]["nodeInfo"]["bootID"].clone();
-    let before = reboot(&lab).await;
+    let before = reboot(&cluster).await;
     // The second time that it goes down: its Job is complete.
-    let down = lab.get(NODE, "", "node-1").await.unwrap();
+    let down = cluster.get(NODE, "", "node-1").await.unwrap();
     assert_ne!(boot(&down), boot(&before), "it went down by accident");
     assert_eq!(down["status"]["nodeInfo"]["osImage"], "Harvester v1.7.1");
-    let back = lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    let back = cluster.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
     assert_eq!(back["status"]["nodeInfo"]["osImage"], "Harvester v1.8.0");
-    let pods = lab.list(POD, HARVESTER).await;
+    let pods = cluster.list(POD, HARVESTER).await;
     let ended = |phase: &str| {
         let mut of_job = pods
             .iter()
@@ -228,35 +246,36 @@ async fn a_node_that_loses_its_power_during_the_installation_is_installed_by_the
 
 #[tokio::test(start_paused = true)]
 async fn another_world_continues_where_one_stopped() {
-    let lab = calm().await;
-    lab.serve_release("up").await;
+    let cluster = calm().await;
+    cluster.serve_release("up").await;
     // On another node than the one that reboots.
     let mut cluster_job = cluster_job("up");
     cluster_job["spec"]["template"]["spec"]["nodeName"] = json!("node-2");
-    lab.create(JOB, cluster_job).await;
-    lab.until(10, JOB, HARVESTER, "up-cluster-upgrade", |job| {
-        job["status"]["active"] == 1
-    })
-    .await;
+    cluster.create(JOB, cluster_job).await;
+    cluster
+        .until(10, JOB, HARVESTER, "up-cluster-upgrade", |job| {
+            job["status"]["active"] == 1
+        })
+        .await;
     let pods_of_the_job = async || {
-        let mut pods = lab.list(POD, HARVESTER).await;
+        let mut pods = cluster.list(POD, HARVESTER).await;
         pods.retain(|pod| pod["metadata"]["labels"]["job-name"] == "up-cluster-upgrade");
         pods
     };
     let begun = pods_of_the_job().await;
-    reboot(&lab).await;
-    lab.world.abort();
-    lab.clock.sleep(Duration::from_secs(60)).await;
+    reboot(&cluster).await;
+    cluster.world.abort();
+    cluster.clock.sleep(Duration::from_secs(60)).await;
     let next = world::World::new(
-        lab.server.client(),
-        lab.clock.clone(),
-        lab.shape.clone(),
+        cluster.server.client(),
+        cluster.clock.clone(),
+        cluster.shape.clone(),
         Durations::default(),
         Troubles::default(),
     );
     let next = tokio::spawn(next.run());
-    lab.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
-    let done = lab
+    cluster.until(10, NODE, "", "node-1", |node| is(node, "Ready")).await;
+    let done = cluster
         .until(60, JOB, HARVESTER, "up-cluster-upgrade", |job| is(job, "Complete"))
         .await;
     assert!(done["status"]["startTime"].is_string());

@@ -31,18 +31,18 @@ fn failing(times: u32) -> Troubles {
 }
 
 /// The Jobs of the Plan.
-async fn jobs(lab: &Lab) -> Vec<Value> {
-    lab.list(JOB, CATTLE_NAMESPACE).await
+async fn jobs(cluster: &TestCluster) -> Vec<Value> {
+    cluster.list(JOB, CATTLE_NAMESPACE).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn r61_each_job_is_made_without_a_pod_deleted_and_made_again_under_its_name() {
-    let lab = calm().await;
-    lab.create(PLAN, plan()).await;
-    lab.minutes(1).await;
+    let cluster = calm().await;
+    cluster.create(PLAN, plan()).await;
+    cluster.minutes(1).await;
     // By name: the objects in order, as uid and parallelism.
     let mut seen: BTreeMap<String, Vec<(Value, Value)>> = BTreeMap::new();
-    let writes = lab.server.store().history().into_iter();
+    let writes = cluster.server.store().history().into_iter();
     let writes = writes.filter(|write| write.resource.plural == "jobs" && write.code < 300);
     for job in writes.filter_map(|write| write.object) {
         let of_name = seen.entry(job["metadata"]["name"].to_string()).or_default();
@@ -61,12 +61,12 @@ async fn r61_each_job_is_made_without_a_pod_deleted_and_made_again_under_its_nam
 
 #[tokio::test(start_paused = true)]
 async fn r15_a_job_has_99_tries_a_quarter_of_an_hour_to_be_looked_at_and_the_plans_deadline() {
-    let lab = calm().await;
+    let cluster = calm().await;
     let mut plan = plan();
     plan["spec"]["jobActiveDeadlineSecs"] = json!(3600);
-    lab.create(PLAN, plan).await;
-    lab.minutes(1).await;
-    let job = jobs(&lab).await.remove(0);
+    cluster.create(PLAN, plan).await;
+    cluster.minutes(1).await;
+    let job = jobs(&cluster).await.remove(0);
     let spec = &job["spec"];
     assert_eq!(spec["backoffLimit"], 99);
     assert_eq!(spec["ttlSecondsAfterFinished"], 900);
@@ -78,10 +78,10 @@ async fn r15_a_job_has_99_tries_a_quarter_of_an_hour_to_be_looked_at_and_the_pla
 
 #[tokio::test(start_paused = true)]
 async fn a_job_has_the_environment_of_its_plan_between_that_of_the_controller() {
-    let lab = calm().await;
-    lab.create(PLAN, plan()).await;
-    lab.minutes(1).await;
-    let job = jobs(&lab).await.remove(0);
+    let cluster = calm().await;
+    cluster.create(PLAN, plan()).await;
+    cluster.minutes(1).await;
+    let job = jobs(&cluster).await.remove(0);
     let pod = &job["spec"]["template"]["spec"];
     let env = pod["containers"][0]["env"].as_array().unwrap();
     let names: Vec<&str> = env.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
@@ -106,38 +106,40 @@ async fn a_job_has_the_environment_of_its_plan_between_that_of_the_controller() 
 
 #[tokio::test(start_paused = true)]
 async fn r08_a_plan_of_the_same_version_is_complete_at_once_on_nodes_that_carry_its_label() {
-    let lab = calm().await;
-    lab.serve_release("up").await;
-    lab.create(PLAN, plan()).await;
-    lab.until(60, PLAN, CATTLE_NAMESPACE, NAME, |plan| is(plan, "Complete"))
+    let cluster = calm().await;
+    cluster.serve_release("up").await;
+    cluster.create(PLAN, plan()).await;
+    cluster
+        .until(60, PLAN, CATTLE_NAMESPACE, NAME, |plan| is(plan, "Complete"))
         .await;
-    lab.delete(PLAN, CATTLE_NAMESPACE, NAME).await;
-    lab.minutes(1).await;
-    assert!(jobs(&lab).await.is_empty());
+    cluster.delete(PLAN, CATTLE_NAMESPACE, NAME).await;
+    cluster.minutes(1).await;
+    assert!(jobs(&cluster).await.is_empty());
     // Whatever else it says.
     let mut again = plan();
     again["spec"]["upgrade"]["command"] = json!(["something", "else"]);
-    lab.create(PLAN, again).await;
-    lab.until(1, PLAN, CATTLE_NAMESPACE, NAME, |plan| is(plan, "Complete"))
+    cluster.create(PLAN, again).await;
+    cluster
+        .until(1, PLAN, CATTLE_NAMESPACE, NAME, |plan| is(plan, "Complete"))
         .await;
-    assert!(jobs(&lab).await.is_empty());
-    lab.delete(PLAN, CATTLE_NAMESPACE, NAME).await;
-    lab.minutes(1).await;
+    assert!(jobs(&cluster).await.is_empty());
+    cluster.delete(PLAN, CATTLE_NAMESPACE, NAME).await;
+    cluster.minutes(1).await;
     let mut other = plan();
     other["spec"]["version"] = json!("v1.8.0-2");
-    lab.create(PLAN, other).await;
-    lab.minutes(1).await;
-    assert_eq!(jobs(&lab).await.len(), 3);
+    cluster.create(PLAN, other).await;
+    cluster.minutes(1).await;
+    assert_eq!(jobs(&cluster).await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_whose_job_failed_says_so_serves_nobody_else_and_does_not_try_again() {
-    let lab = lab(Shape::default(), Durations::default(), failing(1000)).await;
+async fn a_plan_whose_job_failed_says_so_serves_no_other_node_and_does_not_try_again() {
+    let cluster = test_cluster(Shape::default(), Durations::default(), failing(1000)).await;
     let mut one_by_one = plan();
     one_by_one["spec"]["concurrency"] = json!(1);
     one_by_one["spec"]["jobActiveDeadlineSecs"] = json!(60);
-    lab.create(PLAN, one_by_one).await;
-    let failed = lab
+    cluster.create(PLAN, one_by_one).await;
+    let failed = cluster
         .until(10, PLAN, CATTLE_NAMESPACE, NAME, |plan| {
             condition(plan, "Complete")["reason"] == "JobFailed"
         })
@@ -149,30 +151,31 @@ async fn a_plan_whose_job_failed_says_so_serves_nobody_else_and_does_not_try_aga
     );
     assert!(message.contains(": DeadlineExceeded: "), "{message}");
     assert_eq!(condition(&failed, "Complete")["status"], "False");
-    assert_eq!(jobs(&lab).await.len(), 1, "the others wait for it");
-    lab.minutes(16).await;
-    assert!(jobs(&lab).await.is_empty(), "its time to live is over");
-    lab.minutes(30).await;
-    assert!(jobs(&lab).await.is_empty());
-    let plan = lab.get(PLAN, CATTLE_NAMESPACE, NAME).await.unwrap();
+    assert_eq!(jobs(&cluster).await.len(), 1, "the others wait for it");
+    cluster.minutes(16).await;
+    assert!(jobs(&cluster).await.is_empty(), "its time to live is over");
+    cluster.minutes(30).await;
+    assert!(jobs(&cluster).await.is_empty());
+    let plan = cluster.get(PLAN, CATTLE_NAMESPACE, NAME).await.unwrap();
     assert_eq!(condition(&plan, "Complete")["reason"], "JobFailed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_disabled_for_a_plan_is_left_out_and_one_that_is_not_ready_is_not() {
-    let lab = calm().await;
-    lab.patch(NODE, "", "node-1", json!({"metadata": {"labels": {MARK: "disabled"}}}))
+    let cluster = calm().await;
+    cluster
+        .patch(NODE, "", "node-1", json!({"metadata": {"labels": {MARK: "disabled"}}}))
         .await;
     let down = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-    let nodes = lab.api(NODE, "");
+    let nodes = cluster.api(NODE, "");
     let down = kube::api::Patch::Merge(down);
     nodes
         .patch_status("node-2", &kube::api::PatchParams::default(), &down)
         .await
         .unwrap();
-    lab.create(PLAN, plan()).await;
-    lab.minutes(1).await;
-    let jobs = jobs(&lab).await;
+    cluster.create(PLAN, plan()).await;
+    cluster.minutes(1).await;
+    let jobs = jobs(&cluster).await;
     let nodes: Vec<&Value> = jobs
         .iter()
         .map(|job| &job["metadata"]["labels"][labels::SUC_NODE])

@@ -9,18 +9,19 @@ const HARVESTER: &str = api::names::HARVESTER_NAMESPACE;
 
 #[tokio::test(start_paused = true)]
 async fn a_drained_nodes_vms_end_on_other_nodes() {
-    let lab = calm().await;
-    let there = vms_on(&lab, "node-1").await;
+    let cluster = calm().await;
+    let there = vms_on(&cluster, "node-1").await;
     assert_eq!(there.len(), 2);
-    lab.plan("up").await;
-    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
-    lab.until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
-        is(job, "Complete")
-    })
-    .await;
-    assert!(vms_on(&lab, "node-1").await.is_empty());
+    cluster.plan("up").await;
+    cluster.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
+    cluster
+        .until(10, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
+            is(job, "Complete")
+        })
+        .await;
+    assert!(vms_on(&cluster, "node-1").await.is_empty());
     for vm in there {
-        let vmi = lab
+        let vmi = cluster
             .list(VMI, "")
             .await
             .into_iter()
@@ -31,7 +32,7 @@ async fn a_drained_nodes_vms_end_on_other_nodes() {
             vmi["status"]["nodeName"]
         );
         assert_eq!(vmi["status"]["migrationState"]["completed"], true);
-        let pods = lab.list(POD, vmi["metadata"]["namespace"].as_str().unwrap()).await;
+        let pods = cluster.list(POD, vmi["metadata"]["namespace"].as_str().unwrap()).await;
         let own: Vec<&Value> = pods
             .iter()
             .filter(|pod| pod["metadata"]["labels"]["vm.kubevirt.io/name"] == vm)
@@ -47,12 +48,12 @@ async fn a_stuck_migration_blocks_the_pre_drain_job() {
         migrations: [("default/web-1".to_owned(), MigrationTrouble::Stuck)].into(),
         ..Default::default()
     };
-    let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.plan("up").await;
-    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
-    lab.minutes(120).await;
-    assert_eq!(vms_on(&lab, "node-1").await, ["web-1"]);
-    let job = lab
+    let cluster = test_cluster(Shape::default(), Durations::default(), troubles).await;
+    cluster.plan("up").await;
+    cluster.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
+    cluster.minutes(120).await;
+    assert_eq!(vms_on(&cluster, "node-1").await, ["web-1"]);
+    let job = cluster
         .get(JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1")
         .await
         .unwrap();
@@ -65,27 +66,32 @@ async fn a_failed_migration_is_tried_again() {
         migrations: [("default/web-1".to_owned(), MigrationTrouble::Fails(2))].into(),
         ..Default::default()
     };
-    let lab = lab(Shape::default(), Durations::default(), troubles).await;
-    lab.plan("up").await;
-    lab.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
-    lab.until(20, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
-        is(job, "Complete")
-    })
-    .await;
-    assert!(vms_on(&lab, "node-1").await.is_empty());
+    let cluster = test_cluster(Shape::default(), Durations::default(), troubles).await;
+    cluster.plan("up").await;
+    cluster.create(JOB, node_job("up", JobType::PreDrain, "node-1")).await;
+    cluster
+        .until(20, JOB, HARVESTER, "up-node-upgrade-pre-drain-node-1", |job| {
+            is(job, "Complete")
+        })
+        .await;
+    assert!(vms_on(&cluster, "node-1").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_stops_and_starts_on_request() {
-    let lab = calm().await;
-    lab.patch(VM, "default", "web-1", json!({"spec": {"runStrategy": "Halted"}}))
+    let cluster = calm().await;
+    cluster
+        .patch(VM, "default", "web-1", json!({"spec": {"runStrategy": "Halted"}}))
         .await;
-    lab.until_gone(5, VMI, "default", "web-1").await;
-    lab.until(5, VM, "default", "web-1", |vm| {
-        vm["status"]["printableStatus"] == "Stopped"
-    })
-    .await;
-    let volumes = lab.list("longhorn.io/v1beta2/Volume", names::LONGHORN_NAMESPACE).await;
+    cluster.until_gone(5, VMI, "default", "web-1").await;
+    cluster
+        .until(5, VM, "default", "web-1", |vm| {
+            vm["status"]["printableStatus"] == "Stopped"
+        })
+        .await;
+    let volumes = cluster
+        .list("longhorn.io/v1beta2/Volume", names::LONGHORN_NAMESPACE)
+        .await;
     assert_eq!(
         volumes
             .iter()
@@ -93,16 +99,20 @@ async fn a_vm_stops_and_starts_on_request() {
             .count(),
         2
     );
-    lab.patch(VM, "default", "web-1", json!({"spec": {"runStrategy": "Always"}}))
+    cluster
+        .patch(VM, "default", "web-1", json!({"spec": {"runStrategy": "Always"}}))
         .await;
-    lab.until(5, VMI, "default", "web-1", |vmi| vmi["status"]["phase"] == "Running")
+    cluster
+        .until(5, VMI, "default", "web-1", |vmi| vmi["status"]["phase"] == "Running")
         .await;
-    lab.until(5, VM, "default", "web-1", |vm| {
-        vm["status"]["printableStatus"] == "Running"
-    })
-    .await;
-    lab.until(5, POD, "default", "virt-launcher-web-1-0", |pod| {
-        pod["status"]["phase"] == "Running"
-    })
-    .await;
+    cluster
+        .until(5, VM, "default", "web-1", |vm| {
+            vm["status"]["printableStatus"] == "Running"
+        })
+        .await;
+    cluster
+        .until(5, POD, "default", "virt-launcher-web-1-0", |pod| {
+            pod["status"]["phase"] == "Running"
+        })
+        .await;
 }

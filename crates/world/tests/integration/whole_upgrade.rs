@@ -14,13 +14,13 @@ use world::{Durations, Shape, Troubles};
 const NAME: &str = "hvst-upgrade-1";
 
 struct Walk {
-    lab: Lab,
+    cluster: TestCluster,
     marks: Vec<(&'static str, Duration)>,
 }
 
 impl Walk {
     fn mark(&mut self, what: &'static str) {
-        self.marks.push((what, self.lab.clock.elapsed()));
+        self.marks.push((what, self.cluster.clock.elapsed()));
     }
 
     /// How long it took from the mark before to this one.
@@ -31,9 +31,9 @@ impl Walk {
     }
 
     async fn plan(&self, component: Component, concurrency: i64) {
-        let plan = self.lab.create(PLAN, suc_plan(NAME, component, concurrency)).await;
+        let plan = self.cluster.create(PLAN, suc_plan(NAME, component, concurrency)).await;
         let name = plan["metadata"]["name"].as_str().unwrap().to_owned();
-        self.lab
+        self.cluster
             .until(3000, PLAN, names::CATTLE_NAMESPACE, &name, |plan| is(plan, "Complete"))
             .await;
     }
@@ -48,9 +48,9 @@ impl Walk {
 
     /// Creates a Job, and waits for its end.
     async fn complete(&self, job: Value) {
-        let job = self.lab.create(JOB, job).await;
+        let job = self.cluster.create(JOB, job).await;
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
-        self.lab
+        self.cluster
             .until(3000, JOB, names::HARVESTER_NAMESPACE, &name, |job| is(job, "Complete"))
             .await;
     }
@@ -61,16 +61,16 @@ async fn prepare(walk: &mut Walk) {
         "apiVersion": "management.harvesterhci.io/v1beta1", "kind": "UpgradePlan", "metadata": {"name": NAME},
         "spec": {"version": "v1.8.0", "restoreVM": true},
     });
-    walk.lab.create(UPGRADE_PLAN, plan).await;
-    walk.lab.note_previous_version(NAME).await;
+    walk.cluster.create(UPGRADE_PLAN, plan).await;
+    walk.cluster.note_previous_version(NAME).await;
     let image = json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
         "metadata": {"name": names::iso_image(NAME), "namespace": names::HARVESTER_NAMESPACE},
         "spec": {"backend": "cdi", "sourceType": "download", "url": "https://x/y.iso", "retry": 3, "displayName": "y"},
     });
     let kind = "harvesterhci.io/v1beta1/VirtualMachineImage";
-    walk.lab.create(kind, image).await;
-    walk.lab
+    walk.cluster.create(kind, image).await;
+    walk.cluster
         .until(10, kind, names::HARVESTER_NAMESPACE, &names::iso_image(NAME), |image| {
             is(image, "Imported")
         })
@@ -80,11 +80,11 @@ async fn prepare(walk: &mut Walk) {
         "{}/harvester-release.yaml",
         names::repo_url(NAME, names::RepoScheme::Http)
     );
-    assert!(walk.lab.facts.repository(&url, None).is_err());
+    assert!(walk.cluster.facts.repository(&url, None).is_err());
     let repo = json!({labels::UPGRADE_PLAN: NAME, labels::UPGRADE_COMPONENT: Component::Repo});
     let meta = json!({"name": names::repo(NAME), "namespace": names::HARVESTER_NAMESPACE, "labels": repo});
-    let replicas = walk.lab.shape.nodes.min(2);
-    walk.lab
+    let replicas = walk.cluster.shape.nodes.min(2);
+    walk.cluster
         .create(
             "v1/Service",
             json!({
@@ -93,9 +93,9 @@ async fn prepare(walk: &mut Walk) {
             }),
         )
         .await;
-    walk.lab.serve_repository(NAME, replicas).await;
+    walk.cluster.serve_repository(NAME, replicas).await;
     let slices = walk
-        .lab
+        .cluster
         .list("discovery.k8s.io/v1/EndpointSlice", names::HARVESTER_NAMESPACE)
         .await;
     assert_eq!(slices[0]["metadata"]["labels"][labels::SERVICE_NAME], names::repo(NAME));
@@ -107,7 +107,7 @@ async fn prepare(walk: &mut Walk) {
             .all(|endpoint| endpoint["conditions"]["ready"] == true)
     );
     let service = walk
-        .lab
+        .cluster
         .get("v1/Service", names::HARVESTER_NAMESPACE, &names::repo(NAME))
         .await
         .unwrap();
@@ -116,10 +116,10 @@ async fn prepare(walk: &mut Walk) {
             .as_str()
             .is_some_and(|address| !address.is_empty())
     );
-    let yaml = walk.lab.facts.repository(&url, None).unwrap();
+    let yaml = walk.cluster.facts.repository(&url, None).unwrap();
     assert!(String::from_utf8_lossy(&yaml).contains("os: Harvester v1.8.0"));
     walk.mark("repo");
-    let nodes = i64::try_from(walk.lab.shape.nodes).unwrap();
+    let nodes = i64::try_from(walk.cluster.shape.nodes).unwrap();
     walk.plan(Component::ImagePreload, nodes).await;
     walk.mark("preload");
     walk.cluster_job().await;
@@ -128,16 +128,17 @@ async fn prepare(walk: &mut Walk) {
 
 /// Answers hooks by Jobs until all machines have reached the target.
 async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
-    let lab = &walk.lab;
+    let cluster = &walk.cluster;
     let spec = json!({"spec": {"kubernetesVersion": "v1.35.2+rke2r1", "rkeConfig": {"provisionGeneration": 1, "upgradeStrategy": strategy("1")}}});
-    lab.patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, spec)
+    cluster
+        .patch(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, spec)
         .await;
     let mut asked = BTreeMap::new();
     let text = |object: &Value, key: &str| object["metadata"]["annotations"][key].as_str().map(str::to_owned);
     let bell = Arc::new(Notify::new());
     let secrets: Cache<Secret> = Cache::default();
     let watch = secrets.clone().run(
-        Api::namespaced(lab.client.clone(), names::FLEET_NAMESPACE),
+        Api::namespaced(cluster.client.clone(), names::FLEET_NAMESPACE),
         Default::default(),
         |_| (),
         bell.clone(),
@@ -148,7 +149,7 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         let token = annotations.get(annotations::RKE_PRE_DRAIN)?.clone();
         (annotations.get(annotations::PRE_HOOK) != Some(&token)).then_some((secret.name_any(), token))
     };
-    for _ in 0..lab.shape.nodes {
+    for _ in 0..cluster.shape.nodes {
         let (secret, token) = loop {
             if let Some(found) = secrets.list().iter().find_map(|secret| open(secret)) {
                 break found;
@@ -156,30 +157,31 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
             bell.notified().await;
         };
         let machine = secret.trim_end_matches("-machine-plan");
-        let machine = lab
+        let machine = cluster
             .get("cluster.x-k8s.io/v1beta2/Machine", names::FLEET_NAMESPACE, machine)
             .await
             .unwrap();
         let node = machine["status"]["nodeRef"]["name"].as_str().unwrap().to_owned();
-        asked.insert(node.clone(), lab.clock.elapsed());
-        let before = lab.get(NODE, "", &node).await.unwrap();
+        asked.insert(node.clone(), cluster.clock.elapsed());
+        let before = cluster.get(NODE, "", &node).await.unwrap();
         assert_eq!(before["spec"]["unschedulable"], true);
         walk.node_job(JobType::PreDrain, &node).await;
         let ack = |key: &str, token: &str| json!({"metadata": {"annotations": {key: token}}});
-        lab.patch(
-            SECRET,
-            names::FLEET_NAMESPACE,
-            &secret,
-            ack(annotations::PRE_HOOK, &token),
-        )
-        .await;
-        let asks = lab
+        cluster
+            .patch(
+                SECRET,
+                names::FLEET_NAMESPACE,
+                &secret,
+                ack(annotations::PRE_HOOK, &token),
+            )
+            .await;
+        let asks = cluster
             .until(60, SECRET, names::FLEET_NAMESPACE, &secret, |secret| {
                 text(secret, annotations::RKE_POST_DRAIN).is_some()
             })
             .await;
         walk.node_job(JobType::PostDrain, &node).await;
-        let back = lab
+        let back = cluster
             .until(20, NODE, "", &node, |node| {
                 node["status"]["nodeInfo"]["osImage"] == "Harvester v1.8.0" && is(node, "Ready")
             })
@@ -190,18 +192,20 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
         );
         assert_eq!(back["status"]["nodeInfo"]["kubeletVersion"], "v1.35.2+rke2r1");
         let token = text(&asks, annotations::RKE_POST_DRAIN).unwrap();
-        lab.patch(
-            SECRET,
-            names::FLEET_NAMESPACE,
-            &secret,
-            ack(annotations::POST_HOOK, &token),
-        )
-        .await;
-        lab.until(10, SECRET, names::FLEET_NAMESPACE, &secret, |secret| {
-            text(secret, annotations::RKE_POST_DRAIN).is_none()
-        })
-        .await;
-        let config = lab
+        cluster
+            .patch(
+                SECRET,
+                names::FLEET_NAMESPACE,
+                &secret,
+                ack(annotations::POST_HOOK, &token),
+            )
+            .await;
+        cluster
+            .until(10, SECRET, names::FLEET_NAMESPACE, &secret, |secret| {
+                text(secret, annotations::RKE_POST_DRAIN).is_none()
+            })
+            .await;
+        let config = cluster
             .get(
                 "v1/ConfigMap",
                 names::HARVESTER_NAMESPACE,
@@ -210,25 +214,29 @@ async fn upgrade_nodes(walk: &mut Walk) -> BTreeMap<String, Duration> {
             .await
             .unwrap();
         if config["data"][&node].as_str().is_some_and(|list| !list.is_empty()) {
-            lab.create(JOB, node_job(NAME, JobType::RestoreVm, &node)).await;
+            cluster.create(JOB, node_job(NAME, JobType::RestoreVm, &node)).await;
         }
     }
-    lab.until(10, CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, |cluster| {
-        let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-        let mut updated = conditions.filter(|condition| condition["type"] == "Updated");
-        updated.all(|condition| condition["status"] == "True")
-    })
-    .await;
+    cluster
+        .until(10, CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER, |cluster| {
+            let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+            let mut updated = conditions.filter(|condition| condition["type"] == "Updated");
+            updated.all(|condition| condition["status"] == "True")
+        })
+        .await;
     watch.abort();
     asked
 }
 
 #[tokio::test(start_paused = true)]
 async fn three_nodes_take_as_long_as_they_did_in_life() {
-    let lab = lab(Shape::default(), Durations::default(), Troubles::default()).await;
-    let mut walk = Walk { lab, marks: Vec::new() };
+    let cluster = test_cluster(Shape::default(), Durations::default(), Troubles::default()).await;
+    let mut walk = Walk {
+        cluster,
+        marks: Vec::new(),
+    };
     prepare(&mut walk).await;
-    let before: BTreeMap<String, Value> = running(&walk.lab).await;
+    let before: BTreeMap<String, Value> = running(&walk.cluster).await;
     walk.plan(Component::SkipManifestsApply, 3).await;
     let asked = upgrade_nodes(&mut walk).await;
     walk.mark("nodes");
@@ -253,26 +261,26 @@ async fn three_nodes_take_as_long_as_they_did_in_life() {
     assert_eq!(order, ["node-1", "node-2", "node-3"]);
     assert!(asked["node-1"] < asked["node-2"] && asked["node-2"] < asked["node-3"]);
 
-    walk.lab.clock.sleep(Duration::from_secs(120)).await;
-    let after = running(&walk.lab).await;
+    walk.cluster.clock.sleep(Duration::from_secs(120)).await;
+    let after = running(&walk.cluster).await;
     assert_eq!(
         before.keys().collect::<Vec<_>>(),
         after.keys().collect::<Vec<_>>(),
         "every VM that ran runs again"
     );
-    let events = walk.lab.list("v1/Event", "default").await;
+    let events = walk.cluster.list("v1/Event", "default").await;
     let count = |reason: &str| events.iter().filter(|event| event["reason"] == reason).count();
     assert_eq!(count("RestoreVMConfigMapCreated"), 1);
     assert_eq!(count("VMShutdownCompleted"), 3);
     assert_eq!(count("RestoreVMCompleted"), 2);
     let setting = walk
-        .lab
+        .cluster
         .get("harvesterhci.io/v1beta1/Setting", "", "server-version")
         .await
         .unwrap();
     assert_eq!(setting["value"], "v1.8.0");
     let volumes = walk
-        .lab
+        .cluster
         .list("longhorn.io/v1beta2/Volume", names::LONGHORN_NAMESPACE)
         .await;
     assert!(
@@ -281,16 +289,16 @@ async fn three_nodes_take_as_long_as_they_did_in_life() {
             .all(|volume| volume["status"]["robustness"] != "degraded"),
         "{volumes:#?}"
     );
-    let cluster = walk
-        .lab
+    let rancher_cluster = walk
+        .cluster
         .get(CLUSTER, names::FLEET_NAMESPACE, names::LOCAL_CLUSTER)
         .await
         .unwrap();
-    assert!(cluster["spec"]["rkeConfig"]["registries"]["mirrors"]["docker.io"].is_object());
+    assert!(rancher_cluster["spec"]["rkeConfig"]["registries"]["mirrors"]["docker.io"].is_object());
 }
 
-async fn running(lab: &Lab) -> BTreeMap<String, Value> {
-    let vmis = lab.list(VMI, "").await;
+async fn running(cluster: &TestCluster) -> BTreeMap<String, Value> {
+    let vmis = cluster.list(VMI, "").await;
     vmis.iter()
         .map(|vmi| {
             (
@@ -308,18 +316,21 @@ async fn a_single_node_stops_its_vms_reboots_and_starts_them_again() {
         vms: 3,
         ..Default::default()
     };
-    let lab = lab(shape, Durations::default(), Troubles::default()).await;
-    let mut walk = Walk { lab, marks: Vec::new() };
+    let cluster = test_cluster(shape, Durations::default(), Troubles::default()).await;
+    let mut walk = Walk {
+        cluster,
+        marks: Vec::new(),
+    };
     prepare(&mut walk).await;
-    assert_eq!(running(&walk.lab).await.len(), 3);
+    assert_eq!(running(&walk.cluster).await.len(), 3);
     walk.node_job(JobType::SingleNodeUpgrade, "node-1").await;
-    assert!(running(&walk.lab).await.is_empty());
+    assert!(running(&walk.cluster).await.is_empty());
     let back = |node: &Value| node["status"]["nodeInfo"]["osImage"] == "Harvester v1.8.0" && is(node, "Ready");
-    let node = walk.lab.until(20, NODE, "", "node-1", back).await;
+    let node = walk.cluster.until(20, NODE, "", "node-1", back).await;
     assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.35.2+rke2r1");
     walk.node_job(JobType::RestoreVm, "node-1").await;
-    walk.lab.minutes(2).await;
-    assert_eq!(running(&walk.lab).await.len(), 3);
+    walk.cluster.minutes(2).await;
+    assert_eq!(running(&walk.cluster).await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,28 +341,34 @@ async fn nothing_needs_time_and_witnesses_carry_no_vms() {
         vms: 8,
         ..Default::default()
     };
-    let lab = lab(shape, Durations::instant(), Troubles::default()).await;
-    let mut walk = Walk { lab, marks: Vec::new() };
+    let cluster = test_cluster(shape, Durations::instant(), Troubles::default()).await;
+    let mut walk = Walk {
+        cluster,
+        marks: Vec::new(),
+    };
     prepare(&mut walk).await;
-    let before = running(&walk.lab).await;
+    let before = running(&walk.cluster).await;
     upgrade_nodes(&mut walk).await;
     walk.plan(Component::ImageCleanup, 1).await;
-    walk.lab.minutes(1).await;
-    let after = running(&walk.lab).await;
+    walk.cluster.minutes(1).await;
+    let after = running(&walk.cluster).await;
     assert_eq!(before.len(), after.len());
     assert!(after.values().all(|node| node != "node-3"), "{after:?}");
-    let pods = walk.lab.list(POD, names::HARVESTER_NAMESPACE).await;
+    let pods = walk.cluster.list(POD, names::HARVESTER_NAMESPACE).await;
     let repo = |pod: &&Value| pod["metadata"]["labels"][labels::UPGRADE_COMPONENT] == Component::Repo.as_str();
     assert!(pods.iter().filter(repo).all(|pod| pod["spec"]["nodeName"] != "node-3"));
 }
 
 /// What was written, in order.
 async fn writes() -> Vec<String> {
-    let lab = lab(Shape::default(), Durations::default(), Troubles::default()).await;
-    let mut walk = Walk { lab, marks: Vec::new() };
+    let cluster = test_cluster(Shape::default(), Durations::default(), Troubles::default()).await;
+    let mut walk = Walk {
+        cluster,
+        marks: Vec::new(),
+    };
     prepare(&mut walk).await;
     upgrade_nodes(&mut walk).await;
-    let history = walk.lab.server.store().history();
+    let history = walk.cluster.server.store().history();
     history.iter().map(|write| format!("{write:?}")).collect()
 }
 

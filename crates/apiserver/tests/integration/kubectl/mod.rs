@@ -386,7 +386,7 @@ fn drain_evicts_and_auth_answers() {
         cluster.ok(&["create", "-f", path.to_str().unwrap()]);
     }
     assert_eq!(cluster.ok(&["logs", "p"]), "");
-    // Nobody plays its kubelet, which would end the pod and remove it.
+    // No kubelet is simulated, which would end the pod and remove it.
     cluster.ok(&["drain", "n1", "--force", "--grace-period=0"]);
     assert!(cluster.server.store().get("", "pods", "default", "p").is_none());
     assert_eq!(cluster.ok(&["auth", "can-i", "create", "pods"]).trim(), "yes");

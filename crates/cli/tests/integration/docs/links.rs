@@ -27,7 +27,7 @@ fn every_link_leads_somewhere() {
 /// What is wrong with a link, if anything.
 fn fault(page: &Page, target: &str, anchors: &BTreeMap<&str, Vec<String>>) -> Option<String> {
     if target.contains("://") {
-        // Tests dial nobody; a link elsewhere should at least be a safe one.
+        // Tests open no connections; a link elsewhere should at least be a safe one.
         return (!target.starts_with("https://")).then(|| "not https".to_owned());
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));

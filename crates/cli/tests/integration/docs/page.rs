@@ -53,7 +53,7 @@ impl Block {
         lines.join("\n")
     }
 
-    /// What readers are told that it prints.
+    /// The output that the page shows.
     pub(crate) fn shown(&self) -> Vec<&str> {
         if self.kind != Kind::Console {
             return Vec::new();

@@ -23,12 +23,12 @@ const ENDLESS: usize = 64 * 1024 * 1024;
 
 /// What an attack leaves behind.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct OpenConnections {
     /// Open connections.
     streams: Vec<Box<dyn Send>>,
     /// Those that the server must end by itself, within its limits.
     pub(crate) doomed: Vec<Box<dyn AsyncRead + Unpin + Send>>,
-    /// What goes on in the background.
+    /// What runs in the background.
     tasks: JoinSet<()>,
     /// Those that only keep a connection, until the attack is over.
     keepers: JoinSet<()>,
@@ -89,8 +89,8 @@ pub(crate) const ATTACKS: [Attack; 14] = [
 
 impl Attack {
     /// Begins, and keeps going.
-    pub(crate) async fn begin(self, server: &Server) -> Held {
-        let mut held = Held::default();
+    pub(crate) async fn begin(self, server: &Server) -> OpenConnections {
+        let mut open_connections = OpenConnections::default();
         let (door, path) = (server.door, server.path);
         let many = if door.tls { SOME } else { MANY };
         let open = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
@@ -103,7 +103,7 @@ impl Attack {
                     if matches!(self, Self::HalfHello) {
                         let _ = stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").await;
                     }
-                    held.keep(number + 1 == MANY, Box::new(stream));
+                    open_connections.keep(number + 1 == MANY, Box::new(stream));
                 }
             }
             Self::SlowHead => {
@@ -113,29 +113,37 @@ impl Attack {
                     };
                     let _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ").await;
                     if number + 1 < many {
-                        held.keep(false, stream);
+                        open_connections.keep(false, stream);
                         continue;
                     }
-                    // The last goes on, a byte at a time: each shows life.
+                    // The last one continues, a byte at a time: each byte counts as activity.
                     let (read, mut write) = tokio::io::split(stream);
-                    held.tasks.spawn(async move {
+                    open_connections.tasks.spawn(async move {
                         let mut ctx = tokio::time::interval(Duration::from_millis(100));
                         while write.write_all(b"x").await.is_ok() && write.flush().await.is_ok() {
                             ctx.tick().await;
                         }
                     });
-                    held.doomed.push(Box::new(read));
+                    open_connections.doomed.push(Box::new(read));
                 }
             }
-            Self::EndlessHead => endless(&mut held, server, &open, b"x: y\r\n").await,
-            Self::EndlessHeader => endless(&mut held, server, &format!("{open}x: "), b"yyyyyyyyyyyyyyyy").await,
+            Self::EndlessHead => endless(&mut open_connections, server, &open, b"x: y\r\n").await,
+            Self::EndlessHeader => {
+                endless(
+                    &mut open_connections,
+                    server,
+                    &format!("{open}x: "),
+                    b"yyyyyyyyyyyyyyyy",
+                )
+                .await
+            }
             Self::HugeBody => {
                 let open = format!("{open}content-length: 1000000000\r\n\r\n");
-                endless(&mut held, server, &open, &[b' '; 16 * 1024]).await;
+                endless(&mut open_connections, server, &open, &[b' '; 16 * 1024]).await;
             }
             Self::EndlessChunks => {
                 let open = format!("{open}transfer-encoding: chunked\r\n\r\n");
-                endless(&mut held, server, &open, b"10\r\n                \r\n").await;
+                endless(&mut open_connections, server, &open, b"10\r\n                \r\n").await;
             }
             Self::SlowBody => {
                 for number in 0..many {
@@ -144,7 +152,7 @@ impl Attack {
                     };
                     let begun = format!("{open}content-length: 2000000\r\n\r\n{{");
                     let _ = stream.write_all(begun.as_bytes()).await;
-                    held.keep(number + 1 == many, stream);
+                    open_connections.keep(number + 1 == many, stream);
                 }
             }
             Self::WrongLengths => {
@@ -178,7 +186,7 @@ impl Attack {
                     } else {
                         let _ = stream.read(&mut [0; 512]).await;
                     }
-                    held.keep(false, stream);
+                    open_connections.keep(false, stream);
                 }
             }
             Self::Pipelining => {
@@ -187,11 +195,11 @@ impl Attack {
                     let Some(stream) = door.enter(EVIL).await else { continue };
                     let (read, mut write) = tokio::io::split(stream);
                     let request = request.clone();
-                    held.keepers.spawn(async move {
+                    open_connections.keepers.spawn(async move {
                         let _ = write.write_all(request.as_bytes()).await;
                         std::future::pending::<()>().await;
                     });
-                    held.streams.push(Box::new(read));
+                    open_connections.streams.push(Box::new(read));
                 }
             }
             Self::Http2 => {
@@ -208,11 +216,11 @@ impl Attack {
                 assert!(answer.is_some(), "{}: deep JSON has no end", server.name);
             }
         }
-        held
+        open_connections
     }
 }
 
-impl Held {
+impl OpenConnections {
     fn keep(&mut self, is_doomed: bool, stream: AnyStream) {
         if is_doomed {
             self.doomed.push(Box::new(stream));
@@ -223,14 +231,14 @@ impl Held {
 }
 
 /// Sends the same again and again, until the server has heard enough.
-async fn endless(held: &mut Held, server: &Server, open: &str, again: &[u8]) {
+async fn endless(open_connections: &mut OpenConnections, server: &Server, open: &str, again: &[u8]) {
     for _ in 0..8 {
         let Some(mut stream) = server.door.enter(EVIL).await else {
             continue;
         };
         let (open, name) = (open.to_owned(), server.name);
         let again = again.repeat(16 * 1024 / again.len());
-        held.tasks.spawn(async move {
+        open_connections.tasks.spawn(async move {
             let _ = stream.write_all(open.as_bytes()).await;
             for _ in 0..ENDLESS / again.len() {
                 if stream.write_all(&again).await.is_err() {
@@ -242,7 +250,7 @@ async fn endless(held: &mut Held, server: &Server, open: &str, again: &[u8]) {
     }
 }
 
-impl Held {
+impl OpenConnections {
     /// Those that send in the background.
     pub(crate) fn senders(self) -> JoinSet<()> {
         self.tasks

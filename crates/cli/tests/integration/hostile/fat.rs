@@ -16,7 +16,7 @@ use crate::hostile::{
 const ASKERS: u8 = 8;
 /// Bytes of annotations per object: Kubernetes allows 256 KiB.
 const FAT: usize = 200 * 1024;
-/// A kubelet that waits longer than this starts the manager anew, after some times.
+/// A kubelet that waits longer than this restarts the manager, after some failures.
 const PROBE: Duration = Duration::from_secs(5);
 
 fn address(number: u8) -> Ipv4Addr {
@@ -62,7 +62,7 @@ async fn s04_create_reviews_in_a_cluster_of_fat_objects_take_no_more_memory_than
         limit >> 20
     );
     assert!(peak < limit, "it took {peak} bytes");
-    assert_eq!(well_meant, Ok(true), "somebody who means well is not served");
+    assert_eq!(well_meant, Ok(true), "a well-behaved client is not served");
     let answers: Vec<String> = answers.expect("all are answered").into_iter().flatten().collect();
     assert_eq!(answers.len(), usize::from(ASKERS));
     for answer in &answers {

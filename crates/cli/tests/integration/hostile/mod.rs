@@ -25,10 +25,10 @@ fn allow_many_files() {
 async fn withstand(server: &Server) {
     let (mut doomed, mut under_way) = (Vec::new(), Vec::new());
     for attack in attacks::ATTACKS {
-        let mut held = attack.begin(server).await;
+        let mut open_connections = attack.begin(server).await;
         assert!(
             server.serves(GOOD).await,
-            "{}: nobody is served during {attack:?}",
+            "{}: no client is served during {attack:?}",
             server.name
         );
         assert!(
@@ -36,8 +36,8 @@ async fn withstand(server: &Server) {
             "{}: {attack:?} hurts its neighbours",
             server.name
         );
-        doomed.append(&mut held.doomed);
-        under_way.push((attack, held.senders()));
+        doomed.append(&mut open_connections.doomed);
+        under_way.push((attack, open_connections.senders()));
     }
     for (attack, senders) in under_way {
         let complaints = complaints(senders).await;
@@ -99,7 +99,7 @@ fn bombs() -> Vec<String> {
     };
     let metadata = |field: &str, content: String| of("metadata", format!("{{\"name\":\"up\",\"{field}\":{content}}}"));
     vec![
-        // What made 330 MB of 3 MB: objects with one field, in a part that nobody reads.
+        // What made 330 MB of 3 MB: objects with one field, in a part that is never read.
         of("unknown", format!("[{}]", fill(&|_| "{\"a\":1}".to_owned(), 8))),
         metadata("managedFields", format!("[{}]", fill(&|_| "{}".to_owned(), 3))),
         metadata(

@@ -172,7 +172,7 @@ impl Manager {
         let manager = Self {
             process: Process(child),
             webhook: server("webhook", webhook, true, review, 200, VALIDATING_PATH),
-            // Without a token it is told that it needs one: that is served.
+            // Without a token the answer says that one is needed: that counts as served.
             metrics: server("metrics", metrics, true, get("/metrics"), 401, "/metrics"),
             health: server("health", health, false, get("/healthz"), 200, "/healthz"),
             _rehearsal: rehearsal,

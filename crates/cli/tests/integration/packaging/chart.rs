@@ -114,7 +114,7 @@ fn by_default_the_objects_have_the_names_of_the_existing_chart() {
         "ServiceAccount harvester-upgrade-manager-kubelet-reader",
         "ValidatingWebhookConfiguration harvester-upgrade-manager-validating-webhook-configuration",
     ];
-    // The accounts of Jobs and Plans are many objects, and held to the code below.
+    // The accounts of Jobs and Plans are many objects, and compared with the code below.
     let is_of_jobs = |name: &String| {
         let mut accounts = PROGRAMS.iter().map(|program| format!(" {PREFIX}{}", program.account));
         !name.starts_with("NetworkPolicy") && accounts.any(|account| name.contains(&account))

@@ -90,7 +90,7 @@ fn r34_a_release_gets_from_elsewhere_what_belongs_to_it_or_is_not_built() {
     );
     let other = "f".repeat(64);
     let other_commit = "f".repeat(40);
-    for (change, told) in [
+    for (change, expected) in [
         (("HARVESTER_VERSION", "v1.9.0-rc6"), "has the base system v1.9"),
         (("HARVESTER_VERSION", "v1.7.0"), "no line for Harvester v1.7.0"),
         (("CDI_VERSION", "v1.62.0"), "has CDI v1.64.0, not v1.62.0"),
@@ -110,7 +110,7 @@ fn r34_a_release_gets_from_elsewhere_what_belongs_to_it_or_is_not_built() {
         (("GIT_TREE_STATE", "dirty"), "GIT_TREE_STATE(clean)"),
     ] {
         let (code, said) = all.lay_out(&[change]);
-        assert!(code == 1 && said.contains(told), "{change:?}: {said}");
+        assert!(code == 1 && said.contains(expected), "{change:?}: {said}");
     }
     // Files say themselves what they are of, in a build for development too.
     let of_v1_8_0 = [

@@ -81,8 +81,8 @@ fn faults(template: &Value) -> BTreeSet<Fault> {
             }
         };
         unless(!is_set(&own["privileged"]), Privileged);
-        let is_somebody = said("runAsUser").as_u64().is_some_and(|user| user > 0);
-        unless(is_set(said("runAsNonRoot")) && is_somebody, Root);
+        let is_not_root = said("runAsUser").as_u64().is_some_and(|user| user > 0);
+        unless(is_set(said("runAsNonRoot")) && is_not_root, Root);
         unless(own["allowPrivilegeEscalation"] == json!(false), Escalation);
         unless(own["capabilities"] == json!({"drop": ["ALL"]}), Capabilities);
         unless(

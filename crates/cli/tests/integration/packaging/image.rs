@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::packaging::root;
 
 #[test]
-fn the_image_is_built_with_the_toolchain_of_the_tree_and_runs_as_nobody_in_particular() {
+fn the_image_is_built_with_the_toolchain_of_the_tree_and_runs_as_an_unprivileged_user() {
     let recipe = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
     let toolchain = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
     let channel = toolchain.split('"').nth(1).unwrap();
@@ -65,7 +65,7 @@ fn the_image_takes_the_definitions_of_cdi_and_nothing_else_from_its_release() {
     }
 }
 
-/// Runs a script of `package/` with variables; tells its exit code and what it said.
+/// Runs a script of `package/` with variables; returns its exit code and its output.
 pub(crate) fn script(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let output = Command::new(root().join("package").join(name))
         .args(arguments)
@@ -121,7 +121,7 @@ fn r34_base_system_addons_and_cdi_are_those_of_the_release_and_have_no_default()
     }
     let (code, said) = script("release-args", &["v1.7.0"], &[]);
     assert!(code == 1 && said.contains("no line for Harvester v1.7.0"), "{said}");
-    // A branch says what it is built for; a tag must be told.
+    // A branch says what it is built for; a tag needs an argument.
     let (code, said) = script("release-args", &[], &[]);
     assert!(
         code == 0 && said.contains("the image is for Harvester v1.8.2"),
@@ -141,7 +141,7 @@ fn r55_the_definitions_of_cdi_are_those_that_the_chart_of_the_release_has() {
 }
 
 #[test]
-fn r19_the_image_has_what_programs_of_the_node_are_linked_with_and_is_held_to_it() {
+fn r19_the_image_has_what_programs_of_the_node_are_linked_with_and_its_build_checks_it() {
     let recipe = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
     let packages = recipe.lines().find(|line| line.starts_with("RUN packages=")).unwrap();
     for package in ["e2fsprogs", "rsync"] {

@@ -55,7 +55,7 @@ fn r29_the_requested_image_runs_whole_and_its_jobs_get_no_other() {
     ] {
         let Some(documents) = installed(&[image]) else { return };
         assert_eq!(documents.manager()["image"], runs);
-        // They run what the manager finds in its own pod, whose name and namespace it is told.
+        // They run what the manager finds in its own pod, whose name and namespace it gets.
         let manager = documents.manager().to_string();
         assert!(!manager.contains("UPGRADE_TOOLKIT"), "{image}: {manager}");
         assert!(manager.contains("\"fieldPath\":\"metadata.name\""), "{manager}");

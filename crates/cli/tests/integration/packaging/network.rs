@@ -139,7 +139,7 @@ fn s09_pods_that_need_no_network_have_none_and_those_that_need_the_api_have_that
         let cluster = pod(OURS, &cluster["metadata"]["labels"], "10.52.1.7");
         let restore = pod(OURS, &restore["metadata"]["labels"], "10.52.1.8");
         let tenant = pod("tenant-a", &foreign, "10.52.3.14");
-        // The API server by its Service and by a node's address; somebody outside.
+        // The API server by its Service and by a node's address; a host outside.
         let (service, server, outside) = (host("10.53.0.1"), host(NODE), host("203.0.113.9"));
         for (from, to, port, comes_through) in [
             (&repo, &service, 443, false),
@@ -247,7 +247,7 @@ fn policies_follow_the_values_and_can_be_left_out() {
             false,
             true,
         ),
-        // Nobody says which addresses are pods'.
+        // The policy does not say which addresses are those of pods.
         (vec!["networkPolicy.podCIDR="], true, true, true),
     ] {
         let chart = rendered(RELEASE, &values).unwrap();

@@ -35,7 +35,7 @@ pub(crate) struct Image {
     pub(crate) layers: Vec<BTreeMap<PathBuf, Entry>>,
 }
 
-/// What a file of the archive has; blobs are held to their names.
+/// What a file of the archive has; blobs are compared with their names.
 fn file(archive: &Path, name: &str) -> Vec<u8> {
     let mut tar = tar::Archive::new(File::open(archive).unwrap());
     for entry in tar.entries_with_seek().unwrap() {
@@ -130,7 +130,7 @@ pub(crate) fn images(archive: &Path) -> Vec<Image> {
     found.into_values().collect()
 }
 
-/// Packs what the arguments say; tells the digest.
+/// Packs what the arguments say; returns the digest.
 fn pack(arguments: &[&str], output: &Path) -> String {
     let done = Command::new(root().join("package/oci-archive"))
         .args(arguments)

@@ -52,7 +52,7 @@ fn command(program: PathBuf) -> Command {
     command
 }
 
-/// Runs it. Where this machine cannot, tells why.
+/// Runs it. Where this machine cannot, returns why.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap();
     let said = [output.stdout.clone(), output.stderr].concat();
@@ -88,7 +88,7 @@ fn last_stage() -> Vec<(String, String)> {
         .collect()
 }
 
-fn told(stage: &[(String, String)], name: &str) -> Vec<String> {
+fn outputs(stage: &[(String, String)], name: &str) -> Vec<String> {
     let of_it = stage.iter().filter(|(other, _)| other == name);
     of_it.map(|(_, rest)| rest.clone()).collect()
 }
@@ -108,15 +108,15 @@ fn built() -> Option<Image> {
 fn the_image_starts_as_the_dockerfile_says() {
     let Some(image) = built() else { return };
     let stage = last_stage();
-    let words = |name: &str| -> Value { serde_json::from_str(&told(&stage, name)[0]).unwrap() };
+    let words = |name: &str| -> Value { serde_json::from_str(&outputs(&stage, name)[0]).unwrap() };
     assert_eq!(image.config["Entrypoint"], words("ENTRYPOINT"));
     assert_eq!(image.config["Cmd"], words("CMD"));
-    assert_eq!(image.config["User"], told(&stage, "USER")[0].as_str());
+    assert_eq!(image.config["User"], outputs(&stage, "USER")[0].as_str());
     // The Dockerfile sets nothing beyond what BCI does.
-    assert_eq!(told(&stage, "ENV"), Vec::<String>::new());
+    assert_eq!(outputs(&stage, "ENV"), Vec::<String>::new());
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     assert_eq!(image.config["Env"], serde_json::json!([path]));
-    let labels = told(&stage, "LABEL")[0].clone();
+    let labels = outputs(&stage, "LABEL")[0].clone();
     let labels = labels
         .replace("${VERSION}", FACTS[0].1)
         .replace("${GIT_COMMIT}", COMMIT);
@@ -158,7 +158,7 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
         expected.insert(at);
     }
     // What is copied from other stages. A build for development has stand-ins in the folders, no elemental, and says so.
-    let copied = told(&last_stage(), "COPY");
+    let copied = outputs(&last_stage(), "COPY");
     let to: BTreeSet<&str> = copied.iter().filter_map(|line| line.split(' ').next_back()).collect();
     let known = [
         "/",
@@ -182,7 +182,7 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
     }
     assert_eq!(ours[Path::new("usr/local/share/harvester-version")].text, "v1.8.2\n");
     // Accounts are added to the base's.
-    let installing = told(&last_stage(), "RUN").remove(0);
+    let installing = outputs(&last_stage(), "RUN").remove(0);
     for file in ["passwd", "group"] {
         let account = installing.split(&format!("' >>/etc/{file}")).next().unwrap();
         let account = account.rsplit('\'').next().unwrap();
@@ -208,7 +208,7 @@ fn the_image_has_the_files_of_the_dockerfile_and_no_others_of_ours() {
 
 #[test]
 fn r19_the_image_has_the_programs_and_packages_that_the_dockerfile_installs() {
-    let recipe = told(&last_stage(), "RUN").remove(0);
+    let recipe = outputs(&last_stage(), "RUN").remove(0);
     let listed = |after: &str| {
         recipe
             .split(after)
@@ -301,7 +301,7 @@ fn two_builds_of_one_commit_are_one_image() {
 }
 
 #[test]
-fn the_toolkit_runs_in_its_image_as_nobody_in_particular() {
+fn the_toolkit_runs_in_its_image_as_an_unprivileged_user() {
     let ran = archive()
         .map_err(str::to_owned)
         .and_then(|archive| run(Command::new(hack("image-test")).arg(archive)));

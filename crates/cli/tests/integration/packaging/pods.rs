@@ -22,7 +22,7 @@ const ISO: repo::Iso<'_> = repo::Iso {
 enum User {
     /// Root of the node: it changes files of the host, or mounts.
     NodeRoot,
-    /// As the image says: nobody in particular.
+    /// As the image says: an unprivileged user.
     Image,
     /// The one that CDI's importer leaves the ISO to.
     Importer,
@@ -157,7 +157,7 @@ fn user(pod: &Pod) -> User {
         (Some(0), true) => User::NodeRoot,
         (Some(107), false) => User::Importer,
         (Some(1000), false) => User::Image,
-        other => panic!("{other:?} is nobody: {context}"),
+        other => panic!("{other:?} is no known account: {context}"),
     }
 }
 
@@ -202,7 +202,7 @@ fn a_pod_gives_its_program_what_it_reads_and_no_more_rights_than_it_needs(#[case
             "{path} is nowhere in the image"
         );
     }
-    // Who works on the host has the host, and who does not has it not, unless the controller gives it to everybody.
+    // Who works on the host has the host, and who does not has it not, unless the controller gives it to all pods.
     let works_on_host = paths.contains(&"/host");
     assert_eq!(works_on_host, expected == User::NodeRoot);
     assert!(!works_on_host || pod.host.as_deref() == Some("/host"));
@@ -210,7 +210,7 @@ fn a_pod_gives_its_program_what_it_reads_and_no_more_rights_than_it_needs(#[case
         let path = mount["mountPath"].as_str().unwrap();
         let is_named = words(&pod.container["args"]).iter().any(|word| word.starts_with(path));
         let is_read = paths.iter().any(|read| Path::new(read).starts_with(path));
-        assert!(is_named || is_read, "{path} is mounted for nobody");
+        assert!(is_named || is_read, "{path} is mounted and not used");
     }
 }
 

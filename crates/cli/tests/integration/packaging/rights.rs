@@ -147,15 +147,15 @@ fn s06_every_step_is_in_the_table_with_the_rights_of_its_account_and_no_others()
             .filter(|step| **step != ALL_STEPS && !known.contains(*step))
             .collect();
         assert!(unknown.is_empty(), "{}: no such step as {unknown:?}", program.account);
-        let told: BTreeSet<Right> = rows.into_iter().flat_map(|row| row.1).collect();
+        let explained: BTreeSet<Right> = rows.into_iter().flat_map(|row| row.1).collect();
         let granted = granted(&program);
-        let no_reason: Vec<_> = granted.difference(&told).collect();
+        let no_reason: Vec<_> = granted.difference(&explained).collect();
         assert!(
             no_reason.is_empty(),
             "{}: no step needs {no_reason:#?}",
             program.account
         );
-        let not_granted: Vec<_> = told.difference(&granted).collect();
+        let not_granted: Vec<_> = explained.difference(&granted).collect();
         assert!(
             not_granted.is_empty(),
             "{}: no rule for {not_granted:#?}",
@@ -165,7 +165,7 @@ fn s06_every_step_is_in_the_table_with_the_rights_of_its_account_and_no_others()
 }
 
 #[test]
-fn s06_accounts_give_their_tokens_to_pods_that_ask_and_nobody_but_helm_is_an_administrator() {
+fn s06_accounts_give_their_tokens_to_pods_that_ask_and_only_helm_is_an_administrator() {
     let objects = rbac::accounts("p-", "n");
     for account in objects.iter().filter(|object| object["kind"] == "ServiceAccount") {
         // A Plan of system-upgrade-controller has no field to ask with.
@@ -182,7 +182,7 @@ fn s06_accounts_give_their_tokens_to_pods_that_ask_and_nobody_but_helm_is_an_adm
         .map(|object| &object["subjects"][0]["name"])
         .collect();
     assert_eq!(administrators, [&format!("p-{}", accounts::RANCHER_INSTALLER)]);
-    // Nothing is granted by a star, and nobody may give rights to others or enter a container.
+    // Nothing is granted by a star, and no account may give rights to others or enter a container.
     for role in objects.iter().filter(|object| object["rules"].is_array()) {
         let text = role["rules"].to_string();
         for word in [

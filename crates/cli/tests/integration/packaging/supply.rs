@@ -87,7 +87,7 @@ fn database(advisories: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// Compares a lock file of ours with a database; tells the exit code and what was said.
+/// Compares a lock file of ours with a database; returns the exit code and the output.
 fn advisories(database: Option<&std::path::Path>, variables: &[(&str, &str)]) -> (i32, String) {
     let lock = tempfile::NamedTempFile::new().unwrap();
     let package = |(name, version): (&str, &str)| {
@@ -144,8 +144,9 @@ fn s10_a_dependency_that_an_advisory_is_about_is_named_and_a_patched_one_is_not(
     ));
     let (code, said) = advisories(Some(database(&all).path()), &[]);
     assert_eq!(code, 1, "{said}");
-    let told = "leaky 1.2.3: RUSTSEC-2026-0001-leaky (affected): What is wrong with leaky; patched: >= 1.2.4, ~1.1.9";
-    assert!(said.contains(told), "{said}");
+    let expected =
+        "leaky 1.2.3: RUSTSEC-2026-0001-leaky (affected): What is wrong with leaky; patched: >= 1.2.4, ~1.1.9";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Served {
         command
     }
 
-    /// Runs kubectl with something on its standard input; tells whether it succeeded, and what it printed.
+    /// Runs kubectl with something on its standard input; returns whether it succeeded, and what it printed.
     pub(crate) fn kubectl_with(&self, arguments: &[&str], input: &str) -> (bool, String) {
         let mut child = self
             .command(arguments)

@@ -137,7 +137,7 @@ fn words(troubles: &Troubles) -> Vec<String> {
         jobs,
         iso_failures,
         reboots,
-        // Pods that stay when they are deleted, and look-alikes of our objects, are there to be told from what is ours and has
+        // Pods that stay when they are deleted, and look-alikes of our objects, must be distinguished from what is ours and has
         // ended (`stopping`, `trust`): neither makes an upgrade fail.
         stuck_kubelets: _,
         saboteur: _,

@@ -18,7 +18,7 @@ const OF_THE_RELEASE: &str = "default-instance-manager-image";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vms {
     AsBefore,
-    /// All of them were stopped for it, and nobody asked to have them started again.
+    /// All of them were stopped for it, and no user requested to start them again.
     Stopped,
 }
 

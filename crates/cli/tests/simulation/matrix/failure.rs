@@ -189,7 +189,7 @@ impl Failure {
     }
 
     /// Nodes that must be paused for it to happen.
-    pub(super) fn held(&self) -> Vec<String> {
+    pub(super) fn paused(&self) -> Vec<String> {
         match &self.stop {
             Stop::DeletedAtNode(node, NodeState::UpgradePaused) => vec![node.clone()],
             _ => Vec::new(),

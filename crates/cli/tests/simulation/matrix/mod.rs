@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use failure::Failure;
 use ways::PENDING;
 
-/// How many cases of all tests of this process have been run, and how many of them wait for something to be mended.
+/// How many cases of all tests of this process have been run, and how many of them wait for a repair.
 static RUN: AtomicUsize = AtomicUsize::new(0);
 static LATE: AtomicUsize = AtomicUsize::new(0);
 

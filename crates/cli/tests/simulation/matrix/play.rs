@@ -64,15 +64,15 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
     let violations = invariants::watch_past(&rehearsal, way.tries_again(), past_the_limit(&failure.troubles()));
     let manager = rehearsal.start_only_manager();
     // What goes wrong later may be there already, and some of it admission would see.
-    let name = insist(&rehearsal, failure, &failure.held()).await;
+    let name = insist(&rehearsal, failure, &failure.paused()).await;
     stop(&rehearsal, failure, &name).await?;
-    let last = go_on(&rehearsal, failure, way, name).await?;
+    let last = continue_after(&rehearsal, failure, way, name).await?;
     let ended = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty();
     let Some(plan) = rehearsal.follow(&last, Some(LIMIT), ended).await else {
         return Err(vec![not_ended(&rehearsal, &last).await]);
     };
     if way == Way::StartsVms {
-        mend(&rehearsal, &failure.troubles()).await;
+        repair(&rehearsal, &failure.troubles()).await;
         start_vms(&rehearsal, &before).await;
     }
     let took = rehearsal.clock.now().duration_since(beginning());
@@ -100,8 +100,8 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
 }
 
 /// The plan that a person creates.
-pub(super) fn wanted(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> UpgradePlan {
-    let mut plan = rehearsal.plan(failure.cluster.restores_vms(), held);
+pub(super) fn wanted(rehearsal: &Rehearsal, failure: &Failure, paused: &[String]) -> UpgradePlan {
+    let mut plan = rehearsal.plan(failure.cluster.restores_vms(), paused);
     failure.ask(&mut plan.spec);
     plan
 }
@@ -113,14 +113,14 @@ pub(super) async fn create(rehearsal: &Rehearsal, failure: &Failure) -> String {
 }
 
 /// Creates a plan that admission refuses as things are; its name.
-async fn insist(rehearsal: &Rehearsal, failure: &Failure, held: &[String]) -> String {
-    let created = rehearsal.create_unchecked(wanted(rehearsal, failure, held)).await;
+async fn insist(rehearsal: &Rehearsal, failure: &Failure, paused: &[String]) -> String {
+    let created = rehearsal.create_unchecked(wanted(rehearsal, failure, paused)).await;
     created.unwrap().name_any()
 }
 
 /// Removes the cause, and what it left behind that nothing else would remove: budgets that keep pods from being evicted,
 /// pods that hang.
-async fn mend(rehearsal: &Rehearsal, troubles: &Troubles) {
+async fn repair(rehearsal: &Rehearsal, troubles: &Troubles) {
     rehearsal.set_troubles(Troubles::default());
     for trouble in troubles.jobs.iter().filter(|job| job.failure == JobFailure::Hangs) {
         for pod in rehearsal.objects("", "pods") {
@@ -243,7 +243,7 @@ pub(super) fn has_ended(plan: &UpgradePlan) -> bool {
     plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
 }
 
-/// Machines that Rancher lets past its limit: it cordons them though another one is being upgraded, and nobody can keep it
+/// Machines that Rancher lets past its limit: it cordons them though another one is being upgraded, and no client can keep it
 /// from doing so.
 fn past_the_limit(troubles: &Troubles) -> BTreeSet<String> {
     let nodes = troubles.unhealthy_machines.iter().chain(&troubles.failed_machine_plans);
@@ -266,7 +266,12 @@ pub(super) async fn ask(rehearsal: &Rehearsal, name: &str) {
 }
 
 /// A user repairs the cause and continues; returns the plan that must succeed.
-async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String) -> Result<String, Vec<String>> {
+async fn continue_after(
+    rehearsal: &Rehearsal,
+    failure: &Failure,
+    way: Way,
+    name: String,
+) -> Result<String, Vec<String>> {
     let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
     let deleted = !matches!(failure.stop, Stop::Troubles(..));
     if matches!(failure.ways(), [_]) {
@@ -274,7 +279,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
     }
     if !deleted {
         rehearsal.clock.sleep(A_WHILE).await;
-        mend(rehearsal, &failure.troubles()).await;
+        repair(rehearsal, &failure.troubles()).await;
         rehearsal.clock.sleep(A_WHILE).await;
     }
     match way {
@@ -283,7 +288,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             try_again(rehearsal, &name).await;
             Ok(name)
         }
-        Way::CreatesAnew | Way::CreatesBeside if deleted || way == Way::CreatesAnew => {
+        Way::Recreates | Way::CreatesSecond if deleted || way == Way::Recreates => {
             let is_over = |plan: &UpgradePlan| plan.phase().is_some_and(Phase::is_terminal);
             if !deleted && !rehearsal.read(&name).await.is_ok_and(|plan| is_over(&plan)) {
                 // It refuses to delete a plan that waits, and an additional one.
@@ -293,7 +298,7 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             if let Some(plan) = deleted.left() {
                 deleted_where_it_should(failure, &plan)?;
             }
-            let beside = if way == Way::CreatesBeside {
+            let second = if way == Way::CreatesSecond {
                 Some(create(rehearsal, failure).await)
             } else {
                 None
@@ -305,8 +310,8 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
                 () = gone => {}
                 () = too_long => return Err(vec![format!("the deletion does not end: {}", not_ended(rehearsal, &name).await)]),
             }
-            match beside {
-                Some(beside) => Ok(beside),
+            match second {
+                Some(second) => Ok(second),
                 None => {
                     rehearsal.clock.sleep(A_WHILE).await;
                     Ok(create(rehearsal, failure).await)
@@ -314,20 +319,20 @@ async fn go_on(rehearsal: &Rehearsal, failure: &Failure, way: Way, name: String)
             }
         }
         // Beside a plan that waits admission refuses another one.
-        Way::CreatesAnew | Way::CreatesBeside if failure.ways() == Way::STALLED => {
+        Way::Recreates | Way::CreatesSecond if failure.ways() == Way::STALLED => {
             Ok(insist(rehearsal, failure, &[]).await)
         }
-        Way::CreatesAnew | Way::CreatesBeside => Ok(create(rehearsal, failure).await),
+        Way::Recreates | Way::CreatesSecond => Ok(create(rehearsal, failure).await),
         Way::RetriesAfterAnother | Way::RetriesAfterAFailure | Way::IsRefusedThenRetries | Way::UpgradesToAnother => {
-            two_plans::go_on(rehearsal, failure, way, name).await
+            two_plans::continue_after(rehearsal, failure, way, name).await
         }
-        Way::IsRefusedThenCreatesAnew => {
+        Way::IsRefusedThenRecreates => {
             ask(rehearsal, &name).await;
             let is_refused = |plan: &UpgradePlan| has_ended(plan) && words(plan).contains("is not the recorded one");
             if rehearsal.follow(&name, Some(LIMIT), is_refused).await.is_none() {
                 return Err(vec![not_ended(rehearsal, &name).await]);
             }
-            Box::pin(go_on(rehearsal, failure, Way::CreatesAnew, name)).await
+            Box::pin(continue_after(rehearsal, failure, Way::Recreates, name)).await
         }
     }
 }

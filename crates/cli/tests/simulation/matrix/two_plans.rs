@@ -25,7 +25,7 @@ use super::{
 pub(super) const ANOTHER: &str = "v1.8.1";
 
 /// The second plan, then the first one again; the plan that is to end well. Causes are out of the way.
-pub(super) async fn go_on(
+pub(super) async fn continue_after(
     rehearsal: &Rehearsal,
     failure: &Failure,
     way: Way,

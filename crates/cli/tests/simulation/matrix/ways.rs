@@ -10,9 +10,9 @@ pub(super) enum Way {
     /// Asks for another try with the annotation.
     Retries,
     /// Deletes the plan, and creates another one when it is gone.
-    CreatesAnew,
+    Recreates,
     /// Creates another plan in addition to the failed one, or while the deleted one is still there.
-    CreatesBeside,
+    CreatesSecond,
     /// Starts the VMs that stand still.
     StartsVms,
     /// Creates another plan in addition to the failed one, and retries the first when that has succeeded.
@@ -25,17 +25,17 @@ pub(super) enum Way {
     UpgradesToAnother,
     /// Retries, which refuses an ISO that is not the recorded one. Then deletes the plan and creates
     /// another one.
-    IsRefusedThenCreatesAnew,
+    IsRefusedThenRecreates,
 }
 
 impl Way {
     /// The ways on from a plan that failed.
-    pub(super) const FAILED: &[Self] = &[Self::Retries, Self::CreatesAnew, Self::CreatesBeside];
+    pub(super) const FAILED: &[Self] = &[Self::Retries, Self::Recreates, Self::CreatesSecond];
     /// The ways on from a plan that waits for something beyond its deadline: it has not failed, so there is nothing to
     /// try again, and another plan waits behind it.
-    pub(super) const STALLED: &[Self] = &[Self::Waits, Self::CreatesAnew, Self::CreatesBeside];
+    pub(super) const STALLED: &[Self] = &[Self::Waits, Self::Recreates, Self::CreatesSecond];
     /// The ways on from a plan that was deleted: there is no plan left to try again.
-    pub(super) const DELETED: &[Self] = &[Self::CreatesAnew, Self::CreatesBeside];
+    pub(super) const DELETED: &[Self] = &[Self::Recreates, Self::CreatesSecond];
     /// Two plans, the first of which had not found out what its release is.
     pub(super) const UNBEGUN: &[Self] = &[Self::Retries, Self::RetriesAfterAnother];
     /// Two plans, the first of which had begun with nodes.
@@ -44,7 +44,7 @@ impl Way {
         Self::RetriesAfterAFailure,
         Self::IsRefusedThenRetries,
     ];
-    /// Two plans, the first of which was about to send Rancher off.
+    /// Two plans, the first of which was about to start Rancher's upgrade.
     pub(super) const ABOUT_TO_BEGIN: &[Self] = &[
         Self::RetriesAfterAnother,
         Self::RetriesAfterAFailure,
@@ -53,8 +53,8 @@ impl Way {
     /// Two plans, the first of which had not come to the nodes.
     pub(super) const NOT_BEGUN: &[Self] = &[Self::RetriesAfterAnother, Self::UpgradesToAnother];
     /// The ways on from an ISO that is not whole. A plan stays with the ISO that is on record, so that another try refuses the
-    /// one that was mended and says to create another plan.
-    pub(super) const ANOTHER_ISO: &[Self] = &[Self::IsRefusedThenCreatesAnew, Self::CreatesAnew, Self::CreatesBeside];
+    /// one that was repaired and says to create another plan.
+    pub(super) const ANOTHER_ISO: &[Self] = &[Self::IsRefusedThenRecreates, Self::Recreates, Self::CreatesSecond];
     /// What does not stop a plan needs no action.
     pub(super) const WARNED: &[Self] = &[Self::Waits];
     /// A Job that could not start VMs again does not stop a plan, and is not tried again: an event names the VMs.
@@ -66,14 +66,14 @@ impl fmt::Display for Way {
         f.write_str(match self {
             Self::Waits => "nothing",
             Self::Retries => "retry",
-            Self::CreatesAnew => "delete and create anew",
-            Self::CreatesBeside => "new plan beside it",
+            Self::Recreates => "delete and create again",
+            Self::CreatesSecond => "second plan",
             Self::StartsVms => "start the VMs",
-            Self::RetriesAfterAnother => "new plan beside it, then retry of the first",
-            Self::RetriesAfterAFailure => "new plan beside it fails too, then retry of the first",
+            Self::RetriesAfterAnother => "second plan, then retry of the first",
+            Self::RetriesAfterAFailure => "second plan fails too, then retry of the first",
             Self::IsRefusedThenRetries => "new plan for another release is refused, then retry of the first",
             Self::UpgradesToAnother => "new plan for another release, then retry of the first is refused",
-            Self::IsRefusedThenCreatesAnew => "retry is refused, then delete and create anew",
+            Self::IsRefusedThenRecreates => "retry is refused, then delete and create again",
         })
     }
 }
@@ -88,7 +88,7 @@ impl Way {
                 | Self::RetriesAfterAFailure
                 | Self::IsRefusedThenRetries
                 | Self::UpgradesToAnother
-                | Self::IsRefusedThenCreatesAnew
+                | Self::IsRefusedThenRecreates
         )
     }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn asking_cluster() -> ApiServer {
     let cluster = cluster().await;
     let address = |path: &str| format!("harvester-system/t-webhook-service{path}");
     let facts = Facts::new(manager_client(&cluster), Watched::default(), days_on(0));
-    let told = facts.clone();
+    let of_mutation = facts.clone();
     let validate: WebhookHandler = Arc::new(move |review| {
         let facts = facts.clone();
         async move {
@@ -73,7 +73,7 @@ pub(crate) async fn asking_cluster() -> ApiServer {
         .boxed()
     });
     let mutate: WebhookHandler = Arc::new(move |review| {
-        let answer = server::mutate(review.to_string().as_bytes(), told.now());
+        let answer = server::mutate(review.to_string().as_bytes(), of_mutation.now());
         std::future::ready(serde_json::to_value(answer).unwrap()).boxed()
     });
     cluster.set_webhook_handler(&address(VALIDATING_PATH), validate);

@@ -294,7 +294,7 @@ async fn s13_what_others_put_into_tmp_is_neither_run_nor_written_through() {
     fs::create_dir_all(root.join("tmp")).unwrap();
     fs::write(root.join("etc/victim"), "of root").unwrap();
     fs::create_dir_all(root.join("etc/victims")).unwrap();
-    fs::write(root.join("etc/victims/elemental"), "of somebody else").unwrap();
+    fs::write(root.join("etc/victims/elemental"), "of another client").unwrap();
     // Every user on a node may write to /tmp. The names are those that were used there.
     symlink("/etc/victim", root.join("tmp/upgrade-reboot.sh")).unwrap();
     symlink("/etc/victims", root.join("tmp/upgrade-toolkit")).unwrap();
@@ -302,7 +302,7 @@ async fn s13_what_others_put_into_tmp_is_neither_run_nor_written_through() {
     assert_eq!(cluster.node.read("etc/victim").as_deref(), Some("of root"));
     assert_eq!(
         cluster.node.read("etc/victims/elemental").as_deref(),
-        Some("of somebody else")
+        Some("of another client")
     );
     let calls = cluster.node.tools.take_calls();
     let in_tmp: Vec<&String> = calls.iter().filter(|call| call.contains("/tmp/")).collect();

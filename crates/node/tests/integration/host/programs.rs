@@ -149,7 +149,7 @@ impl Cluster {
         ended
     }
 
-    /// Runs a program and kills it right after the n-th call of a tool. Tells whether it came so far.
+    /// Runs a program and kills it right after the n-th call of a tool. Returns whether it came so far.
     pub(crate) async fn run_until_call(&self, program: Program, number: usize) -> bool {
         self.node.tools.take_calls();
         let killed = self.node.tools.kill_after(number);
@@ -163,14 +163,14 @@ impl Cluster {
         ended
     }
 
-    /// Runs a program and kills it right after its n-th write to the API. Tells whether it came so far.
+    /// Runs a program and kills it right after its n-th write to the API. Returns whether it came so far.
     pub(crate) async fn run_until_write(&self, program: Program, number: usize) -> bool {
         let killed = std::sync::Arc::new(tokio::sync::Notify::new());
-        let (told, count) = (killed.clone(), std::sync::atomic::AtomicUsize::new(0));
+        let (done, count) = (killed.clone(), std::sync::atomic::AtomicUsize::new(0));
         self.harness.server.set_faults(FaultPlan::writes(move |_| {
             let so_far = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
             if so_far == number {
-                Fault::CrashAfter(told.clone())
+                Fault::CrashAfter(done.clone())
             } else {
                 Fault::None
             }

@@ -27,8 +27,10 @@ async fn alone() -> Cluster {
 
 /// Rancher upgrades RKE2 on request.
 async fn rancher(cluster: &Cluster) {
-    let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
-    cluster.eventually("the new version of the Rancher cluster", told).await;
+    let is_written = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
+    cluster
+        .eventually("the new version of the Rancher cluster", is_written)
+        .await;
     cluster.harness.clock.sleep(Duration::from_mins(5)).await;
     cluster.kubelet_becomes(RKE2).await;
 }
@@ -64,7 +66,7 @@ async fn r01_what_the_program_writes_of_foreign_kinds_is_in_the_real_definitions
 #[tokio::test(start_paused = true)]
 async fn the_image_comes_before_the_vms_stop_and_a_vm_that_stays_is_named() {
     let cluster = alone().await;
-    cluster.harness.answer("stop default/web", 403, "somebody forbids it");
+    cluster.harness.answer("stop default/web", 403, "a webhook forbids it");
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster
@@ -91,8 +93,10 @@ async fn r20_the_image_that_is_on_the_node_is_installed_while_the_repository_is_
     let (ended, ()) = cluster
         .run_while(steps, async {
             // RKE2 restarts, and takes the repository's only pod with it.
-            let told = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
-            cluster.eventually("the new version of the Rancher cluster", told).await;
+            let is_written = async || cluster.rancher_version().await.as_deref() == Some(RKE2);
+            cluster
+                .eventually("the new version of the Rancher cluster", is_written)
+                .await;
             *cluster.node.repository.broken.lock().unwrap() = true;
             cluster.kubelet_becomes(RKE2).await;
         })

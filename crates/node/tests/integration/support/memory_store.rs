@@ -17,7 +17,7 @@ use super::Shown;
 #[derive(Clone, Default)]
 pub(crate) struct MemoryStore(pub(crate) Arc<Mutex<(BTreeSet<String>, u32)>>);
 
-/// A shelf that refuses archives, and may be away for a while after each.
+/// A store that refuses archives, and may be away for a while after each.
 #[derive(Default)]
 pub(crate) struct Refusing {
     pub(crate) memory_store: MemoryStore,
@@ -41,8 +41,8 @@ impl ImageStore for Watched {
 
     fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let told = tokio::time::timeout(Duration::from_secs(30), self.board.1.notified()).await;
-            told.expect("nobody is told");
+            let notified = tokio::time::timeout(Duration::from_secs(30), self.board.1.notified()).await;
+            notified.expect("no notification");
             self.memory_store.import(archive).await
         })
     }
@@ -70,7 +70,7 @@ impl ImageStore for Refusing {
     fn import(&self, archive: Box<dyn Read + Send>) -> BoxFuture<'_, Result<()>> {
         if one_less(&self.refusals) {
             *self.unanswered.lock().unwrap() = self.is_away_for;
-            return Box::pin(async { Err(Error::Transient("ctr was told to go away".to_owned())) });
+            return Box::pin(async { Err(Error::Transient("ctr was stopped".to_owned())) });
         }
         self.memory_store.import(archive)
     }

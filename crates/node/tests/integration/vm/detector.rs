@@ -331,9 +331,9 @@ async fn a_plan_that_is_gone_stops_nothing() {
 async fn a_retry_of_the_plan_reports_its_events_again() {
     let harness = two_nodes().await;
     let recorder = program::plan_events::Recorder::new(harness.client(), harness.clock.clone(), "up", "any", "node-1");
-    let tell = || recorder.record(rules::PlanEvent::warning("Any", "it broke"));
-    tell().await;
-    tell().await;
+    let record = || recorder.record(rules::PlanEvent::warning("Any", "it broke"));
+    record().await;
+    record().await;
     assert_eq!(harness.events().await.len(), 1);
     let plans: kube::Api<api::UpgradePlan> = kube::Api::all(harness.strict());
     let at = "2026-03-13T03:57:09Z";
@@ -344,7 +344,7 @@ async fn a_retry_of_the_plan_reports_its_events_again() {
         .collect();
     let patch = kube::api::Patch::Merge(json!({"status": {"phaseTransitionTimestamps": history}}));
     plans.patch_status("up", &Default::default(), &patch).await.unwrap();
-    tell().await;
-    tell().await;
+    record().await;
+    record().await;
     assert_eq!(harness.events().await.len(), 2);
 }

@@ -55,7 +55,7 @@ pub(super) fn evaluate(draft: &mut Draft<'_>) -> Outcome {
         .count();
     // Rancher may request one more: a node that joined, or one that it drains again.
     let observed = draft.observed;
-    let is_asked = |plan: &ObservedMachinePlan| plan.node.is_some() && plan.asks_before_drain().is_some();
+    let is_asked = |plan: &ObservedMachinePlan| plan.node.is_some() && plan.pending_pre_drain().is_some();
     let single = draft.status().single_node.is_some();
     if done == nodes.len() && done > 0 && (single || !observed.machine_plans.iter().any(is_asked)) {
         return Outcome::Done;
@@ -112,7 +112,7 @@ fn wait_for_paused(draft: &mut Draft<'_>, nodes: &[(String, Option<NodeState>)])
     if paused.is_empty() {
         return None;
     }
-    // A person holds the node, so only a person knows for how long.
+    // A person paused the node, so only a person knows for how long.
     let names = paused.join(", ");
     let message = format!("node upgrade paused: {names}");
     let noted = draft.wait(Wait::Paused, Some(format!("Node {names}")), message);

@@ -71,10 +71,10 @@ pub(crate) fn take_over_again(draft: &mut Draft<'_>) {
         .release_metadata
         .as_ref()
         .and_then(|release| release.kubernetes.as_ref());
-    let is_sent_off = status
+    let has_started = status
         .provision_generation
         .is_some_and(|ours| cluster.provision_generation >= ours);
-    if is_sent_off && cluster.kubernetes_version.as_ref() == target {
+    if has_started && cluster.kubernetes_version.as_ref() == target {
         draft.note(annotations::TAKEN_OVER, Some("true".to_owned()));
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn is_done_by_another(draft: &Draft<'_>) -> bool {
         && cluster.ready
         && cluster.kubernetes_version.as_ref() == Some(&kubernetes)
         && managed.all(|(name, node)| {
-            let is_let_go = node_progress::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
-            node.ready && node.os_image == os && node.kubelet_version == kubelet && is_let_go
+            let is_released = node_progress::machine_plan(draft, name).is_some_and(|plan| !plan.is_in_drain());
+            node.ready && node.os_image == os && node.kubelet_version == kubelet && is_released
         })
 }

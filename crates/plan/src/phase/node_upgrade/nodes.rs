@@ -51,7 +51,7 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
     }
 }
 
-/// Why a node is paused: the user holds it, or has let it go and it waits for its turn.
+/// Why a node is paused: the user paused it, or has resumed it and it waits for its turn.
 fn why_paused(draft: &Draft<'_>, node: &str) -> (&'static str, &'static str) {
     if hooks::is_paused(draft, node) {
         (reasons::ADMINISTRATIVELY_PAUSED, reasons::PAUSED_MESSAGE)
@@ -112,7 +112,7 @@ pub(super) fn look_at_reboots(draft: &mut Draft<'_>) {
                 NodeState::PostDrained
             };
             draft.reach(name, back, None, None);
-        } else if node.ready && rebooted && before.is_some() && !is_still_told(draft, name) {
+        } else if node.ready && rebooted && before.is_some() && !is_still_reported(draft, name) {
             let failed = if single {
                 NodeState::SingleNodeUpgradeFailed
             } else {
@@ -145,7 +145,7 @@ fn armed_in<'a>(draft: &Draft<'a>, name: &str) -> Option<&'a String> {
 }
 
 /// The Job has ended, and the end of its pod is not observed yet: its termination message is not known.
-fn is_still_told(draft: &Draft<'_>, name: &str) -> bool {
+fn is_still_reported(draft: &Draft<'_>, name: &str) -> bool {
     installing_pods(draft, name).any(|pod| pod.works)
 }
 
@@ -196,26 +196,26 @@ pub(super) fn mark_already_upgraded(draft: &mut Draft<'_>) {
         let plan = node_progress::machine_plan(draft, name);
         let is_in_drain = plan.is_some_and(ObservedMachinePlan::is_in_drain);
         let stage = draft.progress(name).stage();
-        // What failed here another plan may have ended well. Rancher lets a node go only when it has been through.
+        // A later plan may have completed what failed here. Rancher releases a node only when its upgrade is complete.
         let is_tried_again = draft.is_tried_again(name) && !runs_a_job(draft, name);
-        let is_let_go = plan.is_some() && !is_in_drain;
+        let is_released = plan.is_some() && !is_in_drain;
         if single && is_current && (!stage.has_started() || is_tried_again) {
             draft.reach(name, NodeState::SingleNodeUpgraded, None, None);
-        } else if taken_over && is_current && is_let_go && (is_tried_again || (proves && !stage.has_started())) {
+        } else if taken_over && is_current && is_released && (is_tried_again || (proves && !stage.has_started())) {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
         if single || (stage.has_ended_first_job() && !is_tried_again) {
             continue;
         }
         // Rancher keeps the answer until it uncordons the node: regardless of which plan gave it, the node is past this hook.
-        let is_answered = plan.is_some_and(|plan| plan.asks_before_drain().is_none());
-        if plan.is_some_and(|plan| plan.question_before_drain().is_some()) && is_answered {
+        let is_answered = plan.is_some_and(|plan| plan.pending_pre_drain().is_none());
+        if plan.is_some_and(|plan| plan.pre_drain_token().is_some()) && is_answered {
             draft.reach(name, NodeState::PreDrained, None, None);
         }
         // What this plan has begun itself it brings to its end by its own Job.
         let job = names::node_job(draft.plan_name(), JobType::PreDrain, name);
         let is_anothers = !observed.jobs.contains_key(&job) && !node.drain_taint;
-        if plan.is_some_and(|plan| plan.question_after_drain().is_some()) && is_anothers && is_current {
+        if plan.is_some_and(|plan| plan.post_drain_token().is_some()) && is_anothers && is_current {
             draft.reach(name, NodeState::PostDrained, None, None);
         }
     }
@@ -240,13 +240,13 @@ pub(super) fn look_at_membership(draft: &mut Draft<'_>) {
         let is_said = draft.reason(name) == Some(reasons::NODE_REMOVED);
         if gone && !is_said {
             let message = "the node left the cluster during the upgrade";
-            draft.remark(name, Some(reasons::NODE_REMOVED), Some(message));
+            draft.set_reason(name, Some(reasons::NODE_REMOVED), Some(message));
             let text = format!("Node {name} left the cluster; the upgrade continues without it");
             draft.event(PlanEvent::warning(reasons::NODE_REMOVED, text));
         } else if !gone && is_said {
             // What it had not got through before it left is tried again.
             let failed = draft.progress(name).state().is_some_and(node::is_upgrade_failure);
-            draft.remark(name, failed.then_some(reasons::RETRYING), None);
+            draft.set_reason(name, failed.then_some(reasons::RETRYING), None);
         }
     }
     let os = draft

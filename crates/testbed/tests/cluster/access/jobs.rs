@@ -163,7 +163,7 @@ fn s06_a_stolen_token_of_a_job_does_its_jobs_work_and_nothing_else() {
             };
             let answer = answer_to(&client, &("POST", path, token)).await;
             assert_eq!(answer, expected, "{}: token of Helm's account", program.account);
-            // KubeVirt's own API: there is none here, so who may ask is told that there is nothing.
+            // KubeVirt's own API: there is none here, so a permitted request gets 404.
             for (verb, path) in [
                 (
                     "PUT",
@@ -245,7 +245,9 @@ fn s06_an_account_that_is_missing_is_named_on_the_plan_with_the_remedy_and_the_u
             .all(|word| text.contains(word))
         };
         let limit = std::time::Duration::from_secs(90);
-        harvester.plan_when("up", limit, "told what is missing", says).await;
+        harvester
+            .plan_when("up", limit, "message about what is missing", says)
+            .await;
         let back = json!({"metadata": {"name": name}});
         all.create(&PostParams::default(), &serde_json::from_value(back).unwrap())
             .await

@@ -77,7 +77,7 @@ fn is_manager(pod: &Pod) -> bool {
 }
 
 #[test]
-fn a_manager_pod_that_is_killed_in_every_phase_goes_on() {
+fn a_manager_pod_that_is_killed_in_every_phase_continues() {
     on_nodes(1, async |cluster| {
         start(cluster).await;
         let phases = [
@@ -129,7 +129,7 @@ fn a_repository_that_goes_away_while_images_are_loaded_is_waited_for() {
 }
 
 #[test]
-fn a_node_with_a_full_disk_fails_the_plan_before_anything_is_loaded_and_a_retry_goes_on() {
+fn a_node_with_a_full_disk_fails_the_plan_before_anything_is_loaded_and_a_retry_continues() {
     on_nodes(1, async |cluster| {
         let fill =
             "size=$(($(stat -f -c '%a * %S' /var/lib/kubelet) / 100 * 88)); fallocate -l $size /var/lib/kubelet/full";
@@ -156,8 +156,8 @@ async fn retry(cluster: &Cluster) {
         .patch("up", &params, &Patch::Merge(&patch))
         .await
         .unwrap();
-    let goes_on = |plan: Option<&UpgradePlan>| plan.is_some_and(|plan| !failed(plan));
-    let found = await_condition(cluster.plans(), "up", goes_on);
+    let continues = |plan: Option<&UpgradePlan>| plan.is_some_and(|plan| !failed(plan));
+    let found = await_condition(cluster.plans(), "up", continues);
     if tokio::time::timeout(LIMIT, found).await.is_err() {
         panic!("the retry does not begin\n{}", cluster.describe("up").await);
     }

@@ -258,7 +258,7 @@ pub(crate) fn node_names(count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("node-{number}")).collect()
 }
 
-/// What the cluster has that nobody real brings: neither nodes, nor what Helm installs.
+/// What the cluster has that no real component creates: neither nodes, nor what Helm installs.
 fn simulated(objects: Vec<Value>) -> Vec<Value> {
     let is_real = |object: &Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -329,7 +329,7 @@ async fn play(nodes: &Nodes, shape: Shape) -> (Facts, JoinSet<()>) {
         Durations::instant(),
         Troubles::default(),
     )
-    .beside(Real {
+    .with_real(Real {
         controllers: true,
         kubelets: true,
         machines: true,

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use testbed::archive::hex;
 
-/// Waits until it is told to end. As the first process of a container it must say that it listens.
+/// Waits for a signal to end. As the first process of a container it needs a handler for it.
 const SLEEP: &str = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done";
 
 /// A layer with a shell.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 /// How often pods are listed: Jobs keep theirs for longer.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Shorter texts are in logs by chance.
+/// Shorter texts occur in logs at random.
 const SHORTEST_SECRET: usize = 16;
 /// The exit code of a container that was killed, and of one whose end the container runtime has not seen.
 const KILLED: i32 = 137;

@@ -15,7 +15,7 @@ pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The value of a node's label that keeps a Plan away from it.
 const DISABLED: &str = "disabled";
 
-/// The version that a Plan applies: as labels and tags can hold it.
+/// The version that a Plan applies: as labels and tags can contain it.
 pub(super) fn version(plan: &Plan) -> String {
     plan.spec.version.clone().unwrap_or_default().replace('+', "-")
 }

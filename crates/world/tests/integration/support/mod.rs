@@ -14,7 +14,7 @@ use manager::{client::for_product, field_validation::Mode};
 use serde_json::{Value, json};
 use world::{Definitions, Durations, Facts, Shape, Troubles, World};
 
-pub(crate) struct Lab {
+pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) clock: Clock,
@@ -23,13 +23,13 @@ pub(crate) struct Lab {
     pub(crate) world: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Lab {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         self.world.abort();
     }
 }
 
-pub(crate) async fn lab(shape: Shape, durations: Durations, troubles: Troubles) -> Lab {
+pub(crate) async fn test_cluster(shape: Shape, durations: Durations, troubles: Troubles) -> TestCluster {
     let clock = Clock::simulated("2026-03-13T03:57:09Z".parse().unwrap(), 1.0);
     let now = clock.clone();
     let server = ApiServer::new(Config::new(Arc::new(move || now.now())));
@@ -44,7 +44,7 @@ pub(crate) async fn lab(shape: Shape, durations: Durations, troubles: Troubles) 
     let proxied = facts.clone();
     server.set_node_proxy(Arc::new(move |node, path| proxied.kubelet(node, path)));
     let world = tokio::spawn(world.run());
-    Lab {
+    TestCluster {
         server,
         client,
         clock,
@@ -64,7 +64,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     }
 }
 
-impl Lab {
+impl TestCluster {
     pub(crate) fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
         if namespace.is_empty() {
             Api::all_with(self.client.clone(), &resource(kind))
@@ -282,13 +282,13 @@ pub(crate) fn strategy(concurrency: &str) -> Value {
 }
 
 /// Three nodes on which nothing goes wrong.
-pub(crate) async fn calm() -> Lab {
-    lab(Shape::default(), Durations::default(), Troubles::default()).await
+pub(crate) async fn calm() -> TestCluster {
+    test_cluster(Shape::default(), Durations::default(), Troubles::default()).await
 }
 
 /// The instances on a node.
-pub(crate) async fn vms_on(lab: &Lab, node: &str) -> Vec<String> {
-    let vmis = lab.list(VMI, "").await;
+pub(crate) async fn vms_on(cluster: &TestCluster, node: &str) -> Vec<String> {
+    let vmis = cluster.list(VMI, "").await;
     let there = vmis.iter().filter(|vmi| vmi["status"]["nodeName"] == node);
     there
         .map(|vmi| vmi["metadata"]["name"].as_str().unwrap().to_owned())

@@ -38,14 +38,14 @@ impl Question {
 }
 
 /// What was asked for.
-pub(crate) type Asked = Arc<Mutex<BTreeSet<Question>>>;
+pub(crate) type RequestedRights = Arc<Mutex<BTreeSet<Question>>>;
 
-/// Notes what the manager asks for. Replies to its first creation of each kind are lost and its watches of that kind held
+/// Notes what the manager asks for. Replies to its first creation of each kind are lost and its watches of that kind delayed
 /// back for a while, so that it also creates what is there already.
-pub(crate) fn note(rehearsal: &Rehearsal, asked: &Asked) {
+pub(crate) fn note(rehearsal: &Rehearsal, asked: &RequestedRights) {
     let (reads, writes, server) = (asked.clone(), asked.clone(), rehearsal.server.clone());
     let created: Mutex<BTreeMap<ResourceId, ()>> = Mutex::default();
-    let note = |asked: &Asked, verb: Verb, resource: &ResourceId, of: (&str, &str, Option<&str>)| {
+    let note = |asked: &RequestedRights, verb: Verb, resource: &ResourceId, of: (&str, &str, Option<&str>)| {
         let (namespace, name, subresource) = of;
         let subresource = subresource.map(|sub| format!("/{sub}")).unwrap_or_default();
         asked.lock().unwrap().insert(Question {
@@ -67,10 +67,10 @@ pub(crate) fn note(rehearsal: &Rehearsal, asked: &Asked) {
             return Fault::None;
         }
         let (server, resource) = (server.clone(), write.resource.clone());
-        server.hold_watches(&manager_user(), &resource, true);
+        server.delay_watches(&manager_user(), &resource, true);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(90)).await;
-            server.hold_watches(&manager_user(), &resource, false);
+            server.delay_watches(&manager_user(), &resource, false);
         });
         Fault::LoseReply
     });

@@ -1,4 +1,4 @@
-//! Another try: what must make room for it, what refuses it, and from where it goes on.
+//! Retries: what is removed before one starts, what refuses it, and from where it continues.
 
 use api::{Component, JobType, NodeState, Phase, PhaseTransition, annotations, reasons};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use crate::{
     small::{add_job, failed, in_phase, progressing, reached, set_state, status, waits_for, with_nodes},
 };
 
-/// A plan that failed a minute ago after it had entered `phase` an hour ago, with everything put back, and is asked for again.
+/// A plan that failed a minute ago after it had entered `phase` an hour ago, with everything restored, and is to be retried.
 fn asked_again(nodes: usize, phase: Phase) -> Model {
     let mut model = with_nodes(nodes, Phase::Failed);
     let change = |phase: Phase, minutes: i64| PhaseTransition {
@@ -52,7 +52,7 @@ fn phase(decision: &Decision) -> &str {
 #[case(Phase::NodeUpgrading, "ClusterUpgraded")]
 #[case(Phase::CleaningUp, "NodeUpgraded")]
 #[case(Phase::CleanedUp, "CleanedUp")]
-fn a_try_goes_on_behind_the_last_phase_that_was_completed(#[case] failed_in: Phase, #[case] resumed: &str) {
+fn a_retry_continues_after_the_last_completed_phase(#[case] failed_in: Phase, #[case] resumed: &str) {
     let decision = asked_again(3, failed_in).decide();
     assert_eq!(phase(&decision), resumed);
     assert!(decision.finalizer);
@@ -72,7 +72,7 @@ fn without_a_new_value_of_the_annotation_nothing_begins() {
 #[rstest]
 #[case(Phase::ImagePreloading, false)]
 #[case(Phase::ClusterUpgrading, true)]
-fn what_nodes_have_not_read_yet_is_chosen_anew(#[case] failed_in: Phase, #[case] kept: bool) {
+fn what_nodes_have_not_read_yet_is_chosen_again(#[case] failed_in: Phase, #[case] kept: bool) {
     let mut model = asked_again(3, failed_in);
     let image = (
         annotations::TOOLKIT_IMAGE.to_owned(),
@@ -95,7 +95,7 @@ fn what_nodes_have_not_read_yet_is_chosen_anew(#[case] failed_in: Phase, #[case]
 #[case::of_the_user(false, Some(false), false)]
 #[case::imported(true, Some(true), false)]
 #[case::being_imported(true, None, false)]
-fn only_an_image_of_ours_that_could_not_be_imported_is_imported_anew(
+fn only_an_image_of_ours_that_could_not_be_imported_is_imported_again(
     #[case] ours: bool,
     #[case] imported: Option<bool>,
     #[case] deleted: bool,
@@ -162,7 +162,7 @@ fn a_plan_that_has_taken_the_cluster_further_since_the_failure_refuses_the_try(
 #[case::moved_a_little("v1.7.2", "Initializing")]
 #[case::unknown("", "ClusterUpgraded")]
 #[case::beyond("v1.8.1", "Failed")]
-fn a_cluster_that_has_moved_is_looked_at_anew_and_one_beyond_the_release_is_left(
+fn a_cluster_that_has_changed_is_checked_again_and_one_beyond_the_release_is_left(
     #[case] running: &str,
     #[case] expected: &str,
 ) {
@@ -307,7 +307,7 @@ fn only_a_node_whose_step_failed_says_that_it_is_tried_again(#[case] state: Node
 }
 
 #[test]
-fn a_plan_that_runs_notes_which_wish_it_is_for() {
+fn a_plan_that_runs_records_which_request_it_is_for() {
     let mut model = in_phase(Phase::ISODownloading);
     let retried = |model: &Model| {
         model

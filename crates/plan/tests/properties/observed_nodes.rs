@@ -41,9 +41,9 @@ fn a_job_says_how_far_its_node_is(
 }
 
 #[rstest]
-#[case::held(true, Some(NodeState::UpgradePaused), Some(reasons::ADMINISTRATIVELY_PAUSED))]
-#[case::let_go(false, Some(NodeState::UpgradePaused), Some(reasons::RELEASED))]
-fn a_held_job_says_whether_the_user_still_holds_its_node(
+#[case::paused(true, Some(NodeState::UpgradePaused), Some(reasons::ADMINISTRATIVELY_PAUSED))]
+#[case::resumed(false, Some(NodeState::UpgradePaused), Some(reasons::RELEASED))]
+fn a_suspended_job_shows_whether_its_node_is_still_paused(
     #[case] paused: bool,
     #[case] state: Option<NodeState>,
     #[case] reason: Option<&str>,
@@ -64,9 +64,9 @@ fn a_held_job_says_whether_the_user_still_holds_its_node(
     NodeState::UpgradePaused,
     Some(reasons::ADMINISTRATIVELY_PAUSED)
 )]
-#[case::not_held(NodeState::ImagePreloaded, false, NodeState::ImagePreloaded, None)]
-#[case::let_go(NodeState::UpgradePaused, false, NodeState::UpgradePaused, Some(reasons::RELEASED))]
-#[case::still_held(
+#[case::not_paused(NodeState::ImagePreloaded, false, NodeState::ImagePreloaded, None)]
+#[case::resumed(NodeState::UpgradePaused, false, NodeState::UpgradePaused, Some(reasons::RELEASED))]
+#[case::still_paused(
     NodeState::UpgradePaused,
     true,
     NodeState::UpgradePaused,
@@ -74,7 +74,7 @@ fn a_held_job_says_whether_the_user_still_holds_its_node(
 )]
 #[case::too_late(NodeState::PreDraining, true, NodeState::PreDraining, None)]
 #[case::images_failed(NodeState::ImagePreloadFailed, true, NodeState::ImagePreloadFailed, None)]
-fn a_node_that_is_held_is_shown_so_before_its_turn(
+fn a_paused_node_is_shown_as_paused_before_its_turn(
     #[case] before: NodeState,
     #[case] paused: bool,
     #[case] after: NodeState,
@@ -91,7 +91,7 @@ fn a_node_that_is_held_is_shown_so_before_its_turn(
             (Some(after), reason),
             "{nodes} nodes"
         );
-        // Its Job tells how it stands.
+        // Its state follows from its Job.
         let step = if nodes == 1 {
             JobType::SingleNodeUpgrade
         } else {
@@ -154,7 +154,7 @@ fn a_node_is_back_when_it_is_ready_in_another_boot_with_the_new_system() {
 }
 
 #[test]
-fn a_node_that_comes_back_with_the_old_system_has_failed_once_its_job_has_told_everything() {
+fn a_node_that_comes_back_with_the_old_system_has_failed_once_its_job_has_reported_everything() {
     for nodes in [1, 3] {
         let (step, failed) = match nodes {
             1 => (JobType::SingleNodeUpgrade, NodeState::SingleNodeUpgradeFailed),
@@ -171,7 +171,7 @@ fn a_node_that_comes_back_with_the_old_system_has_failed_once_its_job_has_told_e
         working.works = true;
         telling.observed.pods.insert("p".to_owned(), working.clone());
         assert_eq!(reached(&telling.decide(), "node-1").0, Some(NodeState::WaitingReboot));
-        // A pod of another Job, node or step tells nothing.
+        // A pod of another Job, node or step does not count.
         let spoils: [fn(&mut plan::observed::ObservedPod); 3] = [
             |pod| pod.owner = Some("other".to_owned()),
             |pod| pod.node = Some("node-2".to_owned()),
@@ -237,7 +237,7 @@ fn what_is_expected_of_a_reboot_is_noted_on_the_node_and_removed_when_it_is_back
 }
 
 #[test]
-fn nodes_that_left_are_named_once_and_go_on_where_they_were_when_they_return() {
+fn nodes_that_left_are_named_once_and_continue_where_they_were_when_they_return() {
     let mut model = upgrading(3);
     model.observed.nodes.remove("node-3");
     let decision = model.decide();
@@ -269,7 +269,7 @@ fn a_node_that_joined_is_named(#[case] os: &str, #[case] managed: bool, #[case] 
 }
 
 #[test]
-fn vms_of_nodes_that_are_done_are_started_again_and_a_failure_is_told() {
+fn vms_of_upgraded_nodes_are_started_again_and_a_failure_is_reported() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-1", NodeState::PostDrained);
     model.observed.restore_list = [("node-1".to_owned(), "default/web".to_owned())].into();

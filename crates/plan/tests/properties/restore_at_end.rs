@@ -1,4 +1,4 @@
-//! What is put back and removed at each end of a plan, thing by thing.
+//! What is restored and removed at each end of a plan, change by change.
 
 use api::{Component, JobType, NodePlan, NodeState, Phase, annotations, reasons};
 use jiff::SignedDuration;
@@ -43,7 +43,7 @@ pub(crate) fn notes(decision: &Decision, key: &str) -> Option<String> {
     decision.status.notes.as_ref()?.get(key).cloned()
 }
 
-/// The decision lets the plan go.
+/// The decision removes the finalizer of the plan.
 pub(crate) fn is_over(decision: &Decision) -> bool {
     let mut conditions = decision.status.conditions.iter();
     !decision.finalizer || conditions.any(|condition| condition.reason == reasons::EXECUTED)
@@ -60,7 +60,7 @@ fn where_nothing_is_left_the_plan_is_over(#[values(Success, Failure, Deletion)] 
 }
 
 #[rstest]
-fn the_interval_of_longhorn_is_put_back_and_its_record_forgotten_after_a_failure(
+fn the_interval_of_longhorn_is_restored_and_its_record_removed_after_a_failure(
     #[values(Success, Failure, Deletion)] end: Ending,
 ) {
     let key = annotations::SAVED_REPLENISHMENT_INTERVAL;
@@ -140,7 +140,7 @@ fn rke2_applies_its_manifests_again_by_a_plan_on_all_managed_nodes() {
     assert_eq!(notes(&model.decide(), key), None);
 }
 
-/// A world in which Rancher has been sent off and is done, with our gate still there.
+/// Rancher's upgrade was started and is complete, with our gate still closed.
 fn gated(end: Ending) -> Model {
     let mut model = ending(end);
     note(&mut model, annotations::SAVED_UPGRADE_STRATEGY, "null");
@@ -173,7 +173,7 @@ fn the_gate_is_opened_once_rancher_has_no_node_left(#[values(Success, Failure, D
     assert!(opens_gate(&model));
     let mut behind = model.clone();
     behind.observed.cluster.as_mut().unwrap().provision_generation = 0;
-    assert!(!opens_gate(&behind), "Rancher was never sent off");
+    assert!(!opens_gate(&behind), "Rancher was never started");
     let mut open = model.clone();
     open.observed.machine_plans[0].pre_drain = Some("t".to_owned());
     assert_eq!(opens_gate(&open), end == Success, "a node is in drain");
@@ -198,7 +198,7 @@ fn the_gate_is_opened_once_rancher_has_no_node_left(#[values(Success, Failure, D
 }
 
 #[rstest]
-fn where_rancher_was_not_sent_off_only_the_record_goes(#[values(Success, Failure)] end: Ending) {
+fn without_a_started_rancher_only_the_record_is_removed(#[values(Success, Failure)] end: Ending) {
     let mut model = gated(end);
     status(&mut model).provision_generation = None;
     note(&mut model, annotations::TAKEN_OVER, "true");
@@ -257,7 +257,7 @@ fn nodes_carry_nothing_of_ours_afterwards(#[case] pending: bool, #[case] boot: b
     };
     assert_eq!(decision.actions, [expected]);
     assert!(
-        waits(&decision)[0].ends_with("being put back or removed: Node node-1"),
+        waits(&decision)[0].ends_with("being restored or removed: Node node-1"),
         "{:?}",
         waits(&decision)
     );
