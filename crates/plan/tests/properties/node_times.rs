@@ -37,7 +37,7 @@ fn a_node_starts_with_its_first_job_and_finishes_when_it_is_upgraded(
     let mut draft = Draft::new(model.now, &model.observed);
     draft.reach("node-1", state, Some("R"), Some("words"));
     let entry = &draft.status().node_upgrade_statuses["node-1"];
-    assert_eq!(entry.state.as_deref(), Some(state.as_str()));
+    assert_eq!(entry.state(), Some(state.as_str()));
     assert_eq!(
         (entry.reason.as_deref(), entry.message.as_deref()),
         (Some("R"), Some("words"))

@@ -88,10 +88,8 @@ pub(crate) fn note(model: &mut Model, key: &str, value: &str) {
 }
 
 pub(crate) fn set_state(model: &mut Model, node: &str, state: NodeState) {
-    let entry = NodeUpgradeStatus {
-        state: Some(state.to_string()),
-        ..NodeUpgradeStatus::default()
-    };
+    let mut entry = NodeUpgradeStatus::default();
+    entry.advance(state);
     status(model).node_upgrade_statuses.insert(node.to_owned(), entry);
 }
 
@@ -105,9 +103,7 @@ pub(crate) fn set_retrying(model: &mut Model, node: &str, state: NodeState) {
 /// The state and the reason that a decision leaves a node with.
 pub(crate) fn reached<'a>(decision: &'a Decision, node: &str) -> (Option<NodeState>, Option<&'a str>) {
     let entry = decision.status.node_upgrade_statuses.get(node);
-    let state = entry
-        .and_then(|entry| entry.state.as_deref())
-        .and_then(NodeState::parse);
+    let state = entry.and_then(|entry| entry.progress().state());
     (state, entry.and_then(|entry| entry.reason.as_deref()))
 }
 
