@@ -291,8 +291,8 @@ fn a_left_over_job_is_in_the_way_whatever_it_says() {
 fn only_a_node_whose_step_failed_says_that_it_is_tried_again(#[case] state: NodeState, #[case] expected: bool) {
     let mut model = asked_again(3, Phase::NodeUpgrading);
     set_state(&mut model, "node-1", state);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.message = Some("tried again after: it broke".to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-1", None, Some("tried again after: it broke"));
     let decision = model.decide();
     assert_eq!(
         reached(&decision, "node-1"),

@@ -37,7 +37,7 @@ fn a_node_starts_with_its_first_job_and_finishes_when_it_is_upgraded(
     let mut draft = Draft::new(model.now, &model.observed);
     draft.reach("node-1", state, Some("R"), Some("words"));
     let entry = &draft.status().node_upgrade_statuses["node-1"];
-    assert_eq!(entry.state.as_deref(), Some(state.as_str()));
+    assert_eq!(entry.state(), Some(state.as_str()));
     assert_eq!(
         (entry.reason.as_deref(), entry.message.as_deref()),
         (Some("R"), Some("words"))
@@ -51,10 +51,10 @@ fn times_are_those_of_the_first_sight_and_a_stale_sight_says_nothing() {
     let mut model = Model::new(1);
     model.observed.plan.status = Some(Default::default());
     set_state(&mut model, "node-1", NodeState::PostDrained);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.started_at = Some(Time(Timestamp::UNIX_EPOCH));
-    entry.finished_at = Some(Time(Timestamp::UNIX_EPOCH));
-    let before = entry.clone();
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    let epoch = || Some(Time(Timestamp::UNIX_EPOCH));
+    nodes.record_times("node-1", epoch(), epoch());
+    let before = nodes["node-1"].clone();
     let mut draft = Draft::new(model.now, &model.observed);
     draft.reach("node-1", NodeState::PreDraining, Some("R"), Some("stale"));
     assert_eq!(draft.status().node_upgrade_statuses["node-1"], before);

@@ -38,7 +38,7 @@ fn job<'a>(model: &'a mut Model, node: &str) -> &'a mut ObservedJob {
 
 fn states(model: &Model) -> Vec<String> {
     let status = model.observed.plan.status.clone().unwrap();
-    let nodes = status.node_upgrade_statuses.into_values();
+    let nodes = status.node_upgrade_statuses.values();
     nodes.filter_map(|node| node.state().map(str::to_owned)).collect()
 }
 

@@ -2,8 +2,7 @@
 //! changes one thing and looks at one decision.
 
 use api::{
-    Component, JobType, NodeState, NodeUpgradeStatus, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus,
-    annotations, names,
+    Component, JobType, NodeState, Phase, PhaseTransition, ReleaseMetadata, UpgradePlanStatus, annotations, names,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
@@ -88,26 +87,28 @@ pub(crate) fn note(model: &mut Model, key: &str, value: &str) {
 }
 
 pub(crate) fn set_state(model: &mut Model, node: &str, state: NodeState) {
-    let entry = NodeUpgradeStatus {
-        state: Some(state.to_string()),
-        ..NodeUpgradeStatus::default()
-    };
-    status(model).node_upgrade_statuses.insert(node.to_owned(), entry);
+    set_recorded_state(model, node, state.as_str());
+}
+
+/// The same of any text. The product cannot replace an entry, so it goes the way that a recorded status comes.
+pub(crate) fn set_recorded_state(model: &mut Model, node: &str, state: &str) {
+    let nodes = &mut status(model).node_upgrade_statuses;
+    let mut entries = serde_json::to_value(&*nodes).unwrap();
+    entries[node] = json!({"state": state});
+    *nodes = serde_json::from_value(entries).unwrap();
 }
 
 /// The same of a node whose step is tried again.
 pub(crate) fn set_retrying(model: &mut Model, node: &str, state: NodeState) {
     set_state(model, node, state);
-    let entry = status(model).node_upgrade_statuses.get_mut(node).unwrap();
-    entry.reason = Some(api::reasons::RETRYING.to_owned());
+    let nodes = &mut status(model).node_upgrade_statuses;
+    nodes.remark(node, Some(api::reasons::RETRYING), None);
 }
 
 /// The state and the reason that a decision leaves a node with.
 pub(crate) fn reached<'a>(decision: &'a Decision, node: &str) -> (Option<NodeState>, Option<&'a str>) {
     let entry = decision.status.node_upgrade_statuses.get(node);
-    let state = entry
-        .and_then(|entry| entry.state.as_deref())
-        .and_then(NodeState::parse);
+    let state = entry.and_then(|entry| entry.state()).and_then(NodeState::parse);
     (state, entry.and_then(|entry| entry.reason.as_deref()))
 }
 
