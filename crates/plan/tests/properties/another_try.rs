@@ -252,7 +252,7 @@ fn a_job_of_a_plan_goes_with_the_plan(#[case] deleting: Option<bool>, #[case] de
         component: Component::ImagePreload,
         owner: Some("suc".to_owned()),
         outcome: failed(),
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-x".to_owned(), job);
     if let Some(deleting) = deleting {
@@ -276,7 +276,7 @@ fn a_left_over_job_is_in_the_way_whatever_it_says() {
         component: Component::ImagePreload,
         owner: Some("gone".to_owned()),
         left_over: true,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-x".to_owned(), job);
     assert_eq!(waits_for(&model.decide()), ["StillRunning"]);

@@ -120,7 +120,7 @@ pub(crate) fn node_job(step: JobType, node: &str) -> ObservedJob {
         component: Component::NodeUpgrade,
         job_type: Some(step),
         node: Some(node.to_owned()),
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn pod(step: JobType, node: &str) -> ObservedPod {
         job_type: Some(step),
         node: Some(node.to_owned()),
         owner: Some(format!("uid of {step} on {node}")),
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     }
 }
 
