@@ -38,7 +38,7 @@ pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
         }
     };
     if has_ended(observed.plan.status.as_ref(), phase) {
-        if phase == Some(Phase::Failed) && retry::is_wanted(&draft) {
+        if phase == Some(Phase::Failed) && retry::is_asked_for(&observed.plan) {
             return match another_active_plan(observed) {
                 None => retry::resume(draft),
                 Some(other) => postponed(draft, other),
