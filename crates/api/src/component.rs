@@ -46,13 +46,6 @@ impl JobType {
     }
 }
 
-impl Default for Component {
-    /// What most objects of an upgrade serve.
-    fn default() -> Self {
-        Self::NodeUpgrade
-    }
-}
-
 wire_enum! {
     /// Values of the label [`JOB_TYPE`](crate::labels::JOB_TYPE): which step of a node a Job is.
     pub enum JobType {

@@ -32,7 +32,7 @@ mod wire_enum;
 
 pub use component::{Component, JobType, NodePlan};
 pub use job_kind::JobKind;
-pub use node_progress::NodeUpgradeStatus;
+pub use node_progress::{NodeUpgradeStatus, NodeUpgradeStatuses};
 pub use node_state::NodeState;
 pub use phase::Phase;
 pub use plan_reads::CERTIFICATE_DAYS;

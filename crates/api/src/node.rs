@@ -1,6 +1,6 @@
 //! Predicates on Nodes, in one place.
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt;
 
 use crate::labels;
@@ -17,14 +17,17 @@ pub fn is_witness(node: &Node) -> bool {
     node.labels().contains_key(labels::WITNESS)
 }
 
+/// Whether the node is ready, and since when.
+#[must_use]
+pub fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
 /// The kubelet of the node says that it is ready.
 #[must_use]
 pub fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
-    conditions
-        .unwrap_or_default()
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    ready_condition(node).is_some_and(|condition| condition.status == "True")
 }
 
 /// No pod is scheduled to the node.

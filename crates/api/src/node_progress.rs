@@ -19,6 +19,23 @@
 //! assert!(!entry.advance(NodeState::ImagePreloading));
 //! assert_eq!(entry.state(), Some("PreDrained"));
 //! ```
+//!
+//! Nor can the entry of a node be replaced or removed:
+//!
+//! ```compile_fail,E0596
+//! let mut nodes = api::NodeUpgradeStatuses::default();
+//! nodes.insert("node-1".to_owned(), api::NodeUpgradeStatus::default());
+//! ```
+//!
+//! ```compile_fail,E0596
+//! let mut nodes = api::NodeUpgradeStatuses::default();
+//! nodes.remove("node-1");
+//! ```
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    ops::Deref,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -69,11 +86,68 @@ impl NodeUpgradeStatus {
     }
 
     /// Merges an observed state into the recorded state, and returns whether it is the node's state now. The only place
-    /// where a state is written.
+    /// where a state is written. A state that we do not know stays: how far the node is, only its writer knows.
     pub fn advance(&mut self, observed: NodeState) -> bool {
         let joined = self.progress().join(observed);
-        self.state = joined.state().map(|state| state.to_string());
+        if let Some(state) = joined.state() {
+            self.state = Some(state.to_string());
+        }
         joined.state() == Some(observed)
+    }
+}
+
+/// How far each node is, by name. Everything can be read; an entry only grows, and none is removed: a node that left the
+/// cluster keeps its entry, which says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeUpgradeStatuses(BTreeMap<String, NodeUpgradeStatus>);
+
+impl NodeUpgradeStatuses {
+    /// Merges an observed state into what is recorded of a node, and returns whether it is the node's state now.
+    pub fn reach(&mut self, node: &str, observed: NodeState) -> bool {
+        self.0.entry(node.to_owned()).or_default().advance(observed)
+    }
+
+    /// Says something else about a node that has an entry. Its state stays.
+    pub fn set_reason(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
+        if let Some(entry) = self.0.get_mut(node) {
+            entry.reason = reason.map(str::to_owned);
+            entry.message = message.map(str::to_owned);
+        }
+    }
+
+    /// Records when the upgrade of a node began, and when it ended. The first record counts.
+    pub fn record_times(&mut self, node: &str, started: Option<Time>, finished: Option<Time>) {
+        if let Some(entry) = self.0.get_mut(node) {
+            entry.started_at = entry.started_at.take().or(started);
+            entry.finished_at = entry.finished_at.take().or(finished);
+        }
+    }
+}
+
+impl Deref for NodeUpgradeStatuses {
+    type Target = BTreeMap<String, NodeUpgradeStatus>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl IntoIterator for NodeUpgradeStatuses {
+    type Item = (String, NodeUpgradeStatus);
+    type IntoIter = btree_map::IntoIter<String, NodeUpgradeStatus>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a NodeUpgradeStatuses {
+    type Item = (&'a String, &'a NodeUpgradeStatus);
+    type IntoIter = btree_map::Iter<'a, String, NodeUpgradeStatus>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }
 
@@ -151,35 +225,59 @@ impl Stage {
 
 /// What a node has reached. There is no setter: it grows by joining what is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress(Option<NodeState>);
+pub struct Progress(Reached);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    Nothing,
+    State(NodeState),
+    Unknown,
+}
 
 impl Progress {
-    /// From a recorded state; a text that is no state of ours counts as nothing reached.
+    /// From a recorded state.
     #[must_use]
     pub fn recorded(state: Option<&str>) -> Self {
-        Self(state.and_then(NodeState::parse))
+        Self(match state {
+            None => Reached::Nothing,
+            Some(text) => NodeState::parse(text).map_or(Reached::Unknown, Reached::State),
+        })
     }
 
-    /// What has been reached.
+    /// What has been reached, if it is a state that we know.
     #[must_use]
     pub const fn state(self) -> Option<NodeState> {
-        self.0
+        match self.0 {
+            Reached::State(state) => Some(state),
+            Reached::Nothing | Reached::Unknown => None,
+        }
     }
 
-    /// The group of what has been reached; nothing reached counts as the first.
+    /// Something is recorded that is no state of ours. A newer manager may have written it.
     #[must_use]
-    pub fn stage(self) -> Stage {
-        self.0.map(Stage::of).unwrap_or_default()
+    pub const fn is_unknown(self) -> bool {
+        matches!(self.0, Reached::Unknown)
+    }
+
+    /// The group of what has been reached; nothing reached counts as the first. Of a state that we do not know, only this is
+    /// safe to assume: the upgrade of the node has begun, and nothing of it has ended.
+    #[must_use]
+    pub const fn stage(self) -> Stage {
+        match self.0 {
+            Reached::Nothing => Stage::Preloading,
+            Reached::State(state) => Stage::of(state),
+            Reached::Unknown => Stage::Emptying,
+        }
     }
 
     /// What was known merged with what is observed: a stale observation never moves a node back. Within a group the newer one
-    /// wins, so that a Job that is tried again can turn a failure into a success.
+    /// wins, so that a Job that is tried again can turn a failure into a success. What we do not know is never replaced.
     #[must_use]
     pub fn join(self, observed: NodeState) -> Self {
-        if self.stage() > Stage::of(observed) {
+        if self.is_unknown() || self.stage() > Stage::of(observed) {
             self
         } else {
-            Self(Some(observed))
+            Self(Reached::State(observed))
         }
     }
 }

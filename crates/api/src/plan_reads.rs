@@ -51,6 +51,18 @@ impl UpgradePlan {
         }
     }
 
+    /// Whether its user leaves out the checks of the webhook, but for those that guard data.
+    #[must_use]
+    pub fn skips_webhook(&self) -> bool {
+        self.annotation(annotations::SKIP_WEBHOOK) == Some("true")
+    }
+
+    /// Whether its user leaves out the checks that guard data too. One annotation is not enough for that.
+    #[must_use]
+    pub fn skips_data_checks(&self) -> bool {
+        self.skips_webhook() && self.annotation(annotations::SKIP_DATA_CHECKS) == Some("true")
+    }
+
     /// How many days the certificates of the API servers must still be valid; nothing when that cannot be understood.
     #[must_use]
     pub fn certificate_days(&self) -> Option<i64> {

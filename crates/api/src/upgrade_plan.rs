@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeUpgradeStatus, ReleaseDigests, RepositoryAccess};
+use crate::{NodeUpgradeStatus, NodeUpgradeStatuses, ReleaseDigests, RepositoryAccess};
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -153,9 +153,9 @@ pub struct UpgradePlanStatus {
     pub iso_image_id: Option<String>,
 
     /// How far each node is.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-    pub node_upgrade_statuses: BTreeMap<String, NodeUpgradeStatus>,
+    #[serde(default, skip_serializing_if = "no_nodes")]
+    #[schemars(with = "BTreeMap<String, NodeUpgradeStatus>", extend("x-kubernetes-map-type" = "atomic"))]
+    pub node_upgrade_statuses: NodeUpgradeStatuses,
 
     /// When each phase was entered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -297,6 +297,10 @@ impl JsonSchema for DateTime {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "format": "date-time"})
     }
+}
+
+fn no_nodes(nodes: &NodeUpgradeStatuses) -> bool {
+    nodes.is_empty()
 }
 
 fn on_migration_failure(_: &mut SchemaGenerator) -> Schema {

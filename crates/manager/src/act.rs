@@ -194,8 +194,7 @@ impl Actor {
         match action {
             Action::Create(child) => self.create(plan, child, written).await,
             Action::ResumeJob { name } => {
-                let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                self.patch(&jobs, watched, name, json!({"spec": {"suspend": false}}), written)
+                self.patch::<Job>(watched, name, json!({"spec": {"suspend": false}}), written)
                     .await
             }
             Action::DeleteJob { namespace, name, uid } => {
@@ -226,9 +225,8 @@ impl Actor {
                 self.patch_node(watched, node, patch, written).await
             }
             Action::AnswerHook { secret, hook, token } => {
-                let secrets = self.in_namespace::<Secret>(names::FLEET_NAMESPACE);
                 let patch = json!({"metadata": {"annotations": {hook: token}}});
-                self.patch(&secrets, watched, secret, patch, written).await
+                self.patch::<Secret>(watched, secret, patch, written).await
             }
             Action::ProvisionCluster {
                 kubernetes_version,
@@ -244,15 +242,13 @@ impl Actor {
             }
             Action::RestoreUpgradeStrategy { strategy } => self.restore_strategy(watched, strategy, written).await,
             Action::SetReplenishmentInterval { value } => {
-                let settings = self.in_namespace::<longhorn::Setting>(names::LONGHORN_NAMESPACE);
                 let patch = json!({"value": value});
-                self.patch(&settings, watched, names::REPLENISHMENT_SETTING, patch, written)
+                self.patch::<longhorn::Setting>(watched, names::REPLENISHMENT_SETTING, patch, written)
                     .await
             }
             Action::EnableDescheduler { enabled } => {
-                let addons = self.in_namespace::<harvester::Addon>(names::KUBE_SYSTEM_NAMESPACE);
                 let patch = json!({"spec": {"enabled": enabled}});
-                self.patch(&addons, watched, names::DESCHEDULER_ADDON, patch, written)
+                self.patch::<harvester::Addon>(watched, names::DESCHEDULER_ADDON, patch, written)
                     .await
             }
             Action::SetChartMethods {
@@ -277,14 +273,12 @@ impl Actor {
         patch: Value,
         written: &mut Versions,
     ) -> Result<(), ActError> {
-        let nodes = Api::<Node>::all(self.client.clone());
-        self.patch(&nodes, watched, node, patch, written).await
+        self.patch::<Node>(watched, node, patch, written).await
     }
 
     /// Changes an object as it was observed: if another client, or a later manager, has changed it since, it is not changed.
     async fn patch<K>(
         &self,
-        api: &Api<K>,
         watched: &Watched,
         name: &str,
         mut patch: Value,
@@ -293,6 +287,7 @@ impl Actor {
     where
         K: Writable + Clone + Debug + DeserializeOwned,
     {
+        let api = K::api(&self.client);
         // A missing object needs no patch; the next pass decides what that means.
         let Some(observed) = K::cache(watched).get(api.namespace().unwrap_or_default(), name) else {
             return Ok(());

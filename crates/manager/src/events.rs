@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -36,8 +36,8 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct State {
-    /// Names of events that are known to be there.
-    recorded: BTreeSet<String>,
+    /// Names of events that are known to be there, by the uid of the plan.
+    recorded: BTreeMap<String, BTreeSet<String>>,
     /// Events that the API server did not take, oldest first.
     unrecorded: VecDeque<Event>,
     /// Why, by the uid of the plan.
@@ -47,8 +47,15 @@ struct State {
 }
 
 impl State {
-    fn knows(&self, name: &str) -> bool {
-        self.recorded.contains(name) || self.unrecorded.iter().any(|event| event.name_any() == name)
+    fn knows(&self, plan: &str, name: &str) -> bool {
+        let recorded = self.recorded.get(plan).is_some_and(|names| names.contains(name));
+        recorded || self.unrecorded.iter().any(|event| event.name_any() == name)
+    }
+
+    /// Forgets all plans but those of these uids.
+    fn keep_plans(&mut self, uids: &BTreeSet<String>) {
+        self.recorded.retain(|uid, _| uids.contains(uid));
+        self.errors.retain(|uid, _| uids.contains(uid));
     }
 
     /// Keeps an event for later.
@@ -69,8 +76,8 @@ impl State {
             Err(_) => Some(format!("no answer within {} s", ANSWER.as_secs())),
         };
         let Some(error) = error else {
-            self.recorded.insert(event.name_any());
             self.errors.remove(&of_plan);
+            self.recorded.entry(of_plan).or_default().insert(event.name_any());
             return true;
         };
         // Without the name, which differs each time: this is shown on the plan, and the same error must have the same message.
@@ -111,7 +118,7 @@ impl Recorder {
         leadership: &Leadership,
     ) -> Result<(), ActError> {
         let built = build(&plan.metadata, REPORTER, at, event);
-        if self.state().knows(&built.name_any()) {
+        if self.state().knows(&plan.uid().unwrap_or_default(), &built.name_any()) {
             return Ok(());
         }
         {
@@ -173,7 +180,44 @@ impl Recorder {
             .map(|why| format!("{why}; the upgrade continues without them"))
     }
 
+    /// Forgets plans that are gone. Events of theirs that could not be reported are still reported.
+    pub(crate) fn keep(&self, plans: &[Arc<UpgradePlan>]) {
+        let known: BTreeSet<String> = plans.iter().filter_map(|plan| plan.uid()).collect();
+        self.state().keep_plans(&known);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(plan: &str, name: &str) -> Event {
+        let mut event = Event::default();
+        event.metadata.name = Some(name.to_owned());
+        event.involved_object.uid = Some(plan.to_owned());
+        event
+    }
+
+    fn refused() -> kube::Error {
+        kube::Error::Service("refused".into())
+    }
+
+    #[test]
+    fn a_plan_that_is_gone_leaves_nothing_but_what_is_still_to_be_reported() {
+        let mut state = State::default();
+        for plan in ["gone", "here"] {
+            assert!(!state.ended(event(plan, "later"), Ok(Err(refused())), Duration::ZERO));
+            assert!(state.ended(event(plan, "told"), Ok(Ok(Event::default())), Duration::ZERO));
+            assert!(!state.ended(event(plan, "last"), Ok(Err(refused())), Duration::ZERO));
+        }
+        state.keep_plans(&BTreeSet::from(["here".to_owned()]));
+        assert!(state.knows("here", "told") && !state.knows("gone", "told"));
+        assert_eq!(state.errors.keys().collect::<Vec<_>>(), ["here"]);
+        assert_eq!(state.recorded.keys().collect::<Vec<_>>(), ["here"]);
+        assert_eq!(state.unrecorded.len(), 4);
     }
 }

@@ -237,6 +237,7 @@ impl Manager {
         self.known.keep(plans);
         self.state.throttle.keep(plans);
         self.state.backoff.keep(plans);
+        self.actor.recorder().keep(plans);
     }
 
     /// Reports events that could not be reported before, if it is time.

@@ -9,13 +9,14 @@ use std::{
 use api::UpgradePlan;
 use kube::ResourceExt;
 use plan::Decision;
+use rules::throttle::Throttle;
 
-/// Waits are not written sooner than this after the last write: hundreds of VMs that leave a
-/// node would be as many writes, and no user reads that fast.
-const MIN_INTERVAL: Duration = Duration::from_secs(5);
-/// Nor sooner than this after they are known: mostly something that moves the upgrade on follows at once, and one write says
-/// both.
-const DEBOUNCE: Duration = Duration::from_secs(1);
+const THROTTLE: Throttle = Throttle {
+    // Mostly something that moves the upgrade on follows at once, and one write says both.
+    debounce: Duration::from_secs(1),
+    // Hundreds of VMs that leave a node would be as many writes, and no user reads that fast.
+    interval: Duration::from_secs(5),
+};
 
 /// What becomes of the status of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +50,8 @@ struct Writes {
 impl Writes {
     /// When a status may be written that only updates waits.
     fn due(&self, now: Duration) -> Duration {
-        let known = self.pending_since.unwrap_or(now) + DEBOUNCE;
-        self.last.map_or(known, |last| known.max(last + MIN_INTERVAL))
+        let known = self.pending_since.unwrap_or(now);
+        THROTTLE.due(Some(known), self.last).unwrap_or(now)
     }
 }
 

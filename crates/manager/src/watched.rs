@@ -21,7 +21,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node, Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Client, Resource};
+use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 
 pub(crate) use self::place::{Place, Rights, WatchedKind};
@@ -54,13 +54,26 @@ macro_rules! rights {
     };
 }
 
+/// A kind is deleted only by rights that include it, and rights that include it are there because it is deleted.
+macro_rules! deletable {
+    (deletes $kind:ty, $rights:expr) => {
+        impl Deletable for $kind {}
+
+        const _: () = assert!(
+            $rights.include_delete(),
+            "the rights of the row do not include delete"
+        );
+    };
+}
+
 /// The table: the name of the cache, the kind (and the form that is read of it), where it is, which objects are watched,
-/// what is dropped of each; then, if the manager writes it, the name of its version mark and what it must be allowed for that.
+/// what is dropped of each; then, if the manager writes it, the name of its version mark and what it must be allowed for that,
+/// and `deletes` if it deletes it.
 macro_rules! watched_kinds {
     ($(
         $(#[$doc:meta])*
         $cache:ident: $kind:ty $(as $form:ty)?, $place:ident, $selection:expr, $prune:expr
-        $(, writes $written:ident by $rights:expr)?;
+        $(, writes $written:ident by $rights:expr $(, $deletes:ident)?)?;
     )*) => {
         /// All caches, and the bell that rings when any of them changes.
         #[derive(Clone, Default)]
@@ -85,7 +98,13 @@ macro_rules! watched_kinds {
                 fn cache(watched: &Watched) -> &Cache<Self> {
                     &watched.$cache
                 }
+
+                fn api(client: &Client) -> Api<Self> {
+                    <$kind as Resource>::Scope::api::<$kind>(client, Place::$place)
+                }
             }
+
+            $(deletable!($deletes $kind, $rights);)?
         )?)*
 
         impl Watched {
@@ -133,23 +152,40 @@ pub trait Writable: Resource<DynamicType = ()> + Sized {
 
     /// The cache in which a write shows.
     fn cache(watched: &Watched) -> &Cache<Self>;
+
+    /// Where it is written: only there does a write show in the cache. A kind may be watched elsewhere too, as the Jobs of
+    /// system-upgrade-controller are.
+    fn api(client: &Client) -> Api<Self>;
 }
+
+/// A kind that the manager deletes. One whose row does not say so cannot be:
+///
+/// ```compile_fail,E0277
+/// fn delete<K: manager::watched::Deletable>() {}
+/// delete::<k8s_openapi::api::core::v1::Node>();
+/// ```
+///
+/// ```
+/// fn delete<K: manager::watched::Deletable>() {}
+/// delete::<k8s_openapi::api::batch::v1::Job>();
+/// ```
+pub trait Deletable: Writable {}
 
 watched_kinds! {
     plans: UpgradePlan, Cluster, Selection::All, nothing, writes Plan by Rights::Patch;
     nodes: Node, Cluster, Selection::All, prune::prune_node, writes Node by Rights::Patch;
     versions: harvester::Version, Harvester, Selection::All, nothing;
     settings: harvester::Setting, Cluster, Selection::Named(names::SERVER_VERSION_SETTING), nothing;
-    images: harvester::VirtualMachineImage, Harvester, Selection::All, nothing, writes Image by Rights::Own;
+    images: harvester::VirtualMachineImage, Harvester, Selection::All, nothing, writes Image by Rights::Own, deletes;
     addons: harvester::Addon, KubeSystem, Selection::Named(names::DESCHEDULER_ADDON), nothing,
         writes Addon by Rights::Patch;
-    deployments: Deployment, Harvester, Selection::OURS, nothing, writes Deployment by Rights::Own;
+    deployments: Deployment, Harvester, Selection::OURS, nothing, writes Deployment by Rights::Own, deletes;
     /// Whose pods the pods of the repository are.
     replica_sets: ReplicaSet, Harvester, Selection::OURS, prune::prune_replica_set;
-    services: Service, Harvester, Selection::OURS, nothing, writes Service by Rights::Own;
+    services: Service, Harvester, Selection::OURS, nothing, writes Service by Rights::Own, deletes;
     endpoint_slices: EndpointSlice, Harvester, Selection::Labelled(labels::SERVICE_NAME), nothing;
-    suc_plans: suc::Plan, Cattle, Selection::OURS, nothing, writes SucPlan by Rights::Own;
-    jobs: Job, Harvester, Selection::OURS, prune::prune_job, writes Job by Rights::OwnAndPatch;
+    suc_plans: suc::Plan, Cattle, Selection::OURS, nothing, writes SucPlan by Rights::Own, deletes;
+    jobs: Job, Harvester, Selection::OURS, prune::prune_job, writes Job by Rights::OwnAndPatch, deletes;
     /// The Jobs of system-upgrade-controller.
     suc_jobs: Job, Cattle, Selection::OURS, prune::prune_job;
     secrets: Secret, MachinePlans, Selection::OfType(annotations::MACHINE_PLAN_SECRET_TYPE), prune::prune_secret,

@@ -16,6 +16,7 @@ pub mod os_steps;
 pub mod post_drain;
 pub mod pre_drain;
 pub mod rke2_steps;
+mod shared_steps;
 pub mod single_node;
 pub mod skip_manifests;
 pub mod version_guard;

@@ -1,7 +1,7 @@
 //! `post-drain`: after Rancher has drained a node, configures RKE2, waits for its upgrade, installs the new operating
 //! system and has the node rebooted. `docs/node-steps.md` says what each step does.
 
-use crate::{configure_steps, drain_steps, limits::Limits, node_run::NodeRun, os_steps, rke2_steps};
+use crate::{configure_steps, drain_steps, limits::Limits, node_run::NodeRun, os_steps, shared_steps};
 use program::{
     error::Result,
     report::Reporter,
@@ -11,23 +11,11 @@ use program::{
 /// The steps, in order.
 #[must_use]
 pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
-    let mut steps: Vec<Step<NodeRun>> = vec![Step {
-        name: "wait-for-repository",
-        limit: limits.repository,
-        run: |run, ctx| Box::pin(rke2_steps::wait_for_repository(run, ctx)),
-    }];
+    let mut steps: Vec<Step<NodeRun>> = vec![shared_steps::wait_for_repository(limits)];
     steps.extend(configure_steps::steps(limits));
     let more: [Step<NodeRun>; 3] = [
-        Step {
-            name: "wait-for-rke2",
-            limit: limits.rke2,
-            run: |run, ctx| Box::pin(rke2_steps::wait_for_rke2(run, ctx)),
-        },
-        Step {
-            name: "remove-rke2-archives",
-            limit: limits.host,
-            run: |run, ctx| Box::pin(rke2_steps::remove_archives(run, ctx)),
-        },
+        shared_steps::wait_for_rke2(limits),
+        shared_steps::remove_archives(limits),
         Step {
             name: "remove-drain-taint",
             limit: limits.request,

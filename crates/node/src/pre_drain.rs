@@ -1,14 +1,6 @@
 //! `pre-drain`: empties a node of VMs before Rancher drains it. `docs/node-steps.md` says what each step does.
 
-use futures::future::ready;
-
-use crate::{
-    drain_steps,
-    host::{rke2_config, system_agent},
-    limits::Limits,
-    node_run::NodeRun,
-    rke2_steps,
-};
+use crate::{drain_steps, limits::Limits, node_run::NodeRun, shared_steps};
 use program::{
     error::Result,
     report::Reporter,
@@ -19,11 +11,7 @@ use program::{
 #[must_use]
 pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
     vec![
-        Step {
-            name: "recover-system-agent",
-            limit: limits.host,
-            run: |run, _| Box::pin(system_agent::recover(&run.root, run.tools.as_ref())),
-        },
+        shared_steps::recover_agent(limits),
         Step {
             name: "wait-for-volumes",
             limit: limits.volumes,
@@ -54,21 +42,9 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
             limit: limits.volumes,
             run: |run, ctx| Box::pin(drain_steps::keep_last_copies(run, ctx)),
         },
-        Step {
-            name: "remove-canal-config",
-            limit: limits.host,
-            run: |run, _| Box::pin(ready(rke2_config::remove_canal_config(&run.root))),
-        },
-        Step {
-            name: "disable-charts",
-            limit: limits.host,
-            run: |run, _| Box::pin(ready(rke2_config::disable_charts(&run.root))),
-        },
-        Step {
-            name: "choose-ingress",
-            limit: limits.request,
-            run: |run, ctx| Box::pin(rke2_steps::choose_ingress(run, ctx)),
-        },
+        shared_steps::remove_canal_config(limits),
+        shared_steps::disable_charts(limits),
+        shared_steps::choose_ingress(limits),
     ]
 }
 

@@ -1,15 +1,7 @@
 //! `single-node-upgrade`: a cluster of one node has nowhere to move its VMs, so they are stopped and everything is done
 //! in one go. `docs/node-steps.md` says what each step does.
 
-use futures::future::ready;
-
-use crate::{
-    configure_steps, drain_steps,
-    host::{rke2_config, system_agent},
-    limits::Limits,
-    node_run::NodeRun,
-    os_steps, rke2_steps,
-};
+use crate::{configure_steps, drain_steps, limits::Limits, node_run::NodeRun, os_steps, rke2_steps, shared_steps};
 use program::{
     error::Result,
     report::Reporter,
@@ -20,26 +12,10 @@ use program::{
 #[must_use]
 pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
     let mut steps: Vec<Step<NodeRun>> = vec![
-        Step {
-            name: "recover-system-agent",
-            limit: limits.host,
-            run: |run, _| Box::pin(system_agent::recover(&run.root, run.tools.as_ref())),
-        },
-        Step {
-            name: "wait-for-repository",
-            limit: limits.repository,
-            run: |run, ctx| Box::pin(rke2_steps::wait_for_repository(run, ctx)),
-        },
-        Step {
-            name: "remove-canal-config",
-            limit: limits.host,
-            run: |run, _| Box::pin(ready(rke2_config::remove_canal_config(&run.root))),
-        },
-        Step {
-            name: "disable-charts",
-            limit: limits.host,
-            run: |run, _| Box::pin(ready(rke2_config::disable_charts(&run.root))),
-        },
+        shared_steps::recover_agent(limits),
+        shared_steps::wait_for_repository(limits),
+        shared_steps::remove_canal_config(limits),
+        shared_steps::disable_charts(limits),
         os_steps::download_step(limits),
         Step {
             name: "stop-vms",
@@ -59,26 +35,14 @@ pub fn steps(limits: &Limits) -> Vec<Step<NodeRun>> {
     ];
     steps.extend(configure_steps::steps(limits));
     let more: [Step<NodeRun>; 4] = [
-        Step {
-            name: "choose-ingress",
-            limit: limits.request,
-            run: |run, ctx| Box::pin(rke2_steps::choose_ingress(run, ctx)),
-        },
+        shared_steps::choose_ingress(limits),
         Step {
             name: "start-rke2-upgrade",
             limit: limits.request,
             run: |run, ctx| Box::pin(rke2_steps::start_rke2_upgrade(run, ctx)),
         },
-        Step {
-            name: "wait-for-rke2",
-            limit: limits.rke2,
-            run: |run, ctx| Box::pin(rke2_steps::wait_for_rke2(run, ctx)),
-        },
-        Step {
-            name: "remove-rke2-archives",
-            limit: limits.host,
-            run: |run, ctx| Box::pin(rke2_steps::remove_archives(run, ctx)),
-        },
+        shared_steps::wait_for_rke2(limits),
+        shared_steps::remove_archives(limits),
     ];
     steps.extend(more);
     // The image is on the node since long before, and its step finds it there.

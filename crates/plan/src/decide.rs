@@ -38,7 +38,7 @@ pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
         }
     };
     if has_ended(observed.plan.status.as_ref(), phase) {
-        if phase == Some(Phase::Failed) && retry::is_wanted(&draft) {
+        if phase == Some(Phase::Failed) && retry::is_asked_for(&observed.plan) {
             return match another_active_plan(observed) {
                 None => retry::resume(draft),
                 Some(other) => postponed(draft, other),
@@ -60,8 +60,27 @@ pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
             draft.finish(EXECUTABLE, true, None)
         }
         Some(Phase::Failed) => finalize::fail(draft),
-        Some(phase) => advance(draft, phase),
+        Some(phase) => match unknown_state(&draft) {
+            Some(why) => {
+                draft.degrade(why);
+                draft.finish(EXECUTABLE, true, None)
+            }
+            None => advance(draft, phase),
+        },
     }
+}
+
+/// Why the plan does not continue: a node is in a state that this manager does not know, as after a downgrade. It may be in
+/// the middle of its upgrade. So no Job is started and no hook is answered, for this node or another: two nodes would be in
+/// flight. A node that left the cluster holds up nobody.
+fn unknown_state(draft: &Draft<'_>) -> Option<String> {
+    let mut nodes = draft.status().node_upgrade_statuses.iter();
+    let is_unknown = |name: &String| draft.observed.nodes.contains_key(name) && draft.progress(name).is_unknown();
+    let (name, entry) = nodes.find(|(name, _)| is_unknown(name))?;
+    Some(format!(
+        "unknown state of node {name}: {}; a newer manager may have written it: install that manager again to continue",
+        entry.state().unwrap_or_default()
+    ))
 }
 
 /// Takes the plan one step further, if what the step is about holds.

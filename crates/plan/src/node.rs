@@ -111,12 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_state_blocks_nothing() {
-        assert_eq!(
-            Progress::recorded(Some("KubernetesUpgraded")).stage(),
-            Stage::Preloading
-        );
+    fn a_text_that_is_no_state_stays_and_is_neither_never_started_nor_ended() {
+        let unknown = Progress::recorded(Some("KubernetesUpgraded"));
+        assert_eq!((unknown.state(), unknown.is_unknown()), (None, true));
+        assert!(unknown.stage().has_started() && !unknown.stage().has_ended_first_job());
+        for state in NodeState::ALL {
+            assert_eq!(unknown.join(state), unknown, "{state}");
+            let mut entry: NodeUpgradeStatus = serde_json::from_str(r#"{"state": "KubernetesUpgraded"}"#).unwrap();
+            assert!(!entry.advance(state));
+            assert_eq!(entry.state(), Some("KubernetesUpgraded"), "{state}");
+        }
         assert_eq!(Progress::recorded(None).join(PreDraining), at(PreDraining));
+        assert_eq!(Progress::recorded(None).stage(), Stage::Preloading);
     }
 
     #[test]

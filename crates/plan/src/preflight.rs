@@ -114,8 +114,7 @@ fn repo_server_is_known(plan: &UpgradePlan, _: &PreflightFacts, _: Timestamp) ->
 
 /// Admission has looked too, but that may be long ago: a plan may have waited for another one, or for a manager.
 fn no_v1_upgrade_runs(plan: &UpgradePlan, facts: &PreflightFacts, _: Timestamp) -> Result<()> {
-    let skips = |key: &str| plan.annotation(key) == Some("true");
-    if skips(annotations::SKIP_WEBHOOK) && skips(annotations::SKIP_DATA_CHECKS) {
+    if plan.skips_data_checks() {
         return Ok(());
     }
     match facts.v1_upgrades.first() {

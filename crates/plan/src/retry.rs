@@ -19,12 +19,6 @@ use rules::version;
 /// What the message of a node that is tried again begins with.
 const BEFORE: &str = "tried again after: ";
 
-/// The user requests a retry.
-#[must_use]
-pub fn is_wanted(draft: &Draft<'_>) -> bool {
-    is_asked_for(&draft.observed.plan)
-}
-
 /// A user requests a retry of the plan that has not begun.
 #[must_use]
 pub fn is_asked_for(plan: &UpgradePlan) -> bool {

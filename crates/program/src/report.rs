@@ -11,7 +11,7 @@ use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use rules::Waiting;
-use rules::waiting;
+use rules::{throttle::Throttle, waiting};
 use tokio::sync::Notify;
 
 use crate::board::{Board, StepStarted};
@@ -91,13 +91,16 @@ impl State {
 
     /// When to show the waits; never when users already see them.
     fn due(&self) -> Option<Timestamp> {
-        let (since, pause) = match self.unshown_since {
-            _ if self.now == self.shown => return None,
-            Some(since) if self.now.is_empty() => (since, LONGEST_OVER),
-            Some(since) => (since, DEBOUNCE),
-            None => (self.shown_at, SHORTEST_INTERVAL),
+        if self.now == self.shown {
+            return None;
+        }
+        let throttle = Throttle {
+            debounce: if self.now.is_empty() { LONGEST_OVER } else { DEBOUNCE },
+            interval: SHORTEST_INTERVAL,
         };
-        Some(since.saturating_add(pause).unwrap_or(Timestamp::MAX))
+        // What users do not see at all is worth a write soon after another one.
+        let shown = self.unshown_since.is_none().then_some(self.shown_at);
+        throttle.due(self.unshown_since, shown)
     }
 }
 

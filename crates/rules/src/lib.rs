@@ -15,6 +15,7 @@ pub mod longhorn_health;
 pub mod migration;
 pub mod stale_images;
 pub mod suc_plan;
+pub mod throttle;
 pub mod tries;
 pub mod version;
 pub mod waiting;

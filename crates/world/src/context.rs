@@ -229,12 +229,6 @@ pub(crate) fn controlled_by<K: Resource<DynamicType = ()>>(object: &K) -> Value 
     }])
 }
 
-/// The node's Ready condition.
-pub(crate) fn ready_condition(node: &Node) -> Option<&k8s_openapi::api::core::v1::NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
-}
-
 /// A pod's phase; empty when it has none yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status

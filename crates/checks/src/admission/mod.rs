@@ -108,10 +108,9 @@ pub fn update_reads(old: &UpgradePlan, new: &UpgradePlan) -> Reads {
 
 /// Whether such checks apply to a plan.
 fn is_checked(plan: &UpgradePlan, guards: Guards) -> bool {
-    let skips = |key: &str| is_true(plan, key);
     match guards {
-        Guards::Course => !skips(annotations::SKIP_WEBHOOK),
-        Guards::Data => !(skips(annotations::SKIP_WEBHOOK) && skips(annotations::SKIP_DATA_CHECKS)),
+        Guards::Course => !plan.skips_webhook(),
+        Guards::Data => !plan.skips_data_checks(),
     }
 }
 

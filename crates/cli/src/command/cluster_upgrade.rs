@@ -88,7 +88,9 @@ enum Part {
 }
 
 fn deadline(text: &str) -> NamedDuration {
-    named_duration::of_step(text, system_agent::SUSPEND_STEPS)
+    // The name of the step before 1.0; the command has its alias too.
+    let text = text.replacen("hold-agent=", "suspend-agent=", 1);
+    named_duration::of_step(&text, system_agent::SUSPEND_STEPS)
 }
 
 /// `cluster-upgrade suspend-agent`.

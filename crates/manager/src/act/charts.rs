@@ -35,8 +35,7 @@ impl Actor {
             patch["metadata"]["annotations"][annotations::CHART_PAUSED_BY] = Value::Null;
             patch["spec"]["paused"] = json!(false);
         }
-        let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
-        self.patch(&charts, watched, names::HARVESTER_CHART, patch, written)
+        self.patch::<ManagedChart>(watched, names::HARVESTER_CHART, patch, written)
             .await
     }
 
@@ -48,12 +47,11 @@ impl Actor {
         paused: bool,
         written: &mut Versions,
     ) -> Result<(), ActError> {
-        let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
         let patch = json!({
             "metadata": {"annotations": {annotations::CHART_PAUSED_BY: null}},
             "spec": {"paused": paused},
         });
-        self.patch(&charts, watched, name, patch, written).await
+        self.patch::<ManagedChart>(watched, name, patch, written).await
     }
 
     /// Restores what an older version of ours changed on the KubeVirt object itself.
@@ -63,9 +61,8 @@ impl Actor {
         methods: &[String],
         written: &mut Versions,
     ) -> Result<(), ActError> {
-        let kubevirts = self.in_namespace::<KubeVirt>(names::HARVESTER_NAMESPACE);
         let patch = json!({"spec": {"workloadUpdateStrategy": {"workloadUpdateMethods": methods}}});
-        self.patch(&kubevirts, watched, names::KUBEVIRT, patch, written).await?;
+        self.patch::<KubeVirt>(watched, names::KUBEVIRT, patch, written).await?;
         self.give_up_methods(written).await
     }
 
@@ -78,9 +75,8 @@ impl Actor {
             .managed_charts
             .get(names::FLEET_NAMESPACE, names::HARVESTER_CHART);
         let Some(chart) = chart else { return Ok(()) };
-        let charts = self.in_namespace::<ManagedChart>(names::FLEET_NAMESPACE);
         let patch = objects::rancher::stop_ignoring_methods(&chart);
-        self.patch(&charts, watched, names::HARVESTER_CHART, patch, written)
+        self.patch::<ManagedChart>(watched, names::HARVESTER_CHART, patch, written)
             .await
     }
 

@@ -20,7 +20,10 @@ use plan::{Child, decision::ChildKind};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{ActError, Actor, Versions, failed, note};
-use crate::{objects, ours, watched::Writable};
+use crate::{
+    objects, ours,
+    watched::{Deletable, Writable},
+};
 
 /// How objects are deleted that run pods: they stay until their pods are gone, so that no program counts as ended that
 /// still runs. Jobs of system-upgrade-controller do not keep their Plan; their pods are watched for that.
@@ -135,13 +138,11 @@ impl Actor {
     /// Creates an object; one that exists is adopted if this plan owns it.
     async fn create_one<K>(&self, plan: &UpgradePlan, object: K, written: &mut Versions) -> Result<(), ActError>
     where
-        K: Writable + Resource<Scope = k8s_openapi::NamespaceResourceScope>,
-        K: Clone + Debug + Serialize + DeserializeOwned,
+        K: Writable + Clone + Debug + Serialize + DeserializeOwned,
     {
         let name = object.name_any();
-        let namespace = object.namespace().unwrap_or_default();
         let text = called(&object);
-        let api = self.in_namespace::<K>(&namespace);
+        let api = K::api(&self.client);
         let doing = || format!("create {text}");
         self.fence()?;
         let found = match api.create(&PostParams::default(), &object).await {
@@ -176,46 +177,32 @@ impl Actor {
         }
         match kind {
             ChildKind::Image => {
-                let images = self.in_namespace::<harvester::VirtualMachineImage>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&images, plan, &selector, DeleteParams::background())
+                self.delete_owned::<harvester::VirtualMachineImage>(plan, &selector, DeleteParams::background())
                     .await
             }
             ChildKind::Deployment => {
-                let deployments = self.in_namespace::<Deployment>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&deployments, plan, &selector, DeleteParams::background())
+                self.delete_owned::<Deployment>(plan, &selector, DeleteParams::background())
                     .await
             }
             ChildKind::Service => {
-                let services = self.in_namespace::<Service>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&services, plan, &selector, DeleteParams::background())
+                self.delete_owned::<Service>(plan, &selector, DeleteParams::background())
                     .await
             }
-            ChildKind::SucPlan => {
-                let plans = self.in_namespace::<suc::Plan>(names::CATTLE_NAMESPACE);
-                self.delete_owned(&plans, plan, &selector, with_pods()).await
-            }
-            ChildKind::Job => {
-                let jobs = self.in_namespace::<Job>(names::HARVESTER_NAMESPACE);
-                self.delete_owned(&jobs, plan, &selector, with_pods()).await
-            }
+            ChildKind::SucPlan => self.delete_owned::<suc::Plan>(plan, &selector, with_pods()).await,
+            ChildKind::Job => self.delete_owned::<Job>(plan, &selector, with_pods()).await,
         }
     }
 
     /// Deletes what the plan owns of what a selector names: any user can put a label on their objects.
-    async fn delete_owned<K>(
-        &self,
-        api: &Api<K>,
-        plan: &UpgradePlan,
-        selector: &str,
-        how: DeleteParams,
-    ) -> Result<(), ActError>
+    async fn delete_owned<K>(&self, plan: &UpgradePlan, selector: &str, how: DeleteParams) -> Result<(), ActError>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Deletable + Clone + Debug + DeserializeOwned,
     {
+        let api = K::api(&self.client);
         let found = api.list_metadata(&ListParams::default().labels(selector)).await;
         let found = found.map_err(|source| failed(format!("list each {} to delete", K::kind(&())), source))?;
         for object in found.items.iter().filter(|object| ours::is_child(*object, plan)) {
-            self.delete_one(api, &object.name_any(), object.uid(), how.clone())
+            self.delete_one(&api, &object.name_any(), object.uid(), how.clone())
                 .await?;
         }
         Ok(())
@@ -230,7 +217,7 @@ impl Actor {
         how: DeleteParams,
     ) -> Result<(), ActError>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Deletable + Clone + Debug + DeserializeOwned,
     {
         let how = DeleteParams {
             preconditions: Some(Preconditions {

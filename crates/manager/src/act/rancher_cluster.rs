@@ -33,8 +33,7 @@ impl Actor {
         }
         let version = cluster.resource_version().unwrap_or_default();
         let patch = objects::rancher::provision(kubernetes_version, to, notes, &version);
-        let clusters = self.in_namespace::<rancher::Cluster>(names::FLEET_NAMESPACE);
-        self.patch(&clusters, watched, names::LOCAL_CLUSTER, patch, written)
+        self.patch::<rancher::Cluster>(watched, names::LOCAL_CLUSTER, patch, written)
             .await
     }
 

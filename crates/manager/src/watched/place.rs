@@ -119,6 +119,13 @@ pub(crate) enum Rights {
     OwnAndPatch,
 }
 
+impl Rights {
+    /// They include deleting.
+    pub(super) const fn include_delete(self) -> bool {
+        matches!(self, Self::Own | Self::OwnAndPatch)
+    }
+}
+
 /// A row of the table, as far as it matters to the roles.
 pub(crate) struct WatchedKind {
     pub(crate) group: Cow<'static, str>,

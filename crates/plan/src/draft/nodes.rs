@@ -16,28 +16,21 @@ impl Draft<'_> {
 
     /// Joins a state that is seen into what the node has reached.
     pub fn reach(&mut self, node: &str, state: NodeState, reason: Option<&str>, message: Option<&str>) {
-        let now = Time(self.now);
-        let entry = self.status.node_upgrade_statuses.entry(node.to_owned()).or_default();
-        if !entry.advance(state) {
+        let nodes = &mut self.status.node_upgrade_statuses;
+        if !nodes.reach(node, state) {
             return;
         }
-        entry.reason = reason.map(str::to_owned);
-        entry.message = message.map(str::to_owned);
+        nodes.set_reason(node, reason, message);
         let stage = Stage::of(state);
-        if stage.is_in_flight() || stage == Stage::Ended {
-            entry.started_at.get_or_insert_with(|| now.clone());
-        }
-        if node::is_upgraded(state) && stage == Stage::Ended {
-            entry.finished_at.get_or_insert(now);
-        }
+        let started = stage.is_in_flight() || stage == Stage::Ended;
+        let finished = node::is_upgraded(state) && stage == Stage::Ended;
+        let at = |is: bool| is.then_some(Time(self.now));
+        nodes.record_times(node, at(started), at(finished));
     }
 
     /// Sets the reason and the message of a node whose state stays the same.
     pub fn set_reason(&mut self, node: &str, reason: Option<&str>, message: Option<&str>) {
-        if let Some(entry) = self.status.node_upgrade_statuses.get_mut(node) {
-            entry.reason = reason.map(str::to_owned);
-            entry.message = message.map(str::to_owned);
-        }
+        self.status.node_upgrade_statuses.set_reason(node, reason, message);
     }
 
     /// The reason of a node's state.

@@ -5,36 +5,67 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A pod of the upgrade that has something to say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObservedPod {
     /// Its namespace and name.
+    #[serde(default)]
     pub name: String,
     /// Which part of the upgrade it serves.
     pub component: Component,
     /// Which step of a node, for pods of nodes.
+    #[serde(default)]
     pub job_type: Option<JobType>,
     /// The node it is for, if it is for one.
+    #[serde(default)]
     pub node: Option<String>,
     /// The uid of the Job it belongs to, if it belongs to one.
+    #[serde(default)]
     pub owner: Option<String>,
     /// Why it cannot start, if it cannot.
+    #[serde(default)]
     pub problem: Option<String>,
     /// The image that its node does not have and cannot pull, if that is why.
+    #[serde(default)]
     pub missing_image: Option<String>,
     /// What its program says that it waits for.
+    #[serde(default)]
     pub said: Vec<WaitingFor>,
     /// The termination message of its program when it failed, if it has.
+    #[serde(default)]
     pub termination_message: Option<TerminationMessage>,
     /// Its program has ended well, and reported that the node need not be rebooted.
+    #[serde(default)]
     pub no_reboot: bool,
     /// Its program has ended well, and reported that it armed the reboot of its node in this boot.
+    #[serde(default)]
     pub armed_in: Option<String>,
     /// It is a pod of a Job, and has not ended: its program may still change something.
+    #[serde(default)]
     pub works: bool,
 }
 
 impl ObservedPod {
+    /// A pod that serves a part of the upgrade, and of which nothing else is known. The part has no default: what an object
+    /// serves decides what becomes of it.
+    #[must_use]
+    pub const fn of(component: Component) -> Self {
+        Self {
+            name: String::new(),
+            component,
+            job_type: None,
+            node: None,
+            owner: None,
+            problem: None,
+            missing_image: None,
+            said: Vec::new(),
+            termination_message: None,
+            no_reboot: false,
+            armed_in: None,
+            works: false,
+        }
+    }
+
     /// The pod without anything that it says.
     #[must_use]
     pub fn silent(self) -> Self {
@@ -75,34 +106,62 @@ pub struct ObservedSucPlan {
 }
 
 /// A Job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObservedJob {
     /// Its uid.
+    #[serde(default)]
     pub uid: Option<String>,
     /// The uid of the system-upgrade-controller Plan that made it, if one did.
+    #[serde(default)]
     pub owner: Option<String>,
     /// The Plan that made it is gone, or says that it did and was never there: it may run still, and says nothing.
+    #[serde(default)]
     pub left_over: bool,
     /// Its namespace.
+    #[serde(default)]
     pub namespace: String,
     /// Which part of the upgrade it serves.
     pub component: Component,
     /// Which step of a node, for Jobs of nodes.
+    #[serde(default)]
     pub job_type: Option<JobType>,
     /// Its node, if it has one.
+    #[serde(default)]
     pub node: Option<String>,
     /// It is suspended.
+    #[serde(default)]
     pub suspended: bool,
     /// How many of its pods have failed.
+    #[serde(default)]
     pub failed_pods: u32,
     /// It is being deleted. It is there until its pods are gone.
+    #[serde(default)]
     pub deleting: bool,
     /// Its state.
+    #[serde(default)]
     pub outcome: JobOutcome,
 }
 
 impl ObservedJob {
+    /// A Job that serves a part of the upgrade, and of which nothing else is known.
+    #[must_use]
+    pub const fn of(component: Component) -> Self {
+        Self {
+            uid: None,
+            owner: None,
+            left_over: false,
+            namespace: String::new(),
+            component,
+            job_type: None,
+            node: None,
+            suspended: false,
+            failed_pods: 0,
+            deleting: false,
+            outcome: JobOutcome::Running,
+        }
+    }
+
     /// The Job without anything that it says: it may run, and that is all that is known.
     #[must_use]
     pub fn left_over(self) -> Self {

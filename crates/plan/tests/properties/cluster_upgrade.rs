@@ -19,7 +19,7 @@ fn agents_suspended(component: Component, outcome: JobOutcome) -> Model {
         component,
         node: Some("node-1".to_owned()),
         outcome,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     let name = names::suc_plan("up", Component::SuspendAgent);
     model.observed.jobs.insert(format!("apply-{name}-on-node-1"), paused);
@@ -53,7 +53,7 @@ fn a_pod_that_suspends_an_agent_and_cannot_start_is_named() {
         component: Component::SuspendAgent,
         node: Some("node-1".to_owned()),
         problem: Some("ErrImagePull".to_owned()),
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     model.observed.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();

@@ -6,7 +6,10 @@ use rstest::rstest;
 
 use crate::{
     model::Model,
-    small::{add_job, answers, created_jobs, pause, set_retrying, set_state, upgrading, waits, waits_for},
+    small::{
+        add_job, answers, created_jobs, pause, set_recorded_state, set_retrying, set_state, status, upgrading, waits,
+        waits_for,
+    },
 };
 
 /// The pre-drain hook of node-1, which has this state, is open.
@@ -269,4 +272,31 @@ fn no_node_begins_while_one_has_failed(#[case] state: NodeState) {
     let decision = model.decide();
     assert_eq!(created_jobs(&decision), [""; 0]);
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
+}
+
+#[test]
+fn no_node_begins_or_goes_back_while_one_is_in_a_state_of_a_newer_manager() {
+    let mut model = asked_before(NodeState::PreDrained);
+    set_recorded_state(&mut model, "node-1", "KubernetesUpgraded");
+    add_job(&mut model, JobType::PreDrain, "node-1", JobOutcome::Complete);
+    model.observed.machine_plans[1].pre_drain = Some("t".to_owned());
+    let decision = model.decide();
+    assert_eq!(decision.actions, []);
+    assert_eq!(
+        decision.status.node_upgrade_statuses,
+        status(&mut model).node_upgrade_statuses
+    );
+    assert_eq!(decision.status.current_phase.as_deref(), Some("NodeUpgrading"));
+    let mut conditions = decision.status.conditions.iter();
+    let degraded = conditions.find(|condition| condition.type_ == "Degraded").unwrap();
+    assert_eq!(degraded.status, "True");
+    assert!(
+        degraded
+            .message
+            .contains("unknown state of node node-1: KubernetesUpgraded")
+    );
+    // One that left holds up nobody.
+    model.observed.nodes.remove("node-1");
+    model.observed.machine_plans.remove(0);
+    assert_eq!(created_jobs(&model.decide()), ["pre-drain node-2"]);
 }

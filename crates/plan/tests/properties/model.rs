@@ -264,7 +264,7 @@ impl Model {
             node: node.map(str::to_owned),
             uid: None,
             suspended,
-            ..ObservedJob::default()
+            ..ObservedJob::of(Component::NodeUpgrade)
         };
         match child {
             Child::IsoImage { .. } => {

@@ -51,10 +51,10 @@ fn times_are_those_of_the_first_observation_and_a_stale_one_changes_nothing() {
     let mut model = Model::new(1);
     model.observed.plan.status = Some(Default::default());
     set_state(&mut model, "node-1", NodeState::PostDrained);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.started_at = Some(Time(Timestamp::UNIX_EPOCH));
-    entry.finished_at = Some(Time(Timestamp::UNIX_EPOCH));
-    let before = entry.clone();
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    let epoch = || Some(Time(Timestamp::UNIX_EPOCH));
+    nodes.record_times("node-1", epoch(), epoch());
+    let before = nodes["node-1"].clone();
     let mut draft = Draft::new(model.now, &model.observed);
     draft.reach("node-1", NodeState::PreDraining, Some("R"), Some("stale"));
     assert_eq!(draft.status().node_upgrade_statuses["node-1"], before);

@@ -48,7 +48,7 @@ fn the_phase_is_over_when_all_nodes_are_done_and_rancher_asks_for_none() {
     single.observed.machine_plans[0].pre_drain = Some("t".to_owned());
     assert!(is_done(&single), "a cluster of one node does without Rancher");
     let mut none = upgrading(3);
-    status(&mut none).node_upgrade_statuses.clear();
+    status(&mut none).node_upgrade_statuses = Default::default();
     assert!(!is_done(&none));
 }
 
@@ -56,8 +56,8 @@ fn the_phase_is_over_when_all_nodes_are_done_and_rancher_asks_for_none() {
 fn a_node_that_failed_ends_the_plan_unless_it_is_retried() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-2", NodeState::PreDrainFailed);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-2").unwrap();
-    entry.message = Some("it broke".to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-2", None, Some("it broke"));
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     assert_eq!(progressing(&decision), "node node-2 upgrade failed: it broke");
@@ -221,8 +221,8 @@ fn paused_nodes_are_named_and_so_are_nodes_that_wait_behind_them() {
     );
     model.observed.plan.spec.node_upgrade_option = None;
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.reason = Some(reasons::RELEASED.to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-1", Some(reasons::RELEASED), None);
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
 }
 
@@ -232,8 +232,8 @@ fn a_node_that_is_not_paused_is_not_named_whatever_its_earlier_message() {
     // The entry of a node that Harvester does not manage any more is not updated.
     model.observed.nodes.get_mut("node-1").unwrap().managed = false;
     set_state(&mut model, "node-1", NodeState::UpgradePaused);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.reason = Some(reasons::ADMINISTRATIVELY_PAUSED.to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-1", Some(reasons::ADMINISTRATIVELY_PAUSED), None);
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
     pause(&mut model, &["node-1"]);
     assert!(waits_for(&model.decide()).contains(&"Paused"));

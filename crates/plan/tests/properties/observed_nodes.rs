@@ -249,8 +249,8 @@ fn nodes_that_left_are_named_once_and_continue_where_they_were_when_they_return(
     model.observed.nodes.insert("node-3".to_owned(), back);
     assert_eq!(reached(&model.decide(), "node-3").1, None);
     set_state(&mut model, "node-3", NodeState::PreDrainFailed);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-3").unwrap();
-    entry.reason = Some(reasons::NODE_REMOVED.to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-3", Some(reasons::NODE_REMOVED), None);
     assert_eq!(reached(&model.decide(), "node-3").1, Some(reasons::RETRYING));
 }
 

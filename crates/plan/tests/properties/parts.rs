@@ -130,7 +130,7 @@ fn a_pod_that_is_silenced_keeps_who_it_is_and_says_nothing() {
         node: Some("node-1".to_owned()),
         owner: Some("u".to_owned()),
         works: true,
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     assert_eq!(spoken.silent(), silent);
 }
@@ -144,14 +144,14 @@ fn a_job_that_is_left_over_may_run_and_says_nothing() {
         failed_pods: 2,
         deleting: true,
         outcome: JobOutcome::Complete,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     let expected = ObservedJob {
         uid: Some("u".to_owned()),
         owner: Some("o".to_owned()),
         left_over: true,
         deleting: true,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     assert_eq!(job.left_over(), expected);
 }

@@ -38,7 +38,7 @@ fn job<'a>(model: &'a mut Model, node: &str) -> &'a mut ObservedJob {
 
 fn states(model: &Model) -> Vec<String> {
     let status = model.observed.plan.status.clone().unwrap();
-    let nodes = status.node_upgrade_statuses.into_values();
+    let nodes = status.node_upgrade_statuses.values();
     nodes.filter_map(|node| node.state().map(str::to_owned)).collect()
 }
 
@@ -112,7 +112,7 @@ fn r04_a_node_that_cannot_get_the_image_is_named_with_it_and_has_a_deadline() {
         node: Some("node-2".to_owned()),
         problem: Some("ImagePullBackOff: no route to host".to_owned()),
         missing_image: Some("me/toolkit:v1".to_owned()),
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     model.observed.pods.insert(pod.name.clone(), pod);
     let decision = model.decide();
@@ -148,7 +148,7 @@ fn r15_a_job_whose_pods_fail_again_and_again_has_failed_with_what_the_last_one_s
                 at: at.parse().unwrap(),
                 text: text.to_owned(),
             }),
-            ..ObservedPod::default()
+            ..ObservedPod::of(Component::NodeUpgrade)
         };
         model.observed.pods.insert(name.to_owned(), pod);
     }
@@ -184,7 +184,7 @@ fn r61_a_job_of_another_plan_of_the_same_name_says_nothing_about_this_one() {
             reason: "DeadlineExceeded".to_owned(),
             message: "of the try before".to_owned(),
         },
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("apply-on-node-3-before".to_owned(), stale);
     let decision = model.decide();

@@ -35,7 +35,7 @@ fn speak(model: &mut Model, node: &str, said: Vec<WaitingFor>) {
         job_type: Some(JobType::PreDrain.to_owned()),
         node: Some(node.to_owned()),
         said,
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     model.observed.pods.insert(pod.name.clone(), pod);
 }
@@ -146,7 +146,7 @@ fn s01_however_many_pods_cannot_start_the_status_stays_one_that_the_api_server_t
             node: Some(format!("node-{index:03}")),
             problem: Some(format!("ErrImagePull: {}", "x".repeat(1_000))),
             missing_image: (index % 2 == 0).then(|| "me/toolkit:v1".to_owned()),
-            ..ObservedPod::default()
+            ..ObservedPod::of(Component::NodeUpgrade)
         };
         model.observed.pods.insert(pod.name.clone(), pod);
     }
@@ -173,7 +173,7 @@ fn s01_a_failure_on_very_many_nodes_still_fails_the_plan() {
                 reason: "DeadlineExceeded".to_owned(),
                 message: "x".repeat(1_000),
             },
-            ..ObservedJob::default()
+            ..ObservedJob::of(Component::NodeUpgrade)
         };
         model.observed.jobs.insert(format!("apply-{index:03}"), job);
     }

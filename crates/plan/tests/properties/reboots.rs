@@ -16,7 +16,7 @@ fn pod(no_reboot: bool) -> ObservedPod {
         job_type: Some(JobType::PostDrain),
         node: Some("node-1".into()),
         no_reboot,
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     }
 }
 

@@ -52,7 +52,7 @@ fn preloading(plan: ObservedSucPlan, outcome: JobOutcome) -> Model {
         component: Component::ImagePreload,
         node: Some("node-1".to_owned()),
         outcome,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-1".to_owned(), job);
     model
@@ -101,7 +101,7 @@ fn a_job_that_failed_ends_the_plan_with_what_its_last_pod_said() {
             at: jiff::Timestamp::from_second(second).unwrap(),
             text: text.to_owned(),
         }),
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     model.observed.pods.insert("c".to_owned(), pod(9, "not mine", "other"));
     assert_eq!(progressing(&model.decide()), known);

@@ -305,13 +305,13 @@ fn what_was_created_is_removed_and_after_a_failure_jobs_and_the_iso_stay(
     let cluster_job = ObservedJob {
         component: Component::ClusterUpgrade,
         outcome: JobOutcome::Complete,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("up-cluster".to_owned(), cluster_job);
     let of_plan = ObservedJob {
         component: Component::ImagePreload,
         outcome: JobOutcome::Complete,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-x".to_owned(), of_plan);
     let always = [

@@ -252,7 +252,7 @@ fn a_job_of_a_plan_goes_with_the_plan(#[case] deleting: Option<bool>, #[case] de
         component: Component::ImagePreload,
         owner: Some("suc".to_owned()),
         outcome: failed(),
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-x".to_owned(), job);
     if let Some(deleting) = deleting {
@@ -276,7 +276,7 @@ fn a_left_over_job_is_in_the_way_whatever_it_says() {
         component: Component::ImagePreload,
         owner: Some("gone".to_owned()),
         left_over: true,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     model.observed.jobs.insert("cattle-system/apply-x".to_owned(), job);
     assert_eq!(waits_for(&model.decide()), ["StillRunning"]);
@@ -291,8 +291,8 @@ fn a_left_over_job_is_in_the_way_whatever_it_says() {
 fn only_a_node_whose_step_failed_says_that_it_is_tried_again(#[case] state: NodeState, #[case] expected: bool) {
     let mut model = asked_again(3, Phase::NodeUpgrading);
     set_state(&mut model, "node-1", state);
-    let entry = status(&mut model).node_upgrade_statuses.get_mut("node-1").unwrap();
-    entry.message = Some("tried again after: it broke".to_owned());
+    let nodes = &mut status(&mut model).node_upgrade_statuses;
+    nodes.remark("node-1", None, Some("tried again after: it broke"));
     let decision = model.decide();
     assert_eq!(
         reached(&decision, "node-1"),

@@ -298,7 +298,7 @@ fn a_job_is_deleted_by_the_uid_that_was_seen_and_one_that_a_plan_left_not_at_all
         namespace: names::CATTLE_NAMESPACE.to_owned(),
         component: Component::ImagePreload,
         left_over: true,
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     };
     let key = plan::observed::key(names::CATTLE_NAMESPACE, "apply-x");
     model.observed.jobs.insert(key.clone(), left);

@@ -101,8 +101,8 @@ pub(crate) fn set_recorded_state(model: &mut Model, node: &str, state: &str) {
 /// The same of a node whose step is tried again.
 pub(crate) fn set_retrying(model: &mut Model, node: &str, state: NodeState) {
     set_state(model, node, state);
-    let entry = status(model).node_upgrade_statuses.get_mut(node).unwrap();
-    entry.reason = Some(api::reasons::RETRYING.to_owned());
+    let nodes = &mut status(model).node_upgrade_statuses;
+    nodes.remark(node, Some(api::reasons::RETRYING), None);
 }
 
 /// The state and the reason that a decision leaves a node with.
@@ -120,7 +120,7 @@ pub(crate) fn node_job(step: JobType, node: &str) -> ObservedJob {
         component: Component::NodeUpgrade,
         job_type: Some(step),
         node: Some(node.to_owned()),
-        ..ObservedJob::default()
+        ..ObservedJob::of(Component::NodeUpgrade)
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn pod(step: JobType, node: &str) -> ObservedPod {
         job_type: Some(step),
         node: Some(node.to_owned()),
         owner: Some(format!("uid of {step} on {node}")),
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     }
 }
 

@@ -27,7 +27,7 @@ fn upgrading() -> Model {
         component: Component::ClusterUpgrade,
         owner: Some("job".into()),
         works: true,
-        ..ObservedPod::default()
+        ..ObservedPod::of(Component::NodeUpgrade)
     };
     model.observed.pods.insert("up-cluster-upgrade-1".into(), pod);
     model

@@ -1,8 +1,8 @@
 //! Which changes of a status say nothing but what is waited for: every other field counts, each by itself.
 
 use api::{
-    NodeUpgradeStatus, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus,
-    VersionSnapshot, WaitingFor, reasons,
+    NodeState, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus, VersionSnapshot,
+    WaitingFor, reasons,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -82,8 +82,7 @@ fn every_other_field_is_more_than_a_wait() {
         }),
         ("isoImageID", |status| status.iso_image_id = Some("up-iso".to_owned())),
         ("nodeUpgradeStatuses", |status| {
-            let node = NodeUpgradeStatus::default();
-            status.node_upgrade_statuses.insert("node-1".to_owned(), node);
+            status.node_upgrade_statuses.reach("node-1", NodeState::ImagePreloading);
         }),
         ("notes", |status| status.notes = Some(Default::default())),
         ("phaseTransitionTimestamps", |status| {

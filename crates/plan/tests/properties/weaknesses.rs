@@ -270,7 +270,7 @@ fn w19_no_node_is_not_all_nodes() {
     let mut model = Model::new(3);
     until(&mut model, at(Phase::NodeUpgrading));
     let mut status = model.observed.plan.status.clone().unwrap();
-    status.node_upgrade_statuses.clear();
+    status.node_upgrade_statuses = Default::default();
     model.observed.plan.status = Some(status);
     model.observed.jobs.clear();
     let decision = model.decide();

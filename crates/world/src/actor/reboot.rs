@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use crate::{
-    context::{Context, after, annotation, digest, node_of, ready_condition},
+    context::{Context, after, annotation, digest, node_of},
     error::Result,
     inbox::{Inbox, Key, Kind},
     troubles::RebootTrouble,
@@ -77,7 +77,7 @@ pub(crate) async fn go_down(world: &Context, node: &Node) -> Result<()> {
 
 /// A node that is down comes back when it is time.
 pub(crate) async fn sync(world: &Context, inbox: &Inbox, node: &Node) -> Result<()> {
-    let Some(ready) = ready_condition(node).filter(|ready| ready.status != "True") else {
+    let Some(ready) = api::node::ready_condition(node).filter(|ready| ready.status != "True") else {
         return Ok(());
     };
     let key = key_of(node);
