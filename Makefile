@@ -63,7 +63,7 @@ prepare: ## Install what the tests need and the machine lacks
 test cluster-tests sweep test-cluster test-nodes: export UPGRADE_TOOLKIT_CRDS ?= $(realpath ../shared/crds)
 
 .PHONY: test
-test: prepare control-plane crictl tools node-programs ## Run all tests
+test: prepare control-plane crictl tools node-programs ## Run all tests but those of `make test-nodes`
 ifeq ($(TEST_ARGS),--workspace)
 	CLUSTER_TESTS=later NODE_TESTS=later hack/timed 'tests of the workspace, with their build,' $(CARGO) test --workspace -- --skip sweep::
 	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane with real nodes, and the sweep (minutes)'

@@ -57,7 +57,7 @@ fn a_node_that_failed_ends_the_plan_unless_it_is_retried() {
     let mut model = upgrading(3);
     set_state(&mut model, "node-2", NodeState::PreDrainFailed);
     let nodes = &mut status(&mut model).node_upgrade_statuses;
-    nodes.remark("node-2", None, Some("it broke"));
+    nodes.set_reason("node-2", None, Some("it broke"));
     let decision = model.decide();
     assert_eq!(decision.status.current_phase.as_deref(), Some("Failed"));
     assert_eq!(progressing(&decision), "node node-2 upgrade failed: it broke");
@@ -222,7 +222,7 @@ fn paused_nodes_are_named_and_so_are_nodes_that_wait_behind_them() {
     model.observed.plan.spec.node_upgrade_option = None;
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
     let nodes = &mut status(&mut model).node_upgrade_statuses;
-    nodes.remark("node-1", Some(reasons::RELEASED), None);
+    nodes.set_reason("node-1", Some(reasons::RELEASED), None);
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
 }
 
@@ -233,7 +233,7 @@ fn a_node_that_is_not_paused_is_not_named_whatever_its_earlier_message() {
     model.observed.nodes.get_mut("node-1").unwrap().managed = false;
     set_state(&mut model, "node-1", NodeState::UpgradePaused);
     let nodes = &mut status(&mut model).node_upgrade_statuses;
-    nodes.remark("node-1", Some(reasons::ADMINISTRATIVELY_PAUSED), None);
+    nodes.set_reason("node-1", Some(reasons::ADMINISTRATIVELY_PAUSED), None);
     assert!(!waits_for(&model.decide()).contains(&"Paused"));
     pause(&mut model, &["node-1"]);
     assert!(waits_for(&model.decide()).contains(&"Paused"));

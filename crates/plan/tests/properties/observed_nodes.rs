@@ -250,7 +250,7 @@ fn nodes_that_left_are_named_once_and_continue_where_they_were_when_they_return(
     assert_eq!(reached(&model.decide(), "node-3").1, None);
     set_state(&mut model, "node-3", NodeState::PreDrainFailed);
     let nodes = &mut status(&mut model).node_upgrade_statuses;
-    nodes.remark("node-3", Some(reasons::NODE_REMOVED), None);
+    nodes.set_reason("node-3", Some(reasons::NODE_REMOVED), None);
     assert_eq!(reached(&model.decide(), "node-3").1, Some(reasons::RETRYING));
 }
 

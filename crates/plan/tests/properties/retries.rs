@@ -292,7 +292,7 @@ fn only_a_node_whose_step_failed_says_that_it_is_tried_again(#[case] state: Node
     let mut model = asked_again(3, Phase::NodeUpgrading);
     set_state(&mut model, "node-1", state);
     let nodes = &mut status(&mut model).node_upgrade_statuses;
-    nodes.remark("node-1", None, Some("tried again after: it broke"));
+    nodes.set_reason("node-1", None, Some("tried again after: it broke"));
     let decision = model.decide();
     assert_eq!(
         reached(&decision, "node-1"),

@@ -102,7 +102,7 @@ pub(crate) fn set_recorded_state(model: &mut Model, node: &str, state: &str) {
 pub(crate) fn set_retrying(model: &mut Model, node: &str, state: NodeState) {
     set_state(model, node, state);
     let nodes = &mut status(model).node_upgrade_statuses;
-    nodes.remark(node, Some(api::reasons::RETRYING), None);
+    nodes.set_reason(node, Some(api::reasons::RETRYING), None);
 }
 
 /// The state and the reason that a decision leaves a node with.

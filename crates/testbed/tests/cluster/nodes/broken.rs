@@ -86,18 +86,21 @@ fn a_manager_pod_that_is_killed_in_every_phase_continues() {
             Phase::ClusterUpgrading,
             Phase::NodeUpgrading,
         ];
+        let mut killed = Vec::new();
         for phase in phases {
             let reached = move |plan: &UpgradePlan| plan.phase() >= Some(phase);
             cluster.plan_when("up", LIMIT, phase.as_str(), reached).await;
-            let managers: Vec<Pod> = cluster.pods().await.into_iter().filter(is_manager).collect();
-            kill(cluster, &managers).await;
+            let is_alive = |pod: &Pod| is_manager(pod) && !killed.contains(&pod.uid());
+            let manager = running(cluster, "manager", is_alive).await;
+            killed.push(manager.uid());
+            kill(cluster, &[manager]).await;
         }
         cluster.plan_when("up", LIMIT, "Succeeded", succeeded).await;
     });
 }
 
 #[test]
-fn a_node_that_loses_its_power_while_its_system_is_installed_is_upgraded_when_it_is_back() {
+fn a_node_that_loses_its_power_during_post_drain_is_upgraded_when_it_is_back() {
     on_nodes(3, async |cluster| {
         start(cluster).await;
         let is_post_drain = |pod: &Pod| JobType::of(&pod.metadata) == Some(JobType::PostDrain);
@@ -118,12 +121,15 @@ fn a_node_that_loses_its_power_while_its_system_is_installed_is_upgraded_when_it
 fn a_repository_that_goes_away_while_images_are_loaded_is_waited_for() {
     on_nodes(1, async |cluster| {
         start(cluster).await;
-        let preloads = |pod: &Pod| pod.name_any().contains("image-preload");
-        running(cluster, "image preload", preloads).await;
+        let loads = |plan: &UpgradePlan| plan.phase() >= Some(Phase::ImagePreloading);
+        cluster.plan_when("up", LIMIT, "loading images", loads).await;
         let is_repository = |pod: &Pod| pod.name_any().starts_with("up-repo");
         let repositories: Vec<Pod> = cluster.pods().await.into_iter().filter(is_repository).collect();
         assert!(!repositories.is_empty());
         kill(cluster, &repositories).await;
+        let has_loaded = |pod: &Pod| pod.name_any().contains("image-preload") && api::pod::has_ended(pod);
+        let loaded: Vec<Pod> = cluster.pods().await.into_iter().filter(has_loaded).collect();
+        assert!(loaded.is_empty(), "images were loaded before the repository went away");
         cluster.plan_when("up", LIMIT, "Succeeded", succeeded).await;
     });
 }
@@ -145,6 +151,17 @@ fn a_node_with_a_full_disk_fails_the_plan_before_anything_is_loaded_and_a_retry_
         retry(cluster).await;
         cluster.plan_when("up", LIMIT, "Succeeded", succeeded).await;
     });
+}
+
+/// Sets an annotation of the plan, as a user would.
+async fn annotate(cluster: &Cluster, key: &str) {
+    let patch = json!({"metadata": {"annotations": {key: "true"}}});
+    let params = PatchParams::default();
+    cluster
+        .plans()
+        .patch("up", &params, &Patch::Merge(&patch))
+        .await
+        .unwrap();
 }
 
 /// Asks for another try, and waits until the plan has begun it.
@@ -178,6 +195,7 @@ fn an_image_that_is_not_there_is_named_while_the_plan_waits() {
                 .any(|message| message.contains("ImagePull") && message.contains("never-built"))
         };
         cluster.plan_when("up", LIMIT, "waiting for an image", names_it).await;
+        annotate(cluster, api::annotations::ALLOW_DELETION).await;
         cluster.plans().delete("up", &DeleteParams::default()).await.unwrap();
         let none = async {
             while cluster.plans().get_opt("up").await.unwrap().is_some() {

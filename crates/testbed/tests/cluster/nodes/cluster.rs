@@ -58,7 +58,7 @@ pub(crate) struct Cluster {
     pub(crate) recorder: Recorder,
     #[allow(dead_code, reason = "the world lives as long as it")]
     facts: Facts,
-    /// Its tasks end with it, and before the nodes.
+    /// Its tasks end with it.
     _tasks: JoinSet<()>,
     _files: tempfile::TempDir,
 }
@@ -68,7 +68,11 @@ pub(crate) fn on_nodes(count: usize, test: impl AsyncFnOnce(&Cluster)) {
     if !Nodes::are_wanted() {
         return;
     }
-    let Some(helm) = chart::helm() else { return };
+    let Some(helm) = chart::helm() else {
+        let required = std::env::var("NODE_TESTS").is_ok_and(|value| value == "required");
+        assert!(!required, "there is no helm: hack/tool build helm");
+        return;
+    };
     let _turn = crate::turn();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let cluster = Cluster::start(count, &helm).await;

@@ -91,7 +91,9 @@ impl Recorder {
                 if PUBLIC.contains(&key.as_str()) {
                     continue;
                 }
-                let text = String::from_utf8_lossy(&value.0).into_owned();
+                // As it is, and as the API writes it.
+                let encoded = serde_json::to_value(value).unwrap();
+                let text = String::from_utf8_lossy(&value.0).into_owned() + "\n" + encoded.as_str().unwrap_or_default();
                 let parts = text
                     .lines()
                     .filter(|line| line.len() >= SHORTEST_SECRET && !line.starts_with("-----"));
@@ -128,11 +130,30 @@ fn messages(pod: &Pod) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What all containers of a pod have logged, also before they were restarted.
 async fn log(client: &Client, pod: &Pod) -> kube::Result<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    match pods.logs(&pod.name_any(), &LogParams::default()).await {
-        // Its container was never started, or it has gone meanwhile.
-        Err(kube::Error::Api(status)) if status.code == 400 || status.code == 404 => Ok(String::new()),
-        other => other,
+    let spec = pod.spec.clone().unwrap_or_default();
+    let containers = spec
+        .init_containers
+        .unwrap_or_default()
+        .into_iter()
+        .chain(spec.containers);
+    let mut text = String::new();
+    for container in containers {
+        for previous in [true, false] {
+            let which = LogParams {
+                container: Some(container.name.clone()),
+                previous,
+                ..LogParams::default()
+            };
+            match pods.logs(&pod.name_any(), &which).await {
+                Ok(log) => text += &log,
+                // There was none before, it was never started, or it has gone meanwhile.
+                Err(kube::Error::Api(status)) if status.code == 400 || status.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
+    Ok(text)
 }
