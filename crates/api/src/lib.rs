@@ -42,7 +42,7 @@ pub use upgrade_plan::{
     ImagePreloadOption, NodeUpgradeOption, OnMigrationFailure, PhaseTransition, ReleaseMetadata, UpgradePlan,
     UpgradePlanSpec, UpgradePlanStatus, VersionSnapshot, WaitingFor,
 };
-pub use wait::Wait;
+pub use wait::{ProgramWait, Wait};
 
 /// The API group of everything that is ours; also the prefix of our labels and annotations.
 pub const GROUP: &str = "management.harvesterhci.io";

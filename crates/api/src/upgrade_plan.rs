@@ -276,12 +276,6 @@ pub struct WaitingFor {
     pub deadline: Option<Time>,
 }
 
-/// Of a wait: how many VMs are left on a node that is evacuated. Its beginning is the last time that one left.
-pub const VMS_LEFT: &str = "VMsLeft";
-/// Of a wait: how many volumes lack copies before a node can be evacuated. Its beginning is the last time that one was whole
-/// again.
-pub const VOLUMES_LEFT: &str = "VolumesLeft";
-
 /// Stands for a date-time in schemas.
 pub(crate) struct DateTime;
 

@@ -1,4 +1,5 @@
-//! What an upgrade can wait for: the names in `status.waitingFor[].what`, each with what it means.
+//! What an upgrade can wait for: the names in `status.waitingFor[].what`, each with what it means. The plan and the programs in its Jobs have names
+//! of their own; a name that both have means the same.
 
 use crate::wire_enum::wire_enum;
 
@@ -87,5 +88,86 @@ wire_enum! {
         PutBack = "PutBack",
         /// VMs that start again.
         RestoreVm = "RestoreVM",
+    }
+}
+
+wire_enum! {
+    /// What a program in a Job waits for. The plan shows it beside its own waits.
+    pub enum ProgramWait {
+        /// A step that failed, and is run again.
+        Retry = "Retry",
+        /// A kind that the API server does not serve.
+        Kind = "Kind",
+        /// The first list of a kind.
+        List = "List",
+        /// The repository that serves.
+        Repository = "Repository",
+        /// A file that is downloaded.
+        Download = "Download",
+        /// Images that are imported on a node.
+        ImagePreload = "ImagePreload",
+        /// A volume that is not healthy, or whose last copy is on the node.
+        LonghornVolume = "LonghornVolume",
+        /// All volumes of a node that are waited for: how many they are. Its beginning is the last time that one was
+        /// whole again.
+        VolumesLeft = "VolumesLeft",
+        /// A volume that is attached and that nothing uses.
+        StaleAttachment = "StaleAttachment",
+        /// A VM that has to leave the node.
+        VmEvacuation = "VMEvacuation",
+        /// All VMs of a node that is evacuated: how many are left. Its beginning is the last time that one left.
+        VmsLeft = "VMsLeft",
+        /// The taint that makes KubeVirt move VMs.
+        DrainTaint = "DrainTaint",
+        /// A VM that is stopped.
+        VmShutdown = "VMShutdown",
+        /// A disruption budget of KubeVirt that a drain would meet.
+        EvacuationBudget = "EvacuationBudget",
+        /// The upgrade of RKE2 on a node.
+        Rke2 = "RKE2",
+        /// A bundle that Fleet applies before the only node is upgraded.
+        FleetBundle = "FleetBundle",
+        /// KubeVirt, which has to serve before VMs start.
+        KubeVirt = "KubeVirt",
+        /// A VM that starts again.
+        VmStart = "VMStart",
+        /// The Plan that suspends agents.
+        Plan = "Plan",
+        /// A node whose agent is not suspended.
+        NodeAgent = "NodeAgent",
+        /// The cluster in the new Cluster API.
+        CapiCluster = "CAPICluster",
+        /// A Helm release.
+        HelmRelease = "HelmRelease",
+        /// The version that Rancher runs.
+        RancherVersion = "RancherVersion",
+        /// A repository of charts that Rancher reads again.
+        ClusterRepo = "ClusterRepo",
+        /// The agent of Fleet.
+        FleetAgent = "FleetAgent",
+        /// The configuration of Fleet.
+        FleetConfig = "FleetConfig",
+        /// The controller of Fleet.
+        FleetController = "FleetController",
+        /// The cluster in Fleet.
+        FleetCluster = "FleetCluster",
+        /// A workload that rolls out.
+        Rollout = "Rollout",
+        /// A chart that Fleet applies.
+        ManagedChart = "ManagedChart",
+        /// A bundle that Fleet applies.
+        Bundle = "Bundle",
+        /// The Helm controller, which takes in a HelmChartConfig.
+        HelmChartConfig = "HelmChartConfig",
+        /// The version that KubeVirt runs.
+        KubeVirtVersion = "KubeVirtVersion",
+        /// The managers of Longhorn.
+        LonghornManager = "LonghornManager",
+        /// The instance managers of Longhorn.
+        InstanceManager = "InstanceManager",
+        /// The kind Addon, which has to know a field.
+        AddonKind = "AddonKind",
+        /// An addon.
+        Addon = "Addon",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::foreign::fleet::Bundle;
+use api::{ProgramWait, foreign::fleet::Bundle};
 use kube::{ResourceExt, runtime::watcher};
 use rules::fleet::bundle_lacks;
 
@@ -39,7 +39,7 @@ fn waiting(bundle: &Bundle) -> Option<Waiting> {
         bundle.name_any()
     );
     Some(Waiting {
-        what: "Bundle",
+        what: ProgramWait::Bundle,
         message: format!("{called} is not Ready: {lacks}"),
         object: called,
     })

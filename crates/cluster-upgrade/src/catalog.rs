@@ -1,6 +1,6 @@
 //! The repository of Harvester's charts, and making Rancher read a repository again.
 
-use api::{annotations::REFRESHED_FOR, foreign::catalog::ClusterRepo, names};
+use api::{ProgramWait, annotations::REFRESHED_FOR, foreign::catalog::ClusterRepo, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
@@ -56,12 +56,12 @@ async fn refresh(context: &Context, ctx: StepContext<'_>, name: &str, reason: &s
     let called = repos.called(name);
     let reason = format!("{}/{reason}", context.plan);
     let waiting = |message: String| {
-        let what = "ClusterRepo";
-        Look::Wait(vec![Waiting {
+        let what = ProgramWait::ClusterRepo;
+        Look::wait(Waiting {
             what,
             object: called.clone(),
             message,
-        }])
+        })
     };
     let mut wanted = None;
     repos

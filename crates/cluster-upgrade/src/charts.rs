@@ -4,6 +4,7 @@
 //! same version is a new generation, and the annotations that record it. If the record exists, the chart is not patched again.
 
 use api::{
+    ProgramWait,
     annotations::{CHART_OBSERVED_BEFORE, CHART_PAUSED_BY, CHART_UPGRADED_AT, CHART_UPGRADED_BY, CHART_UPGRADED_TO},
     foreign::rancher::ManagedChart,
     names,
@@ -149,7 +150,7 @@ pub fn look(called: &str, chart: Option<&ManagedChart>, version: &str) -> Look {
     let lacks = chart.map_or_else(|| Some("it does not exist".to_owned()), |chart| lacks(chart, version));
     Look::of(lacks.map_or_else(Vec::new, |lacks| {
         vec![Waiting {
-            what: "ManagedChart",
+            what: ProgramWait::ManagedChart,
             object: called.to_owned(),
             message: format!("{called} is not at {version}: {lacks}"),
         }]

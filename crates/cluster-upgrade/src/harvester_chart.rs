@@ -1,6 +1,7 @@
 //! The Harvester chart itself, with the values an upgrade settles, and KubeVirt, which follows it.
 
 use api::{
+    ProgramWait,
     foreign::{kubevirt::KubeVirt, longhorn, rancher::ManagedChart},
     names,
 };
@@ -90,7 +91,7 @@ pub(super) async fn wait_kubevirt(context: &Context, ctx: StepContext<'_>) -> Re
 pub fn kubevirt_look(called: &str, kubevirt: Option<&KubeVirt>, version: &str) -> Look {
     Look::of(kubevirt_lacks(kubevirt, version).map_or_else(Vec::new, |lacks| {
         vec![Waiting {
-            what: "KubeVirtVersion",
+            what: ProgramWait::KubeVirtVersion,
             object: called.to_owned(),
             message: format!("{called} is not at {version}: {lacks}"),
         }]

@@ -1,6 +1,6 @@
 //! What is changed of the charts that RKE2 brings: Multus must never be reinstalled, Traefik gets its settings.
 
-use api::{foreign::helm::HelmChartConfig, names};
+use api::{ProgramWait, foreign::helm::HelmChartConfig, names};
 use serde_json::{Value, json};
 
 use program::{error::Result, report::Waiting, step::StepContext};
@@ -26,7 +26,7 @@ pub(super) async fn guard_multus(context: &Context, ctx: StepContext<'_>) -> Res
     };
     let object = configs.called(MULTUS);
     let taking_in = Waiting {
-        what: "HelmChartConfig",
+        what: ProgramWait::HelmChartConfig,
         message: format!("waiting until RKE2 has observed the change of {object}"),
         object,
     };

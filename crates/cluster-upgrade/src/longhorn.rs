@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::{
+    ProgramWait,
     foreign::longhorn,
     names,
     node::{is_managed, is_witness},
@@ -47,7 +48,7 @@ pub(super) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()
     sets.until(ctx, MANAGER, |set| {
         Look::of(manager_lacks(set, &image, nodes.len()).map_or_else(Vec::new, |lacks| {
             vec![Waiting {
-                what: "LonghornManager",
+                what: ProgramWait::LonghornManager,
                 object: called.clone(),
                 message: format!("{called} is not at {image}: {lacks}"),
             }]
@@ -157,7 +158,7 @@ async fn wait_instance_managers_of_now(context: &Context, ctx: StepContext<'_>, 
             let left = nodes.iter().filter_map(|node| {
                 let lacks = node_lacks(managers.iter().map(AsRef::as_ref), node)?;
                 Some(Waiting {
-                    what: "InstanceManager",
+                    what: ProgramWait::InstanceManager,
                     object: format!("Node {node}"),
                     message: format!("Longhorn's {engine} engine is not ready on node {node}: {lacks}"),
                 })

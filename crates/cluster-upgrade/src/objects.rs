@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 
 use program::{
     error::{Error, Result},
-    report::{Look, Waiting},
+    report::Look,
     step::StepContext,
-    watches::unserved,
+    watches::{unlisted, unserved},
 };
 
 /// Our field manager in `managedFields`.
@@ -149,16 +149,11 @@ impl<K: Kind> Objects<K> {
         mut look: impl FnMut(&[Arc<K>]) -> Look,
     ) -> Result<()> {
         let (cache, bell) = (Cache::<K>::default(), Arc::new(Notify::new()));
-        let first = Waiting {
-            what: "List",
-            object: K::plural(&()).into_owned(),
-            message: format!("{} have not been listed yet", K::plural(&())),
-        };
         let looked = ctx.until(&bell, || {
             if !cache.is_synced() {
-                Look::Wait(vec![first.clone()])
+                Look::wait(unlisted::<K>())
             } else if !cache.is_served() {
-                Look::Wait(vec![unserved::<K>()])
+                Look::wait(unserved::<K>())
             } else {
                 look(&cache.list())
             }

@@ -1,6 +1,6 @@
 //! The first steps: the repository serves, the release is complete, the plan may be carried out.
 
-use api::{UpgradePlan, names};
+use api::{ProgramWait, UpgradePlan, names};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
@@ -32,11 +32,11 @@ pub fn is_served(called: &str, deployment: Option<&Deployment>) -> Look {
     if deployment.is_some_and(is_available) {
         return Look::Done;
     }
-    Look::Wait(vec![Waiting {
-        what: "Repository",
+    Look::wait(Waiting {
+        what: ProgramWait::Repository,
         object: called.to_owned(),
         message: format!("{called} is not available, so the release cannot be read"),
-    }])
+    })
 }
 
 fn is_available(deployment: &Deployment) -> bool {

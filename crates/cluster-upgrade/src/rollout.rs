@@ -1,5 +1,6 @@
 //! Whether a Deployment runs its current template. Pure.
 
+use api::ProgramWait;
 use k8s_openapi::api::apps::v1::Deployment;
 
 use program::report::{Look, Waiting};
@@ -35,7 +36,7 @@ pub fn look(called: &str, deployment: Option<&Deployment>) -> Look {
     };
     Look::of(lacks.map_or_else(Vec::new, |lacks| {
         vec![Waiting {
-            what: "Rollout",
+            what: ProgramWait::Rollout,
             object: called.to_owned(),
             message: format!("{called} is not rolled out: {lacks}"),
         }]

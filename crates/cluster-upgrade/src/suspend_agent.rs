@@ -6,7 +6,7 @@
 //! the same try finds the nodes that have it already.
 
 use api::{
-    Component, UpgradePlan,
+    Component, ProgramWait, UpgradePlan,
     foreign::suc::Plan,
     labels, names,
     node::{is_managed, is_ready},
@@ -62,7 +62,7 @@ pub(super) async fn run(context: &Context, ctx: StepContext<'_>) -> Result<()> {
                 .unwrap_or_default();
             Look::of(if hash.is_empty() {
                 vec![Waiting {
-                    what: "Plan",
+                    what: ProgramWait::Plan,
                     object: called.clone(),
                     message: format!("system-upgrade-controller has not taken up {called}"),
                 }]
@@ -107,7 +107,7 @@ fn waiting(node: &Node) -> Waiting {
         "the node is not Ready, so no Job can run there"
     };
     Waiting {
-        what: "NodeAgent",
+        what: ProgramWait::NodeAgent,
         object: format!("Node {name}"),
         message: format!("rancher-system-agent of node {name} is not suspended yet: {why}"),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::upgrade_plan::VMS_LEFT;
+use api::ProgramWait;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -33,7 +33,7 @@ pub async fn attend<'a>(
     let clock = &ctx.report.clock;
     let mut done: Vec<Done> = Vec::new();
     let whole = || format!("Node {node}");
-    let mut progress = Left::new(VMS_LEFT, whole());
+    let mut progress = Left::new(ProgramWait::VmsLeft, whole());
     loop {
         let rung = bell.notified();
         let mut look_again = None;
@@ -53,14 +53,14 @@ pub async fn attend<'a>(
             }
             for failure in done.iter().filter_map(|done| done.failure.as_ref()) {
                 decision.waiting.push(Waiting {
-                    what: "VMEvacuation",
+                    what: ProgramWait::VmEvacuation,
                     object: whole(),
                     message: failure.clone(),
                 });
             }
             if let Some(vms) = decision.left {
                 let in_all = Waiting {
-                    what: VMS_LEFT,
+                    what: ProgramWait::VmsLeft,
                     object: whole(),
                     message: left(vms, node),
                 };
@@ -111,7 +111,7 @@ mod tests {
 
     fn waiting(left: Option<usize>) -> Decision {
         let still = Waiting {
-            what: "VMEvacuation",
+            what: ProgramWait::VmEvacuation,
             object: "another user".to_owned(),
             message: "waits".to_owned(),
         };

@@ -4,13 +4,12 @@ use std::fmt::Debug;
 
 pub use api::labels::DRAIN_TAINT;
 use api::{
-    UpgradePlan, annotations,
+    ProgramWait, UpgradePlan, annotations,
     foreign::{
         kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
         longhorn::{Engine, Replica, Setting, Volume},
     },
     labels, names,
-    upgrade_plan::VOLUMES_LEFT,
 };
 use cache::Cache;
 use futures::FutureExt;
@@ -108,7 +107,7 @@ async fn watch_storage(run: &NodeRun, ctx: StepContext<'_>, rule: fn(&Storage<'_
     let only = any().fields(&format!("metadata.name={}", longhorn_health::DRAIN_POLICY));
     let settings: Cache<Setting> = watches.add(run.longhorn(), only, everything);
     let pods: Cache<Pod> = watches.add(Api::all(run.client.clone()), any(), prune_pod);
-    let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", run.node));
+    let mut left = Left::new(ProgramWait::VolumesLeft, format!("Node {}", run.node));
     let look = || {
         let plan = plan.get("", &run.plan);
         let skipped = plan

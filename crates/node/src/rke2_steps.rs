@@ -1,6 +1,7 @@
 //! Steps around RKE2: the repository that brings it, its upgrade by Rancher, and what it leaves behind.
 
 use api::{
+    ProgramWait,
     foreign::{fleet::Bundle as FleetBundle, rancher::Cluster},
     names,
 };
@@ -73,7 +74,7 @@ pub fn unavailable(deployment: Option<&Deployment>, name: &str) -> Vec<Waiting> 
         (Some(_), None) => "it has no pod that is ready".to_owned(),
     };
     vec![Waiting {
-        what: "Repository",
+        what: ProgramWait::Repository,
         object: format!("Deployment {}/{name}", names::HARVESTER_NAMESPACE),
         message: format!("the upgrade repository is not served: {why}"),
     }]
@@ -138,14 +139,14 @@ pub fn rke2_runs(name: &str, node: Option<&Node>, wanted: &str) -> Look {
     let info = node.and_then(|node| node.status.as_ref()?.node_info.as_ref());
     match info.map(|info| info.kubelet_version.as_str()) {
         Some(running) if running == wanted => Look::Done,
-        running => Look::Wait(vec![Waiting {
-            what: "RKE2",
+        running => Look::wait(Waiting {
+            what: ProgramWait::Rke2,
             object: format!("Node {name}"),
             message: format!(
                 "Rancher has not upgraded RKE2 on {name} yet: its kubelet is {} instead of {wanted}",
                 running.unwrap_or("not known"),
             ),
-        }]),
+        }),
     }
 }
 
@@ -185,7 +186,7 @@ fn unready(bundle: &FleetBundle) -> Option<Waiting> {
     let name = bundle.metadata.name.as_deref().unwrap_or_default();
     let namespace = bundle.metadata.namespace.as_deref().unwrap_or_default();
     Some(Waiting {
-        what: "FleetBundle",
+        what: ProgramWait::FleetBundle,
         object: format!("Bundle {namespace}/{name}"),
         message: format!("bundle {name} is not ready: {lacks}"),
     })

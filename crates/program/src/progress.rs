@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::ProgramWait;
 use jiff::Timestamp;
 
 use crate::step::StepContext;
@@ -13,7 +14,7 @@ const SHOWN: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub struct Left {
     /// The name of the wait that shows how many are left.
-    what: &'static str,
+    what: ProgramWait,
     object: String,
     fewest: usize,
     shown: Option<Timestamp>,
@@ -22,7 +23,7 @@ pub struct Left {
 impl Left {
     /// Nothing is known yet of what is left. `what` and `object` are those of the wait that says how many are.
     #[must_use]
-    pub fn new(what: &'static str, object: String) -> Self {
+    pub fn new(what: ProgramWait, object: String) -> Self {
         Self {
             what,
             object,

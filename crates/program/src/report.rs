@@ -2,11 +2,12 @@
 
 use std::{
     convert::Infallible,
+    ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use api::upgrade_plan::WaitingFor;
+use api::{ProgramWait, upgrade_plan::WaitingFor};
 use clock::Clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,13 +24,29 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 /// What is over is shown no longer than this. Mostly the next wait follows at once, and one write says both.
 const LONGEST_OVER: Duration = Duration::from_secs(5);
 
+/// What a step waits for: at least one named wait.
+///
+/// ```compile_fail,E0423
+/// let nothing = program::report::Look::Wait(program::report::Waits(Vec::new()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits(Vec<Waiting>);
+
+impl Deref for Waits {
+    type Target = [Waiting];
+
+    fn deref(&self) -> &[Waiting] {
+        &self.0
+    }
+}
+
 /// What a step found when it looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// There is nothing left to wait for.
     Done,
     /// Not yet.
-    Wait(Vec<Waiting>),
+    Wait(Waits),
     /// It will never be done.
     Fail(String),
 }
@@ -41,8 +58,14 @@ impl Look {
         if waiting.is_empty() {
             Self::Done
         } else {
-            Self::Wait(waiting)
+            Self::Wait(Waits(waiting))
         }
+    }
+
+    /// Not yet, because of one thing.
+    #[must_use]
+    pub fn wait(waiting: Waiting) -> Self {
+        Self::Wait(Waits(vec![waiting]))
     }
 }
 
@@ -153,10 +176,10 @@ impl Reporter {
     }
 
     /// What is waited for next under this name is waited for since then.
-    pub fn restart_wait(&self, what: &str, object: &str) {
+    pub fn restart_wait(&self, what: ProgramWait, object: &str) {
         self.state()
             .now
-            .retain(|item| !waiting::is_same(item, what, Some(object)));
+            .retain(|item| !waiting::is_same(item, what.as_str(), Some(object)));
     }
 
     /// Nothing is waited for any more.
@@ -229,10 +252,10 @@ impl Reporter {
 
 fn carry_on(item: &Waiting, before: &[WaitingFor], now: Timestamp, deadline: Option<Timestamp>) -> WaitingFor {
     WaitingFor {
-        what: item.what.to_owned(),
+        what: item.what.to_string(),
         object: Some(item.object.clone()),
         message: Some(item.message.clone()),
-        since: Time(waiting::since(before, item.what, Some(&item.object), now)),
+        since: Time(waiting::since(before, item.what.as_str(), Some(&item.object), now)),
         deadline: deadline.map(Time),
     }
 }
@@ -260,7 +283,7 @@ mod tests {
 
     fn vms(names: &[&str]) -> Vec<Waiting> {
         let vm = |name: &&str| Waiting {
-            what: "VMEvacuation",
+            what: ProgramWait::VmEvacuation,
             object: format!("VirtualMachineInstance default/{name}"),
             message: format!("{name} has not left yet"),
         };

@@ -1,5 +1,6 @@
 //! A program is a table of steps. This runs one: in order, again on a transient error, never beyond a deadline.
 
+use api::ProgramWait;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -151,7 +152,7 @@ async fn tries<C: Sync>(context: &C, step: &Step<C>, ctx: StepContext<'_>) -> Re
             return Err(error);
         }
         let waiting = Waiting {
-            what: "Retry",
+            what: ProgramWait::Retry,
             object: step.name.to_owned(),
             message: error.to_string(),
         };

@@ -1,5 +1,6 @@
 //! Watches for as long as one step needs them: they ring one bell, and end with the step.
 
+use api::ProgramWait;
 use std::{fmt::Debug, sync::Arc};
 
 use cache::Cache;
@@ -20,6 +21,8 @@ trait Watched: Send + Sync {
     fn is_known(&self) -> bool;
     /// The kind, when the API server does not serve it.
     fn unserved(&self) -> Option<Waiting>;
+    /// The kind, when its first list has not come in.
+    fn unlisted(&self) -> Option<Waiting>;
 }
 
 impl<K: Resource<DynamicType = ()> + Send + Sync> Watched for Cache<K> {
@@ -30,6 +33,20 @@ impl<K: Resource<DynamicType = ()> + Send + Sync> Watched for Cache<K> {
     fn unserved(&self) -> Option<Waiting> {
         (!self.is_served()).then(unserved::<K>)
     }
+
+    fn unlisted(&self) -> Option<Waiting> {
+        (!self.is_synced()).then(unlisted::<K>)
+    }
+}
+
+/// Of a kind whose first list has not come in, nothing is known.
+pub fn unlisted<K: Resource<DynamicType = ()>>() -> Waiting {
+    let object = K::plural(&()).into_owned();
+    Waiting {
+        what: ProgramWait::List,
+        message: format!("{object} have not been listed yet"),
+        object,
+    }
 }
 
 /// A kind that is not served is not an empty one: nothing is known about its objects. That is so while definitions are
@@ -37,7 +54,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync> Watched for Cache<K> {
 pub fn unserved<K: Resource<DynamicType = ()>>() -> Waiting {
     let (kind, group) = (K::kind(&()), K::group(&()));
     Waiting {
-        what: "Kind",
+        what: ProgramWait::Kind,
         object: format!("CustomResourceDefinition {}.{group}", K::plural(&())),
         message: format!(
             "the API server does not serve the kind {kind} of {group}, so nothing is known about its objects"
@@ -67,6 +84,11 @@ impl Bell {
         self.watched.iter().all(|watched| watched.is_known())
     }
 
+    /// Kinds whose first list has not come in.
+    fn unlisted(&self) -> Vec<Waiting> {
+        self.watched.iter().filter_map(|watched| watched.unlisted()).collect()
+    }
+
     /// Kinds that the API server does not serve. While there are any, nothing is done.
     #[must_use]
     pub fn unserved(&self) -> Vec<Waiting> {
@@ -92,11 +114,11 @@ impl Watches {
     pub async fn until(self, ctx: StepContext<'_>, mut look: impl FnMut() -> Look) -> Result<()> {
         self.while_doing(async |bell| {
             let look = || {
-                let unserved = bell.unserved();
-                if bell.is_synced() && unserved.is_empty() {
-                    look()
-                } else {
-                    Look::Wait(unserved)
+                // Kinds that are not served are named first: they may stay so.
+                match (Look::of(bell.unserved()), Look::of(bell.unlisted())) {
+                    (Look::Done, Look::Done) => look(),
+                    (Look::Done, unlisted) => unlisted,
+                    (unserved, _) => unserved,
                 }
             };
             ctx.until(&bell.rings, look).await

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::migration::{denial, has_ended};
 use api::{
-    OnMigrationFailure, annotations,
+    OnMigrationFailure, ProgramWait, annotations,
     foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
     labels,
 };
@@ -135,7 +135,7 @@ pub fn decide(observed: &Evacuation<'_>) -> Decision {
         let its = migrations.get(&(&instance.metadata.namespace, &instance.metadata.name));
         let found = look(observed, instance, its.map(Vec::as_slice).unwrap_or_default());
         let said = Waiting {
-            what: "VMEvacuation",
+            what: ProgramWait::VmEvacuation,
             object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
             message: format!("VM {} {}", full_name(&instance.metadata), found.message),
         };
@@ -147,7 +147,7 @@ pub fn decide(observed: &Evacuation<'_>) -> Decision {
     if !waiting.is_empty() && !observed.tainted {
         decision.acts.push(Act::Taint);
         decision.waiting.push(Waiting {
-            what: "DrainTaint",
+            what: ProgramWait::DrainTaint,
             object: format!("Node {}", observed.node),
             message: format!(
                 "the taint kubevirt.io/drain was removed from node {}, and KubeVirt migrates no VM without it; it is set again",
@@ -162,7 +162,7 @@ pub fn decide(observed: &Evacuation<'_>) -> Decision {
     decision.waiting.extend(waiting.drain(..shown).map(|(_, said)| said));
     if !waiting.is_empty() {
         decision.waiting.push(Waiting {
-            what: "VMEvacuation",
+            what: ProgramWait::VmEvacuation,
             object: format!("Node {}", observed.node),
             message: format!(
                 "{} more VMs have not begun to move: KubeVirt moves a few at a time",
@@ -183,7 +183,7 @@ pub fn remaining(node: &str, instances: &[Arc<VirtualMachineInstance>]) -> Vec<W
             None => "still runs, and there is no other node for it: stop it",
         };
         Waiting {
-            what: "VMShutdown",
+            what: ProgramWait::VmShutdown,
             object: format!("VirtualMachineInstance {}", full_name(&instance.metadata)),
             message: format!("VM {} {what}", full_name(&instance.metadata)),
         }

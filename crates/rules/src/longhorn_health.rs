@@ -23,9 +23,9 @@ use std::{
 };
 
 use api::{
+    ProgramWait,
     foreign::longhorn::{Engine, Replica, Volume},
     names,
-    upgrade_plan::VOLUMES_LEFT,
 };
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -147,7 +147,7 @@ pub fn summed_up(node: &str, mut waiting: Vec<Waiting>) -> Vec<Waiting> {
     if count > NAMED {
         waiting.truncate(NAMED);
         let in_all = Waiting {
-            what: VOLUMES_LEFT,
+            what: ProgramWait::VolumesLeft,
             object: format!("Node {node}"),
             message: format!("{count} volumes keep node {node} from being drained; {NAMED} of them are named"),
         };
@@ -262,7 +262,7 @@ impl<'a> InUse<'a> {
         );
         let waiting = self.waiting(&why);
         Some(Waiting {
-            what: "StaleAttachment",
+            what: ProgramWait::StaleAttachment,
             ..waiting
         })
     }
@@ -323,7 +323,7 @@ impl<'a> InUse<'a> {
             .map(|claim| format!(" of claim {claim}"))
             .unwrap_or_default();
         Waiting {
-            what: "LonghornVolume",
+            what: ProgramWait::LonghornVolume,
             object: format!("Volume {namespace}/{volume}"),
             message: format!("volume {volume}{of}: {why}"),
         }

@@ -1,13 +1,13 @@
 //! What is waited for, as data, and since when.
 
-use api::WaitingFor;
+use api::{ProgramWait, WaitingFor};
 use jiff::Timestamp;
 
 /// One thing a step waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
-    /// In one word: LonghornVolume, VMEvacuation, …
-    pub what: &'static str,
+    /// In one word.
+    pub what: ProgramWait,
     /// The object, as `Kind namespace/name`.
     pub object: String,
     /// The same in a sentence that says why.

@@ -11,6 +11,7 @@ use values::{Merged, Yaml, YamlError, merged};
 use std::time::Duration;
 
 use api::{
+    ProgramWait,
     annotations::ADDON_DEFAULTS,
     foreign::{harvester::Addon, rancher::ManagedChart},
     names,
@@ -45,11 +46,11 @@ pub(super) async fn wait_kind(context: &Context, ctx: StepContext<'_>) -> Result
             Some(_) => Look::Done,
             None => {
                 let message = format!("{called} does not exist, so addons cannot be upgraded");
-                Look::Wait(vec![Waiting {
-                    what: "AddonKind",
+                Look::wait(Waiting {
+                    what: ProgramWait::AddonKind,
                     object: called.clone(),
                     message,
-                }])
+                })
             }
         })
         .await
@@ -195,11 +196,11 @@ pub(super) async fn upgrade_kubeovn(context: &Context, ctx: StepContext<'_>) -> 
             return Look::Done;
         }
         let message = format!("{called} is not ready");
-        Look::Wait(vec![Waiting {
-            what: "ManagedChart",
+        Look::wait(Waiting {
+            what: ProgramWait::ManagedChart,
             object: called.clone(),
             message,
-        }])
+        })
     });
     if !context.at_most(KUBEOVN_CRD_PATIENCE, ready).await? {
         context.note(format!("{called} is not ready"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{annotations::ADDON_DEFAULTS, foreign::harvester::Addon};
+use api::{ProgramWait, annotations::ADDON_DEFAULTS, foreign::harvester::Addon};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -100,11 +100,11 @@ impl Deployment {
         } else {
             format!("is not deployed yet; it says {status}")
         };
-        Look::Wait(vec![Waiting {
-            what: "Addon",
+        Look::wait(Waiting {
+            what: ProgramWait::Addon,
             object: self.called.clone(),
             message: format!("{} {lacks}", self.called),
-        }])
+        })
     }
 }
 

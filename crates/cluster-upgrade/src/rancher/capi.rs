@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{foreign::capi::Cluster, names};
+use api::{ProgramWait, foreign::capi::Cluster, names};
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::watcher};
 
@@ -34,11 +34,11 @@ pub(super) async fn wait(context: &Context, ctx: StepContext<'_>) -> Result<()> 
                     |lacks| format!("is not provisioned: {lacks}"),
                 ),
             };
-            Look::Wait(vec![Waiting {
-                what: "CAPICluster",
+            Look::wait(Waiting {
+                what: ProgramWait::CapiCluster,
                 object: called.clone(),
                 message: format!("{called} {message}"),
-            }])
+            })
         })
         .await
 }

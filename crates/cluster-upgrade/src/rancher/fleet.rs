@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::{
+    ProgramWait,
     foreign::{ForeignCondition, condition_is, fleet::Cluster},
     names,
     pod::is_ready,
@@ -72,12 +73,12 @@ pub(crate) async fn redeploy_agent(context: &Context, ctx: StepContext<'_>) -> R
             let at = deployment.and_then(|deployment| deployment.metadata.creation_timestamp.as_ref());
             if at.is_none_or(|at| at.0.to_string() <= agent.created_before) {
                 let message = format!("Fleet has not redeployed {called}");
-                let what = "FleetAgent";
-                return Look::Wait(vec![Waiting {
+                let what = ProgramWait::FleetAgent;
+                return Look::wait(Waiting {
                     what,
                     object: called.clone(),
                     message,
-                }]);
+                });
             }
             rollout::look(&called, deployment)
         })
@@ -114,7 +115,7 @@ pub(crate) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()
         maps.merge(CONTROLLER, &patch).await?;
         let object = maps.called(CONTROLLER);
         let taking_in = Waiting {
-            what: "FleetConfig",
+            what: ProgramWait::FleetConfig,
             message: format!("waiting until Fleet has observed the restored address of {object}"),
             object,
         };
@@ -127,7 +128,7 @@ pub(crate) async fn settle(context: &Context, ctx: StepContext<'_>) -> Result<()
         ctx,
         &clusters,
         names::LOCAL_CLUSTER,
-        "FleetCluster",
+        ProgramWait::FleetCluster,
         "is not Ready",
         is_ready,
     );
@@ -150,7 +151,7 @@ async fn wait_config(context: &Context, ctx: StepContext<'_>) -> Result<()> {
     let maps = context.namespaced::<ConfigMap>(FLEET_SYSTEM);
     let lacks = format!("does not name the agent of Fleet {}", fleet.app);
     let is_new = |map: &ConfigMap| fleet_config::is_of(map, &fleet.app);
-    let named = wait_for(ctx, &maps, CONTROLLER, "FleetConfig", &lacks, is_new);
+    let named = wait_for(ctx, &maps, CONTROLLER, ProgramWait::FleetConfig, &lacks, is_new);
     if !context.at_most(CONFIG_PATIENCE, named).await? {
         context.note(format!("{} {lacks}", maps.called(CONTROLLER)));
     }
@@ -175,7 +176,7 @@ async fn wait_import(context: &Context, ctx: StepContext<'_>, agent: Option<&jou
         ctx,
         &clusters,
         names::LOCAL_CLUSTER,
-        "FleetAgent",
+        ProgramWait::FleetAgent,
         "does not show that its agent was redeployed",
         |cluster| has_deployed(cluster, agent.generation),
     )
@@ -205,7 +206,7 @@ async fn wait_import_by_times(context: &Context, ctx: StepContext<'_>) -> Result
                 Look::Done
             }
             None => waiting(
-                "FleetController",
+                ProgramWait::FleetController,
                 format!("Pod {FLEET_SYSTEM}/fleet-controller"),
                 "no pod is Ready",
             ),
@@ -223,7 +224,7 @@ async fn wait_import_by_times(context: &Context, ctx: StepContext<'_>) -> Result
                     Look::Done
                 }
                 _ => waiting(
-                    "FleetCluster",
+                    ProgramWait::FleetCluster,
                     called.clone(),
                     "it has not been imported by the new Fleet",
                 ),
@@ -238,21 +239,25 @@ async fn wait_import_by_times(context: &Context, ctx: StepContext<'_>) -> Result
             return Look::Done;
         }
         let object = format!("Pod {FLEET_AGENT_SYSTEM}/{AGENT}");
-        waiting("FleetAgent", object, "no pod is newer than the import of the cluster")
+        waiting(
+            ProgramWait::FleetAgent,
+            object,
+            "no pod is newer than the import of the cluster",
+        )
     })
     .await
 }
 
-fn waiting(what: &'static str, object: String, why: &str) -> Look {
+fn waiting(what: ProgramWait, object: String, why: &str) -> Look {
     let message = format!("{object}: {why}");
-    Look::Wait(vec![Waiting { what, object, message }])
+    Look::wait(Waiting { what, object, message })
 }
 
 async fn wait_for<K: crate::objects::Kind>(
     ctx: StepContext<'_>,
     objects: &crate::objects::Objects<K>,
     name: &str,
-    what: &'static str,
+    what: ProgramWait,
     lacks: &str,
     test: impl Fn(&K) -> bool,
 ) -> Result<()> {
@@ -263,11 +268,11 @@ async fn wait_for<K: crate::objects::Kind>(
                 return Look::Done;
             }
             let message = format!("{called} {lacks}");
-            Look::Wait(vec![Waiting {
+            Look::wait(Waiting {
                 what,
                 object: called.clone(),
                 message,
-            }])
+            })
         })
         .await
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{foreign::management, names};
+use api::{ProgramWait, foreign::management, names};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use serde_json::{Value, json};
@@ -38,12 +38,12 @@ pub(crate) async fn wait_version(context: &Context, ctx: StepContext<'_>) -> Res
                 return Look::Done;
             }
             let message = format!("Rancher does not run {target} yet; it says {found:?}");
-            let what = "RancherVersion";
-            Look::Wait(vec![Waiting {
+            let what = ProgramWait::RancherVersion;
+            Look::wait(Waiting {
                 what,
                 object: called.clone(),
                 message,
-            }])
+            })
         })
         .await
 }
@@ -114,8 +114,8 @@ async fn wait_chart(context: &Context, ctx: StepContext<'_>, namespace: &str, na
                 "{object} is not {name}-{} ({}): {lacks}{note}",
                 versions.chart, versions.app
             );
-            let what = "HelmRelease";
-            Look::Wait(vec![Waiting { what, object, message }])
+            let what = ProgramWait::HelmRelease;
+            Look::wait(Waiting { what, object, message })
         })
         .await?;
     Ok(revision)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::{
+    ProgramWait,
     foreign::{catalog::ClusterRepo, management},
     names,
 };
@@ -91,7 +92,7 @@ pub(crate) async fn upgrade(context: &Context, ctx: StepContext<'_>) -> Result<(
     remove_legacy_webhooks(context).await?;
     let object = format!("Helm release {}/{RELEASE}", names::CATTLE_NAMESPACE);
     let upgrading = Waiting {
-        what: "HelmRelease",
+        what: ProgramWait::HelmRelease,
         message: format!("{object} is being upgraded to {target}"),
         object,
     };
@@ -143,8 +144,8 @@ fn decide(history: &[HelmRelease], target: &str, now: jiff::Timestamp) -> Result
         Pending::Until(until) => {
             let object = format!("Helm release {release}");
             let message = format!("{object} is pending; it counts as abandoned from {until} on");
-            let what = "HelmRelease";
-            return Err(Look::Wait(vec![Waiting { what, object, message }]));
+            let what = ProgramWait::HelmRelease;
+            return Err(Look::wait(Waiting { what, object, message }));
         }
         Pending::RollBack(revision) => return Ok(Standing::RollBack(revision)),
         // Helm refuses to upgrade a pending release, and there is none to go back to, or going back did not help.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use api::names;
+use api::{ProgramWait, names};
 use futures::future::BoxFuture;
 use release::bundle::{Promise, Sha256Sum};
 use serde::{Deserialize, Serialize};
@@ -204,7 +204,7 @@ async fn fetch(
         let percent = download.at() * 100 / size.max(1);
         if said.replace(percent) != Some(percent) {
             let waiting = Waiting {
-                what: "Download",
+                what: ProgramWait::Download,
                 object: format!("File {path}"),
                 message: format!("fetching {path}: {percent} % of {} MiB", size >> 20),
             };

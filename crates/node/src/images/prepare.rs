@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use api::UpgradePlan;
+use api::{ProgramWait, UpgradePlan};
 use kube::Api;
 use release::{
     bundle::{self, AGENT, Archive, Bundle, COMMON, RKE2},
@@ -129,7 +129,7 @@ struct List {
 #[must_use]
 pub fn silent(url: String, why: String) -> Waiting {
     Waiting {
-        what: "Repository",
+        what: ProgramWait::Repository,
         object: url,
         message: why,
     }

@@ -1,5 +1,6 @@
 //! How far the archive is that is being read: in the log, and in what is waited for.
 
+use api::ProgramWait;
 use std::time::Duration;
 
 use program::{report::Waiting, step::StepContext};
@@ -67,7 +68,7 @@ impl<'a> Progress<'a> {
 #[must_use]
 pub fn waiting(archive: &str, sentence: String) -> Waiting {
     Waiting {
-        what: "ImagePreload",
+        what: ProgramWait::ImagePreload,
         object: format!("Archive {archive}"),
         message: sentence,
     }

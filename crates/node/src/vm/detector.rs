@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use api::{foreign::kubevirt::VirtualMachineInstance, labels, names, reasons};
+use api::{ProgramWait, foreign::kubevirt::VirtualMachineInstance, labels, names, reasons};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, api::ListParams};
@@ -235,7 +235,7 @@ impl Detector {
                 match self.hypervisor.stop(&vm).await {
                     Ok(()) => self.note(&vm, Ok(())).await,
                     Err(error) if error.is_transient() => waiting.push(Waiting {
-                        what: "VMShutdown",
+                        what: ProgramWait::VmShutdown,
                         object: format!("VirtualMachine {vm}"),
                         message: error.to_string(),
                     }),

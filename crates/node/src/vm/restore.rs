@@ -7,6 +7,7 @@ use std::{
 };
 
 use api::{
+    ProgramWait,
     foreign::kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec, VirtualMachineSpec},
     reasons,
 };
@@ -187,7 +188,7 @@ impl Restore {
         }
         while let Err(error) = self.hypervisor.is_well().await {
             let waiting = Waiting {
-                what: "KubeVirt",
+                what: ProgramWait::KubeVirt,
                 object: "KubeVirt harvester-system/kubevirt".to_owned(),
                 message: error.to_string(),
             };
@@ -251,7 +252,7 @@ impl Restore {
                 .asked()
                 .into_iter()
                 .map(|vm| waiting_for(&vm, format!("VM {vm} is starting")));
-            return Look::Wait(waiting.collect());
+            return Look::of(waiting.collect());
         }
         let mut waiting = Vec::new();
         for vm in self.asked() {
@@ -339,7 +340,7 @@ impl Restore {
 
 fn waiting_for(vm: &VmName, message: String) -> Waiting {
     Waiting {
-        what: "VMStart",
+        what: ProgramWait::VmStart,
         object: format!("VirtualMachine {vm}"),
         message,
     }

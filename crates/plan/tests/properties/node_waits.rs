@@ -309,11 +309,11 @@ fn entry(model: &Model, what: &str, age: i64) -> WaitingFor {
 }
 
 #[rstest]
-#[case(api::upgrade_plan::VMS_LEFT, "node-1", JobType::PreDrain, true)]
-#[case(api::upgrade_plan::VOLUMES_LEFT, "node-1", JobType::PreDrain, true)]
+#[case("VMsLeft", "node-1", JobType::PreDrain, true)]
+#[case("VolumesLeft", "node-1", JobType::PreDrain, true)]
 #[case("Something", "node-1", JobType::PreDrain, false)]
-#[case(api::upgrade_plan::VMS_LEFT, "node-2", JobType::PreDrain, false)]
-#[case(api::upgrade_plan::VMS_LEFT, "node-1", JobType::PostDrain, false)]
+#[case("VMsLeft", "node-2", JobType::PreDrain, false)]
+#[case("VMsLeft", "node-1", JobType::PostDrain, false)]
 fn a_drain_during_which_vms_leave_is_not_stalled(
     #[case] what: &str,
     #[case] node: &str,

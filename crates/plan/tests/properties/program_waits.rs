@@ -104,7 +104,7 @@ fn of_very_many_things_some_are_named_and_the_others_counted() {
 fn r33_an_evacuation_of_hours_is_not_stalled_while_vms_leave_and_is_when_none_does() {
     let mut model = pre_draining();
     let left = |since: Timestamp| WaitingFor {
-        what: api::upgrade_plan::VMS_LEFT.to_owned(),
+        what: "VMsLeft".to_owned(),
         object: Some("Node node-1".to_owned()),
         message: Some("40 VMs are still on node node-1".to_owned()),
         since: Time(since),

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use api::foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration};
+use api::{
+    ProgramWait,
+    foreign::kubevirt::{VirtualMachineInstance, VirtualMachineInstanceMigration},
+};
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::util::intstr::IntOrString};
 
 use super::{EVACUATION_ANNOTATION, EVACUATION_PREFIX, annotation, full_name, is_on};
@@ -53,7 +56,7 @@ pub fn budgets(
     let concerning = budgets.iter().filter(|budget| concerns(budget));
     concerning
         .map(|budget| Waiting {
-            what: "EvacuationBudget",
+            what: ProgramWait::EvacuationBudget,
             object: format!("PodDisruptionBudget {}", full_name(&budget.metadata)),
             message: format!(
                 "disruption budget {} still guards the migration of a VM off {node}",

@@ -375,7 +375,7 @@ fn r56_a_taint_that_a_controller_removed_is_set_again_while_vms_are_left() {
     assert_eq!(decision.acts, [Act::Taint]);
     assert_eq!(
         (decision.waiting[0].what, decision.waiting[0].object.as_str()),
-        ("DrainTaint", "Node node-1")
+        (api::ProgramWait::DrainTaint, "Node node-1")
     );
     observed.instances = Vec::new();
     assert_eq!(observed.decide(), no_vm_left(), "no VM is left to be moved");

@@ -287,7 +287,7 @@ fn r40_claims_are_in_use_while_a_pod_that_names_them_has_not_ended() {
 #[test]
 fn r33_of_very_many_volumes_some_are_named_and_all_are_counted() {
     let waiting = |number: usize| Waiting {
-        what: "LonghornVolume",
+        what: ProgramWait::LonghornVolume,
         object: format!("Volume longhorn-system/v-{number}"),
         message: "degraded".to_owned(),
     };
@@ -295,6 +295,9 @@ fn r33_of_very_many_volumes_some_are_named_and_all_are_counted() {
     assert_eq!(summed_up("node-1", few.clone()), few);
     let many = summed_up("node-1", (0..800).map(waiting).collect());
     assert_eq!(many.len(), NAMED + 1);
-    assert_eq!((many[0].what, many[0].object.as_str()), (VOLUMES_LEFT, "Node node-1"));
+    assert_eq!(
+        (many[0].what, many[0].object.as_str()),
+        (ProgramWait::VolumesLeft, "Node node-1")
+    );
     assert!(many[0].message.starts_with("800 volumes"), "{}", many[0].message);
 }

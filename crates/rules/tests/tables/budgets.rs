@@ -47,7 +47,11 @@ fn kept(budget: Value, migrations: &[Value], instances: &[Value]) -> bool {
     let migrations: Vec<_> = migrations.iter().map(|object| Arc::new(read(object.clone()))).collect();
     let instances: Vec<_> = instances.iter().map(|object| Arc::new(read(object.clone()))).collect();
     let found = budgets("node-1", &[budget], &migrations, &instances);
-    assert!(found.iter().all(|waiting| waiting.what == "EvacuationBudget"));
+    assert!(
+        found
+            .iter()
+            .all(|waiting| waiting.what == api::ProgramWait::EvacuationBudget)
+    );
     !found.is_empty()
 }
 

@@ -1,5 +1,6 @@
 //! Which nodes, pods and volumes count for Longhorn, and what is said of a volume that is not whole.
 
+use api::ProgramWait;
 use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -66,7 +67,7 @@ fn claims_of_running_pods_are_in_use() {
 #[case(21)]
 fn more_than_twenty_volumes_are_counted(#[case] count: usize) {
     let one = |number: usize| Waiting {
-        what: "LonghornVolume",
+        what: ProgramWait::LonghornVolume,
         object: format!("Volume {number}"),
         message: String::new(),
     };
@@ -238,7 +239,7 @@ fn after_the_evacuation_nothing_may_be_attached_here_that_no_pod_uses() {
     assert_eq!(world.look(after_evacuation), []);
     world.volume["status"]["kubernetesStatus"]["pvcName"] = json!("other");
     let found = world.look(after_evacuation);
-    assert_eq!((found.len(), found[0].what), (1, "StaleAttachment"));
+    assert_eq!((found.len(), found[0].what), (1, ProgramWait::StaleAttachment));
     assert!(
         found[0]
             .message

@@ -2,7 +2,7 @@
 //! KubeVirt move the others, and wait until all have left. What is waited for, and what is done about a VM that does not
 //! leave, is decided by the rules of the real program.
 
-use api::{annotations, upgrade_plan::VOLUMES_LEFT};
+use api::{ProgramWait, annotations};
 use futures::FutureExt;
 use node::{
     limits::Limits,
@@ -64,7 +64,7 @@ async fn wait_for_volumes(call: &Call, ctx: StepContext<'_>, rule: fn(&Storage<'
     world.engines.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
     world.pods.subscribe(&inbox);
-    let mut left = Left::new(VOLUMES_LEFT, format!("Node {}", call.node));
+    let mut left = Left::new(ProgramWait::VolumesLeft, format!("Node {}", call.node));
     let look = || {
         let plan = world.upgrade_plans.get("", &call.plan);
         let annotations = plan.as_ref().and_then(|plan| plan.metadata.annotations.as_ref());

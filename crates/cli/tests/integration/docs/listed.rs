@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use api::{NodeState, Phase, Wait};
+use api::{NodeState, Phase, ProgramWait, Wait};
 use clap::CommandFactory;
 use cli::command::Cli;
 use regex::Regex;
@@ -107,20 +107,22 @@ fn every_phase_node_state_and_wait_is_documented() {
     }
     for page in ["docs/phases.md", "docs/zh/phases.md"] {
         let text = Page::read(page).text;
-        let listed = waits(&text);
-        let missing: Vec<&str> = Wait::ALL
-            .iter()
-            .map(|wait| wait.as_str())
-            .filter(|word| !listed.contains(*word))
+        let of_plans = Wait::ALL.iter().map(|wait| wait.as_str());
+        let of_programs = ProgramWait::ALL.iter().map(|wait| wait.as_str());
+        let (plans, programs) = (waits(&text, 4), waits(&text, 3));
+        let missing: Vec<&str> = of_plans
+            .filter(|word| !plans.contains(word))
+            .chain(of_programs.filter(|word| !programs.contains(word)))
             .collect();
         assert!(missing.is_empty(), "{page}: no row for {missing:?}");
     }
 }
 
-/// The words in the table of waits, whose rows are: phase, words, what is waited for, deadline.
-fn waits(page: &str) -> BTreeSet<&str> {
+/// The words in a table of waits. The rows of a plan's waits are: phase, words, what is waited for, deadline; those of programs:
+/// Job, words, where their steps are listed.
+fn waits(page: &str, columns: usize) -> BTreeSet<&str> {
     let rows = page.lines().map(|line| line.split(" | ").collect::<Vec<_>>());
-    let words = rows.filter(|row| row.len() == 4).map(|row| row[1]);
+    let words = rows.filter(|row| row.len() == columns).map(|row| row[1]);
     words.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }
 

@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use api::{
-    Component, JobType, NodeState, Wait, names,
-    quoted::quoted,
-    reasons,
-    upgrade_plan::{VMS_LEFT, VOLUMES_LEFT},
-};
+use api::{Component, JobType, NodeState, ProgramWait, Wait, names, quoted::quoted, reasons};
 use jiff::Timestamp;
 
 use super::super::{
@@ -183,9 +178,12 @@ fn wait_for_node(draft: &mut Draft<'_>, name: &str, state: NodeState) -> Option<
 fn last_progress(draft: &Draft<'_>, name: &str) -> Option<Timestamp> {
     let pods = draft.observed.pods.values();
     let of_node = pods.filter(|pod| pod.node.as_deref() == Some(name) && pod.job_type == Some(JobType::PreDrain));
-    let said = of_node
-        .flat_map(|pod| &pod.said)
-        .filter(|entry| matches!(entry.what.as_str(), VMS_LEFT | VOLUMES_LEFT));
+    let said = of_node.flat_map(|pod| &pod.said).filter(|entry| {
+        matches!(
+            ProgramWait::parse(&entry.what),
+            Some(ProgramWait::VmsLeft | ProgramWait::VolumesLeft)
+        )
+    });
     said.map(|entry| entry.since.0.min(draft.now)).max()
 }
 
