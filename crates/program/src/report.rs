@@ -55,10 +55,9 @@ impl Look {
     /// Done when nothing is left to wait for.
     #[must_use]
     pub fn of(waiting: Vec<Waiting>) -> Self {
-        if waiting.is_empty() {
-            Self::Done
-        } else {
-            Self::Wait(Waits(waiting))
+        match waiting.is_empty() {
+            true => Self::Done,
+            false => Self::Wait(Waits(waiting)),
         }
     }
 

@@ -88,7 +88,7 @@ enum Part {
 }
 
 fn deadline(text: &str) -> NamedDuration {
-    // The name of the step before 1.0; the command has its alias too.
+    // The old name of the step; the command has its alias too.
     let text = text.replacen("hold-agent=", "suspend-agent=", 1);
     named_duration::of_step(&text, system_agent::SUSPEND_STEPS)
 }
