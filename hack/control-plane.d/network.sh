@@ -66,9 +66,22 @@ start_forwarder() {
     run_inside "$dir" forwarder-rke2 socat "TCP-LISTEN:$rke2_port,bind=$(cat "$dir/address"),fork,reuseaddr" "TCP:127.0.0.1:$port"
     run "$dir" forwarder socat "TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr" "UNIX-CONNECT:$dir/api.sock"
     for ((tick = 0; tick < 200; tick++)); do
-        [ ! -S "$dir/api.sock" ] || return 0
+        if [ -S "$dir/api.sock" ] && listens "$dir" forwarder "$port" && listens "$dir" forwarder-rke2 "$rke2_port"; then
+            return 0
+        fi
+        is_running "$dir" forwarder && is_running "$dir" forwarder-inside && is_running "$dir" forwarder-rke2 || break
         sleep 0.05
     done
+    say "the API server's port is not forwarded: $(tail -qn 1 "$dir"/logs/forwarder*.log | paste -sd' ')"
+    return 1
+}
+
+# listens DIR NAME PORT: whether a program is there, and somebody listens on the port in its network.
+listens() {
+    local pid
+    is_running "$1" "$2" || return 1
+    read -r pid _ <"$1/pids/$2"
+    awk -v port="$(printf ':%04X$' "$3")" '$2 ~ port && $4 == "0A" { found = 1 } END { exit !found }' "/proc/$pid/net/tcp" 2>/dev/null
 }
 
 end_forwarder() {

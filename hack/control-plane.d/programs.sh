@@ -139,10 +139,7 @@ start_api() {
         free_port >"$dir/port"
         free_port >"$dir/etcd-port"
         free_port >"$dir/etcd-peer-port"
-        start_forwarder "$dir"
-        start_program "$dir" etcd
-        start_program "$dir" kube-apiserver
-        if wait_until_ready "$dir"; then
+        if start_forwarder "$dir" && start_program "$dir" etcd && start_program "$dir" kube-apiserver && wait_until_ready "$dir"; then
             write_kubeconfig "$dir" admin "$dir/kubeconfig"
             return
         fi
@@ -152,7 +149,7 @@ start_api() {
         rm -rf "$dir/etcd"
     done
     say "the API server did not start:"
-    tail -n 5 "$dir/logs/etcd.log" "$dir/logs/kube-apiserver.log" >&2
+    tail -n 5 "$dir/logs/etcd.log" "$dir/logs/kube-apiserver.log" >&2 || true
     exit 1
 }
 

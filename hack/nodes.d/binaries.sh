@@ -47,19 +47,28 @@ missing_commands() {
 
 # Prints in one line why nodes cannot be started here, and succeeds; fails if they can.
 why_not() {
+    local missing
+    if why_never; then
+        return
+    fi
+    missing="$({ "$hack/control-plane" missing | tr ' ' '\n' | grep -vx kwok; missing_node_programs; "$hack/crictl" path >/dev/null 2>&1 || echo crictl; } | paste -sd' ')"
+    [ -n "$missing" ] || return 1
+    echo "there is no $missing: run 'hack/nodes build' (needs Go)"
+}
+
+# The same for what no build can change.
+why_never() {
     local missing folder
     if [ "$(id -u)" != 0 ]; then
         echo 'nodes need root: for namespaces, mounts and cgroups'
     elif missing="$(missing_commands | paste -sd' ')" && [ -n "$missing" ]; then
         echo "there is no $missing: run 'hack/prepare'"
-    elif missing="$({ "$hack/control-plane" missing | tr ' ' '\n' | grep -vx kwok; missing_node_programs; "$hack/crictl" path >/dev/null 2>&1 || echo crictl; } | paste -sd' ')" && [ -n "$missing" ]; then
-        echo "there is no $missing: run 'hack/nodes build' (needs Go)"
     elif [ "$(readlink /bin)" != usr/bin ] && [ "$(readlink /bin)" != /usr/bin ]; then
         echo 'the programs of this machine are not all under /usr'
     elif [[ "$(ldd /usr/bin/busybox 2>&1)" != *'not a dynamic'* ]]; then
         echo "busybox is not static: install Debian's busybox-static"
     elif ! grep -q ' - cgroup ' /proc/self/mountinfo; then
-        echo 'this machine has cgroup v2 only; nodes are made for v1'
+        echo 'this machine has cgroup v2 only; nodes are made for v1 (kernel argument systemd.unified_cgroup_hierarchy=0)'
     elif ! folder="$(mktemp -d)"; then
         echo 'there is no room for temporary files'
     elif ! missing="$(try_kernel "$folder" 2>&1)"; then
@@ -88,6 +97,10 @@ try_kernel() {
 # Builds what is missing, of the control plane as well. One build at a time: a second one waits and finds it there.
 build_programs() {
     local missing
+    if missing="$(why_never)"; then
+        say "$missing"
+        return 3
+    fi
     "$hack/control-plane" build
     "$hack/crictl" build
     missing="$(missing_node_programs)"

@@ -48,9 +48,9 @@ enter_cgroups() {
     done < <(cgroup_hierarchies)
 }
 
-# remove_cgroups DIR [NODE]: of one node or of all. Processes that were killed leave theirs a moment later.
+# remove_cgroups DIR [NODE]: of one node or of all. Processes that were killed leave theirs a moment later. Fails if one stays.
 remove_cgroups() {
-    local at path tick
+    local at path tick code=0
     while read -r at _; do
         path="$at/$(cgroup_name "$1")${2:+/$2}"
         for ((tick = 0; tick < 200; tick++)); do
@@ -59,5 +59,10 @@ remove_cgroups() {
             [ -d "$path" ] || break
             sleep 0.05
         done
+        if [ -d "$path" ]; then
+            echo "the control group $path cannot be removed; processes in it or below: $(find "$path" -name cgroup.procs -exec cat {} + | paste -sd' ')" >&2
+            code=1
+        fi
     done < <(cgroup_hierarchies)
+    return "$code"
 }

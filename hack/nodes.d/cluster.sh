@@ -3,20 +3,23 @@
 
 # start_cluster DIR OPTIONS...
 start_cluster() {
-    local dir="$1" count=3 os="$default_os" kubelet="${kubelet_versions[0]}" disk="$default_disk" with='kcm,scheduler' owner='' why number
+    local dir="${1:-}" count=3 os="$default_os" kubelet="${kubelet_versions[0]}" disk="$default_disk" with='kcm,scheduler' owner='' why number
+    need "$dir"
     shift
     while [ "$#" -gt 0 ]; do
+        need "${2:-}"
         case "$1" in
-            --count) count="${2:?}" ;;
-            --os) os="${2:?}" ;;
-            --kubelet) kubelet="${2:?}" ;;
-            --disk) disk="${2:?}" ;;
-            --with) with="${2:?}" ;;
-            --owner) owner="${2:?}" ;;
+            --count) count="$2" ;;
+            --os) os="$2" ;;
+            --kubelet) kubelet="$2" ;;
+            --disk) disk="$2" ;;
+            --with) with="$2" ;;
+            --owner) owner="$2" ;;
             *) usage ;;
         esac
         shift 2
     done
+    dir="$(usable_directory "$dir")"
     if ! [[ "$count" =~ ^[1-9][0-9]?$ ]] || [ "$count" -gt "$most_nodes" ]; then
         say "1 to $most_nodes nodes can be had, not $count"
         exit 2
@@ -29,14 +32,12 @@ start_cluster() {
         say "$why"
         exit 3
     fi
-    "$hack/control-plane" start "$dir" --with "$with" --network "$control_plane_address/$node_network_bits" >/dev/null
-    dir="$(cd "$dir" && pwd)"
+    "$hack/control-plane" start "$dir" --with "$with" --network "$control_plane_address/$node_network_bits" \
+        ${owner:+--owner "$owner" --guard "$hack/nodes"} >/dev/null
+    # Whatever fails from here on leaves nothing behind. Expanded now: where the script ends, this function has no variables.
+    # shellcheck disable=SC2064
+    trap "stop_cluster $(printf %q "$dir")" EXIT
     mkdir "$dir/nodes"
-    # Whatever fails from here on leaves nothing behind.
-    trap 'stop_cluster "$dir"' EXIT
-    if [ -n "$owner" ]; then
-        guard "$dir" "$owner" "$hack/nodes"
-    fi
     sign "$dir" kube-proxy /CN=system:kube-proxy ca
     make_layer "$dir"
     start_dns "$dir"
@@ -74,9 +75,20 @@ start_control_plane_proxy() {
 
 # serve_socket DIR PORT SOCKET
 serve_socket() {
+    if ! [[ "$2" =~ ^[1-9][0-9]{0,4}$ ]] || [ "$2" -gt 65535 ] || ! [[ "$3" =~ ^[[:alnum:]/._@%+=~-]{1,107}$ ]]; then
+        say "this is no port, or no path of a socket: $2 $3"
+        exit 2
+    fi
     run_inside "$1" "serve-$2" socat "TCP-LISTEN:$2,bind=$control_plane_address,fork,reuseaddr" "UNIX-CONNECT:$3"
+    if ! until_true 10 answers_or_ended "$1" "serve-$2" "$2" || ! is_running "$1" "serve-$2"; then
+        say "nobody can listen on port $2: $(tail -n 1 "$1/logs/serve-$2.log")"
+        end_program "$1" "serve-$2" KILL
+        return 1
+    fi
     echo "$control_plane_address"
 }
+
+answers_or_ended() { listens "$@" || ! is_running "$1" "$2"; }
 
 cluster_kubectl() { kubectl --kubeconfig "$1/kubeconfig" --cache-dir "$1/kubectl-cache" "${@:2}"; }
 
@@ -114,18 +126,25 @@ list_nodes() {
 
 # Nodes first, then what they talk to, then the control plane with its network; and nothing is left of it.
 stop_cluster() {
-    local dir="$1" file name guard=''
+    local dir="$1" file name guard='' code=0
+    begin_stop "$dir"
     touch "$dir"/nodes/*/off 2>/dev/null || true
     for file in "$dir"/pids/supervisor-* "$dir"/pids/serve-* "$dir/pids/kube-proxy" "$dir/pids/dns-names" "$dir/pids/dns"; do
         name="${file##*/}"
         [ ! -f "$file" ] || end_program "$dir" "$name" KILL
     done
-    remove_cgroups "$dir"
+    remove_cgroups "$dir" || code=1
     # The guard may be who does this.
     if [ -f "$dir/pids/guard" ]; then
         read -r guard _ <"$dir/pids/guard"
         [ "$guard" != "$$" ] || rm "$dir/pids/guard"
     fi
     rm -rf "$dir/nodes" "$dir/layer"
-    "$hack/control-plane" stop "$dir"
+    if [ -f "$dir/$marker" ]; then
+        "$hack/control-plane" stop "$dir"
+    elif [ -z "${CONTROL_PLANE_KEEP:-}" ]; then
+        # The guard has stopped it meanwhile, while this was still writing.
+        rm -rf "$dir"
+    fi
+    return "$code"
 }

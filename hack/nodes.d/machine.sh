@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # What a node is made of: two disks, and the layer of files that all nodes of a cluster share. Sourced by hack/nodes.
 #
-# The disks are files with file systems of their own. Nothing in a node is mounted from a file system of the machine, so that
-# whatever is remounted, filled or removed in a node is the node's.
+# The disks are files with file systems of their own. Of the machine's file systems a node has /usr only, as the lowest layer of
+# an overlay that is read-only, so that whatever is remounted, filled or removed in a node is the node's.
 
 # What survives a reboot, as on a Harvester node. All else is as the installed system has it.
 readonly persistent='oem usr/local etc/rancher var/lib/rancher var/lib/kubelet var/lib/longhorn var/log home root opt'

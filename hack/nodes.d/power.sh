@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The power button of nodes, and ways into them. Sourced by hack/nodes. FOLDER is that of a node: DIR/nodes/NAME.
 
-cluster_of() { (cd "$1/../.." && pwd); }
+cluster_of() { (cd "$1/../.." && pwd -P); }
 
 # Whether a node is on. It may still be booting.
 is_on() { is_running "$(cluster_of "$1")" "supervisor-${1##*/}"; }
