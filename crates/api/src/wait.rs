@@ -1,5 +1,5 @@
-//! What an upgrade can wait for: the names in `status.waitingFor[].what`, each with what it means. The plan and the programs in its Jobs have names
-//! of their own.
+//! What an upgrade can wait for: the names in `status.waitingFor[].what`, each with what it means. The plan and the programs
+//! in its Jobs have names of their own.
 
 use crate::wire_enum::wire_enum;
 

@@ -72,7 +72,7 @@ pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
 
 /// Why the plan does not continue: a node is in a state that this manager does not know, as after a downgrade. It may be in
 /// the middle of its upgrade. So no Job is started and no hook is answered, for this node or another: two nodes would be in
-/// flight. A node that left the cluster holds up nobody.
+/// flight. A node that left the cluster delays no other.
 fn unknown_state(draft: &Draft<'_>) -> Option<String> {
     let mut nodes = draft.status().node_upgrade_statuses.iter();
     let is_unknown = |name: &String| draft.observed.nodes.contains_key(name) && draft.progress(name).is_unknown();

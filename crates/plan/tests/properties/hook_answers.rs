@@ -295,7 +295,7 @@ fn no_node_begins_or_goes_back_while_one_is_in_a_state_of_a_newer_manager() {
             .message
             .contains("unknown state of node node-1: KubernetesUpgraded")
     );
-    // One that left holds up nobody.
+    // One that left delays no other.
     model.observed.nodes.remove("node-1");
     model.observed.machine_plans.remove(0);
     assert_eq!(created_jobs(&model.decide()), ["pre-drain node-2"]);
