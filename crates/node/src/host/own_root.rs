@@ -1,5 +1,5 @@
-//! Refuses to change the root that this process itself runs in. A node's root is always mounted below it; whoever is given
-//! `/` would change the container, or in a test the machine. A test once removed `/etc` that way.
+//! Refuses to change the root that this process itself runs in. A node's root is always mounted below it; a program that is
+//! given `/` would change the container, or in a test the machine. A test once removed `/etc` that way.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
