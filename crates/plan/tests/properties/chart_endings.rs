@@ -55,7 +55,7 @@ fn the_methods_of_the_chart_are_restored_and_fleet_must_have_applied_them(
     harvester(&mut model).record = None;
     let says = |model: &Model| waits(&model.decide()).join("");
     assert!(
-        says(&model).contains("is not applied: Fleet has not seen the change yet"),
+        says(&model).contains("Fleet has not applied it: Fleet has not seen the change yet"),
         "{}",
         says(&model)
     );

@@ -85,7 +85,7 @@ fn one_node_has_its_turn_and_the_others_wait_by_name() {
     model.observed.machine_plans[1].pre_drain = Some("t".to_owned());
     let decision = model.decide();
     assert_eq!(created_jobs(&decision), ["pre-drain node-1"]);
-    let turn = "Turn Node node-2: node node-2 waits for its turn: node-1 is not through yet, and no more than 1 may be at once";
+    let turn = "Turn Node node-2: node node-2 waits for its turn: node-1 is in progress, and at most 1 node is upgraded at a time";
     assert!(
         waits(&decision).iter().any(|wait| wait == turn),
         "{:?}",

@@ -171,7 +171,7 @@ fn a_cluster_that_has_changed_is_checked_again_and_one_beyond_the_release_is_lef
     let decision = model.decide();
     assert_eq!(phase(&decision), expected);
     assert_eq!(
-        progressing(&decision).contains("would take it back to v1.8.0"),
+        progressing(&decision).contains("would downgrade it to v1.8.0"),
         expected == "Failed"
     );
 }
