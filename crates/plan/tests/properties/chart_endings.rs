@@ -65,7 +65,12 @@ fn the_methods_of_the_chart_are_restored_and_fleet_must_have_applied_them(
     assert_eq!(notes(&done, SAVED).is_none(), end == Failure);
     harvester(&mut model).lacks = Some("it is not ready".to_owned());
     let waiting = model.decide();
-    assert!(!is_over(&waiting) && waits(&waiting).join("").contains("is not applied: it is not ready"));
+    assert!(
+        !is_over(&waiting)
+            && waits(&waiting)
+                .join("")
+                .contains("Fleet has not applied it: it is not ready")
+    );
     model.apply(&waiting);
     model.now += SignedDuration::from_mins(5);
     assert!(is_over(&model.decide()), "Fleet may be kept from it for good");
