@@ -73,7 +73,7 @@ fn stop_says_that_the_vm_is_being_stopped_and_why() {
     let world = World::new(OnMigrationFailure::Stop, vec![migration(1, "Failed")]);
     assert_eq!(
         world.says(),
-        format!("{FAILED}; it is being stopped, as spec.onMigrationFailure asks")
+        format!("{FAILED}; it is being stopped, as spec.onMigrationFailure requires")
     );
     let why = "migration kubevirt-evacuation-1 failed, KubeVirt gives no reason".to_owned();
     let stop = Act::Stop {

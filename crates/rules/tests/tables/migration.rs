@@ -102,7 +102,7 @@ fn what_binds_a_vm_is_said_before_what_kubevirt_says() {
     assert_eq!(why_stuck(&read(both), &hosts(&nodes)), Some(Stuck::HoldsDevice));
     let words = |stuck: Stuck| stuck.to_string();
     assert_eq!(words(Stuck::SingleHost), "there is no other node for VMs");
-    assert_eq!(words(Stuck::HoldsDevice), "it holds a device of its node");
+    assert_eq!(words(Stuck::HoldsDevice), "it uses a device of its node");
     assert_eq!(
         words(Stuck::NoTarget),
         "no other schedulable node fits its nodeSelector and node affinity"
