@@ -61,7 +61,7 @@ run() {
     # Not with -p: a directory that was removed is not made again.
     [ -d "$dir/pids" ] || mkdir "$dir/pids" || return
     [ -d "$dir/logs" ] || mkdir "$dir/logs" || return
-    exec 8>"$dir/pids/.lock" || return
+    exec 8>"$dir/.lock" || return
     flock 8
     if [ ! -f "$dir/$marker" ] || [ -e "$dir/$stopping" ]; then
         say "$dir is being stopped"
@@ -87,7 +87,7 @@ run() {
 begin_stop() {
     touch "$1/$stopping" 2>/dev/null || true
     if [ -d "$1/pids" ]; then
-        flock "$1/pids/.lock" true
+        flock "$1/.lock" true
     fi
 }
 
