@@ -140,7 +140,7 @@ fn a_node_with_a_full_disk_fails_the_plan_before_anything_is_loaded_and_a_retry_
         let fill =
             "size=$(($(stat -f -c '%a * %S' /var/lib/kubelet) / 100 * 88)); fallocate -l $size /var/lib/kubelet/full";
         cluster.nodes.exec("node-1", &["bash", "-c", fill]).unwrap();
-        kubelet_reports_full_disk(cluster).await;
+        kubelet_reports_disk(cluster, true).await;
         start(cluster).await;
         let plan = cluster.plan_when("up", LIMIT, "Failed", failed).await;
         let text = said(&plan);
@@ -149,20 +149,22 @@ fn a_node_with_a_full_disk_fails_the_plan_before_anything_is_loaded_and_a_retry_
             "{text}"
         );
         cluster.nodes.exec("node-1", &["rm", "/var/lib/kubelet/full"]).unwrap();
+        kubelet_reports_disk(cluster, false).await;
         retry(cluster).await;
         cluster.plan_when("up", LIMIT, "Succeeded", succeeded).await;
     });
 }
 
-/// A kubelet looks at its disk now and then: waits until it has seen that little is left.
-async fn kubelet_reports_full_disk(cluster: &Cluster) {
+/// A kubelet looks at its disk now and then: waits until it reports that little is left, or that there is room again.
+async fn kubelet_reports_disk(cluster: &Cluster, is_full: bool) {
     let summary = || http::Request::get("/api/v1/nodes/node-1/proxy/stats/summary").body(Vec::new());
     let reported = async {
         loop {
             let text = cluster.client.request_text(summary().unwrap()).await.unwrap();
             let found: serde_json::Value = serde_json::from_str(&text).unwrap();
             let disk = &found["node"]["fs"];
-            if disk["availableBytes"].as_u64().unwrap() < disk["capacityBytes"].as_u64().unwrap() / 4 {
+            let is_low = disk["availableBytes"].as_u64().unwrap() < disk["capacityBytes"].as_u64().unwrap() / 4;
+            if is_low == is_full {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
