@@ -39,13 +39,14 @@ async fn start(cluster: &Cluster) {
     cluster.create_plan("up", spec).await;
 }
 
-/// The pod once one fits and runs.
+/// The pod once one fits and has not ended.
 async fn running(cluster: &Cluster, what: &str, fits: impl Fn(&Pod) -> bool) -> Pod {
     let found = async {
         loop {
+            // From the moment that it has a node: some programs take only seconds.
             let runs = |pod: &&Pod| {
-                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                phase == Some("Running") && pod.metadata.deletion_timestamp.is_none() && fits(pod)
+                let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+                has_node && !api::pod::has_ended(pod) && pod.metadata.deletion_timestamp.is_none() && fits(pod)
             };
             if let Some(pod) = cluster.pods().await.iter().find(runs) {
                 return pod.clone();
