@@ -1,6 +1,6 @@
 //! What to do next: the table of contents of an upgrade.
 
-use api::{Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, reasons};
+use api::{Phase, UpgradePlan, UpgradePlanStatus, Wait, annotations, quoted::plain, reasons};
 use jiff::Timestamp;
 
 use crate::{
@@ -70,6 +70,9 @@ pub fn decide(now: Timestamp, observed: &Observed) -> Decision {
     }
 }
 
+/// How much of a state that is not ours is shown.
+const LONGEST_STATE: usize = 100;
+
 /// Why the plan does not continue: a node is in a state that this manager does not know, as after a downgrade. It may be in
 /// the middle of its upgrade. So no Job is started and no hook is answered, for this node or another: two nodes would be in
 /// flight. A node that left the cluster delays no other.
@@ -78,8 +81,9 @@ fn unknown_state(draft: &Draft<'_>) -> Option<String> {
     let is_unknown = |name: &String| draft.observed.nodes.contains_key(name) && draft.progress(name).is_unknown();
     let (name, entry) = nodes.find(|(name, _)| is_unknown(name))?;
     Some(format!(
-        "unknown state of node {name}: {}; a newer manager may have written it: install that manager again to continue",
-        entry.state().unwrap_or_default()
+        "unknown state of node {name}: {}; a newer manager may have written it: install that manager again to continue, \
+         or delete this UpgradePlan and create another one",
+        plain(entry.state().unwrap_or_default(), LONGEST_STATE)
     ))
 }
 
