@@ -60,26 +60,36 @@ prepare: ## Install what the tests need and the machine lacks
 	@hack/prepare
 
 # The real definitions of foreign kinds, if the folder next to the checkout has them; tests use our own ones otherwise.
-test cluster-tests sweep test-cluster test-nodes: export UPGRADE_TOOLKIT_CRDS ?= $(realpath ../shared/crds)
+test all-other-tests cluster-tests simulations sweep test-cluster test-nodes: export UPGRADE_TOOLKIT_CRDS ?= $(realpath ../shared/crds)
 
 .PHONY: test
 test: prepare control-plane crictl tools node-programs ## Run all tests but those of `make test-nodes`
 ifeq ($(TEST_ARGS),--workspace)
-	CLUSTER_TESTS=later NODE_TESTS=later hack/timed 'tests of the workspace, with their build,' $(CARGO) test --workspace -- --skip sweep::
-	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane with real nodes, and the sweep (minutes)'
-	@$(MAKE) --no-print-directory --output-sync=target -j2 cluster-tests sweep
+	hack/timed 'the build of the tests' $(CARGO) test --workspace --no-run
+	@echo 'Now side by side, each shown when it has ended: the tests on a real control plane with real nodes, and all others (minutes)'
+	@$(MAKE) --no-print-directory --output-sync=target -j2 cluster-tests all-other-tests
 else
-	$(CARGO) test $(TEST_ARGS) -- --skip sweep::
+	$(CARGO) test $(TEST_ARGS)
 endif
+
+.PHONY: all-other-tests
+all-other-tests:
+	CLUSTER_TESTS=later NODE_TESTS=later hack/timed 'tests of the workspace' $(CARGO) test --workspace
+	@$(MAKE) --no-print-directory simulations
 
 # Of the upgrades of real nodes one is enough here: `make test-nodes` runs all.
 SHORT_NODE_TESTS = --skip nodes::broken:: --skip nodes::upgrade::a_single
 
-# These mostly wait, so they run in parallel to the sweep, which only works and gives way.
+# These mostly wait, so they run in parallel to all others.
 .PHONY: cluster-tests
 cluster-tests:
 	@$(CARGO) build --quiet --workspace --bin upgrade-toolkit
 	hack/timed 'tests on a real control plane' $(CARGO) test --workspace --test cluster -- $(SHORT_NODE_TESTS)
+
+# All of them in a profile that is worth its build, and only there.
+.PHONY: simulations
+simulations: ## Run simulated upgrades, and the sweep
+	hack/timed 'simulated upgrades with the sweep, and their build,' nice -n 5 $(CARGO) test --profile simulation -p cli --test simulation -- --show-output
 
 .PHONY: sweep
 sweep: ## Perturb every write of simulated upgrades, thousands of times, and continue from every failure in every way
@@ -137,6 +147,7 @@ tools:
 lint: ## Check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p cli --test simulation -- -D warnings
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -256,6 +267,8 @@ rehearse: ## Rehearse an upgrade of three nodes
 	$(CARGO) run --release -- rehearse
 
 .PHONY: bench
-bench: ## Measure rehearsals of 1, 3, 30 and 200 nodes, and the repository against nginx
+bench: ## Measure rehearsals, the commands that look at clusters, and the repository against nginx
 	@bench/rehearse
+	@bench/scale
+	@bench/insight
 	@bench/repo

@@ -4,16 +4,27 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
-    UpgradePlan,
+    UpgradeLog, UpgradePlan,
     foreign::{self, ForeignKind},
 };
 
 /// The UpgradePlan CRD as JSON, the one source of everything that ships it.
 #[must_use]
 pub fn upgrade_plan() -> Value {
+    ours::<UpgradePlan>("UpgradePlanList")
+}
+
+/// The UpgradeLog CRD as JSON, the one source of everything that ships it.
+#[must_use]
+pub fn upgrade_log() -> Value {
+    ours::<UpgradeLog>("UpgradeLogList")
+}
+
+/// The CRD of a kind of ours, without what the derive adds to the contract.
+fn ours<K: CustomResourceExt>(list: &str) -> Value {
     // The derived type always serialises: it is plain data with string keys.
-    let mut crd = serde_json::to_value(UpgradePlan::crd()).unwrap_or_default();
-    crd["spec"]["names"]["listKind"] = json!("UpgradePlanList");
+    let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
+    crd["spec"]["names"]["listKind"] = json!(list);
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     plain(schema, true);
     if let Some(properties) = schema["properties"].as_object_mut() {
@@ -46,8 +57,15 @@ fn plain(schema: &mut Value, strip_format: bool) {
             if strip_format && map.get("type").is_some_and(|t| t == "integer") {
                 map.remove("format");
             }
-            if map.get("minimum").and_then(Value::as_f64) == Some(0.0) {
-                map.insert("minimum".to_owned(), json!(0));
+            // Limits of integers are integers.
+            for limit in ["minimum", "maximum"] {
+                let whole = map
+                    .get(limit)
+                    .and_then(Value::as_f64)
+                    .filter(|value| value.fract() == 0.0);
+                if let Some(whole) = whole.and_then(|value| format!("{value:.0}").parse::<i64>().ok()) {
+                    map.insert(limit.to_owned(), json!(whole));
+                }
             }
             // An empty default is the serde default of a collection, not one that the API server should write.
             map.remove("default");
@@ -214,11 +232,15 @@ mod tests {
             [
                 "conditions",
                 "currentPhase",
+                "insights",
                 "isoImageID",
                 "nodeUpgradeStatuses",
                 "notes",
                 "phaseTransitionTimestamps",
+                "postflight",
+                "preflight",
                 "previousVersion",
+                "progress",
                 "provisionGeneration",
                 "releaseDigests",
                 "releaseMetadata",
@@ -244,6 +266,42 @@ mod tests {
         );
         let option = &spec["properties"]["nodeUpgradeOption"];
         assert!(option.get("required").is_none(), "{option}");
+    }
+
+    #[test]
+    fn an_upgrade_log_has_the_fields_names_and_columns_of_the_contract() {
+        let crd = upgrade_log();
+        let names = &crd["spec"]["names"];
+        assert_eq!(names["shortNames"], json!(["ul", "uls"]));
+        assert_eq!(names["listKind"], "UpgradeLogList");
+        assert_eq!(crd["spec"]["scope"], "Cluster");
+        let version = &crd["spec"]["versions"][0];
+        assert_eq!(version["name"], "v1beta1");
+        assert_eq!(version["subresources"], json!({"status": {}}));
+        let columns: Vec<_> = version["additionalPrinterColumns"].as_array().unwrap().iter().collect();
+        let columns: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+        assert_eq!(columns, ["UPGRADE_PLAN", "PHASE", "AGE"]);
+        let schema = &version["schema"]["openAPIV3Schema"];
+        assert_eq!(schema["required"], json!(["spec"]));
+        let spec = &schema["properties"]["spec"];
+        assert_eq!(spec["required"], json!(["upgradePlanName"]));
+        assert_eq!(spec["properties"]["upgradePlanName"]["minLength"], 1);
+        let status = &schema["properties"]["status"]["properties"];
+        assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+        let pods = &status["trackedPods"];
+        assert_eq!(pods["x-kubernetes-map-type"], "atomic");
+        let pod = &pods["additionalProperties"];
+        assert_eq!(
+            pod["properties"]["state"]["enum"],
+            json!(["Streaming", "Completed", "Failed"])
+        );
+        assert_eq!(pod["required"], json!(["component", "state"]));
+        assert_eq!(status["storageUsage"]["type"], "integer");
+        let undocumented: Vec<_> = fields("", schema)
+            .into_iter()
+            .filter(|(_, documented)| !documented)
+            .collect();
+        assert_eq!(undocumented, []);
     }
 
     #[test]

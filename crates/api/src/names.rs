@@ -167,6 +167,18 @@ pub fn node_job(plan: &str, job_type: JobType, node: &str) -> String {
     safe_concat(&[plan, Component::NodeUpgrade.as_str(), job_type.as_str(), node])
 }
 
+/// The ConfigMap with what was there before a plan, or with the first part of it.
+#[must_use]
+pub fn record_config_map(plan: &str) -> String {
+    safe_concat(&[plan, "record"])
+}
+
+/// A ConfigMap with another part, counted from 0. `record` identifies what it is a part of: parts of two records never mix.
+#[must_use]
+pub fn record_part_config_map(plan: &str, record: &str, part: usize) -> String {
+    safe_concat(&[plan, "record", record, &part.to_string()])
+}
+
 /// The ConfigMap that lists the VMs to start again.
 #[must_use]
 pub fn restore_config_map(plan: &str) -> String {

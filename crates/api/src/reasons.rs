@@ -22,6 +22,18 @@ pub const RECONCILE_ERROR: &str = "ReconcileError";
 /// Degraded=True: a wait is past its deadline; also the event that says so. Ours.
 pub const STALLED: &str = "Stalled";
 
+/// Event: a known situation explains why a wait is past its deadline. Ours.
+pub const INSIGHT: &str = "Insight";
+
+/// Event: a check has found something before the upgrade began. Ours.
+pub const PREFLIGHT: &str = "Preflight";
+
+/// Event: something is worse than before the upgrade. Ours.
+pub const POSTFLIGHT: &str = "Postflight";
+
+/// Event: the cluster before the upgrade could not be recorded. Ours.
+pub const NOT_RECORDED: &str = "NotRecorded";
+
 /// Message of Available=False on a plan that ended.
 pub const EXECUTED_MESSAGE: &str = "Entered one of the terminal phases";
 /// Message of Progressing=False on a plan that succeeded.

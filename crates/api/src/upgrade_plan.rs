@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeUpgradeStatus, NodeUpgradeStatuses, ReleaseDigests, RepositoryAccess};
+use crate::{CheckSummary, NodeUpgradeStatus, NodeUpgradeStatuses, ReleaseDigests, RepositoryAccess, UpgradeProgress};
 
 /// What to upgrade to, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +148,12 @@ pub struct UpgradePlanStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_phase: Option<String>,
 
+    /// Known situations that explain why a wait is past its deadline, the worst first: what `upgrade-toolkit doctor` finds
+    /// among the objects that the manager watches. Absent while nothing is stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub insights: Vec<Insight>,
+
     /// Name of the VirtualMachineImage in harvester-system that holds the ISO.
     #[serde(rename = "isoImageID", skip_serializing_if = "Option::is_none")]
     pub iso_image_id: Option<String>,
@@ -167,9 +173,23 @@ pub struct UpgradePlanStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<BTreeMap<String, String>>,
 
+    /// What is worse than before the upgrade: what `upgrade-toolkit postflight` found a while after its end. Absent before that,
+    /// and where the plan has no record of the cluster before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postflight: Option<CheckSummary>,
+
+    /// What the checks of `upgrade-toolkit preflight` found right before the first change, as far as the manager can run them.
+    /// They do not keep an upgrade from starting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<CheckSummary>,
+
     /// The Harvester version before the upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_version: Option<String>,
+
+    /// How far the upgrade is, and when it is expected to end. Written together with other changes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<UpgradeProgress>,
 
     /// The provisionGeneration that this upgrade gives to the Rancher cluster; recorded before it is written there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -255,6 +275,23 @@ pub struct VersionSnapshot {
     pub iso_checksum: Option<String>,
 }
 
+/// What a check has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Insight {
+    /// Which check, as in the documentation: D01, … of `upgrade-toolkit doctor`, P01, … of `preflight`, F01, … of `postflight`.
+    pub id: String,
+    /// error, warning or info.
+    pub severity: String,
+    /// The object that it is about, as `Kind namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// What helps, in a sentence.
+    pub remedy: String,
+}
+
 /// One wait of the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -310,7 +347,7 @@ fn set_of_names(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The schema that Kubernetes itself prescribes for conditions.
-fn conditions(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {

@@ -54,10 +54,14 @@ impl ApiServer {
         let service = tower::service_fn(move |request: Request<RequestBody>| {
             let (server, door, closed) = (self.clone(), door, closed.clone());
             async move {
-                match door.admit(request.method(), request.headers()) {
-                    Ok(()) => server.answer(request, closed).await,
-                    Err(error) => Ok(response::error(&error)),
+                let mut response = match door.admit(request.method(), request.headers()) {
+                    Ok(()) => server.answer(request, closed).await?,
+                    Err(error) => response::error(&error),
+                };
+                if let Some(date) = server.date() {
+                    response.headers_mut().insert(http::header::DATE, date);
                 }
+                Ok::<_, ConnectionLost>(response)
             }
         });
         let end = async {
@@ -109,6 +113,12 @@ impl ApiServer {
             let frames = http_body_util::BodyStream::new(body).take_until(ended);
             http_body_util::StreamBody::new(frames).boxed_unsync()
         }))
+    }
+
+    /// The time in the cluster, as every answer over HTTP has it: clients see by it how old things are.
+    fn date(&self) -> Option<http::HeaderValue> {
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&(self.0.config.now)());
+        date.ok().and_then(|date| date.parse().ok())
     }
 
     fn identify(&self, headers: &http::HeaderMap) -> Result<Identity, ApiError> {

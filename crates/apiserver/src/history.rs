@@ -155,4 +155,6 @@ pub struct Counters {
     pub forbidden_by_user: BTreeMap<String, u64>,
     /// Committed changes.
     pub commits: u64,
+    /// Objects that lists went through, selected or not.
+    pub listed: u64,
 }

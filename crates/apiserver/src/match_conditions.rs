@@ -4,7 +4,7 @@ use kube::core::cel::{
     KubeCelExt,
     cel::{Context, ExecutionError, ParseErrors, Program, SerializationError, Value as CelValue},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::status::{ApiError, ApiResult};
 
@@ -29,6 +29,9 @@ pub(crate) fn hold(hook: &Value, review: &Value) -> ApiResult<bool> {
         }
     }
 }
+
+/// What a request has besides what it is: each is a variable of its own.
+const OBJECTS: [&str; 2] = ["object", "oldObject"];
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -56,11 +59,19 @@ fn holds(condition: &Value, request: &Value) -> Result<bool, CelError> {
     let program = Program::compile(expression)?;
     let mut context = Context::default();
     context.register_all();
-    let mut about = request.clone();
-    for name in ["object", "oldObject"] {
-        let value = about.get_mut(name).map(Value::take).unwrap_or_default();
-        context.add_variable(name, value)?;
+    // Objects may be large, and most conditions are about the user: only what a condition names is made a value of it.
+    let names = program.references();
+    for name in OBJECTS {
+        if names.has_variable(name) {
+            context.add_variable(name, request[name].clone())?;
+        }
     }
+    let about = request.as_object().into_iter().flatten();
+    let about = about.map(|(name, value)| match OBJECTS.contains(&name.as_str()) {
+        true => (name.clone(), Value::Null),
+        false => (name.clone(), value.clone()),
+    });
+    let about: Map<String, Value> = about.collect();
     context.add_variable("request", about)?;
     match program.execute(&context) {
         Ok(CelValue::Bool(holds)) => Ok(holds),

@@ -36,6 +36,11 @@ impl Query {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// A parameter that is there, empty or not.
+    pub(crate) fn raw(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }

@@ -62,11 +62,27 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
 
 /// Lines of JSON for as long as the stream lasts.
 pub(crate) fn stream(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
-    let frames = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
+    stream_of("application/json", lines)
+}
+
+/// Plain text for as long as the stream lasts.
+pub(crate) fn text_stream(text: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    stream_of("text/plain", text)
+}
+
+fn stream_of(content_type: &'static str, chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response
         .headers_mut()
-        .insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        .insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    response
+}
+
+/// 204.
+pub(crate) fn nothing() -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 

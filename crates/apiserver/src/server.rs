@@ -16,6 +16,7 @@ use crate::{
     history::{Origin, Verb},
     identity::{Identity, Tokens},
     kind::{Kind, Registry, ResourceId},
+    logs::{self, Logs},
     managed::Writer,
     metadata,
     request::Call,
@@ -42,6 +43,9 @@ pub struct Config {
     pub without_token: Option<Identity>,
     /// Events kept per resource; a watch from before them gets 410.
     pub watch_log: usize,
+    /// Events kept per object of a resource, where that is more: what is done to all objects at once is a burst that grows with
+    /// them, and a watch that misses its beginning lists everything again.
+    pub watch_log_per_object: usize,
     /// How often a watch sends bookmarks, in addition to its end.
     pub bookmark_every: Duration,
     /// Watches last at least this long, whatever their `timeoutSeconds`. In process no connection goes stale, and
@@ -50,10 +54,12 @@ pub struct Config {
     /// Whether writes other than an apply are kept account of in `managedFields`: half of the work of a large write,
     /// and for nothing where no client applies.
     pub track_owners: bool,
+    /// How many bytes of logs of containers are kept in all.
+    pub log_bytes: usize,
 }
 
 impl Config {
-    /// RBAC off, seed 0, a log of 10 000 events, a bookmark every minute.
+    /// RBAC off, seed 0, a log of 10 000 events, a bookmark every minute, 64 MiB of logs of containers.
     pub fn new(now: Now) -> Self {
         Self {
             now,
@@ -61,9 +67,11 @@ impl Config {
             enforce_rbac: false,
             without_token: None,
             watch_log: 10_000,
+            watch_log_per_object: 0,
             bookmark_every: Duration::from_secs(60),
             shortest_watch: Duration::ZERO,
             track_owners: true,
+            log_bytes: 64 * 1024 * 1024,
         }
     }
 }
@@ -115,6 +123,7 @@ impl std::fmt::Debug for ApiServer {
 pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) store: Store,
+    pub(crate) logs: Arc<logs::Book>,
     registry: RwLock<Registry>,
     faults: RwLock<FaultPlan>,
     node_proxy: RwLock<Option<NodeProxy>>,
@@ -140,10 +149,14 @@ impl ApiServer {
         for kind in builtin::kinds() {
             registry.add(kind);
         }
-        let store = Store::new(config.seed, config.watch_log);
+        let store = Store::new(config.seed, config.watch_log, config.watch_log_per_object);
+        let logs = logs::Book::new(config.log_bytes);
+        let book = Arc::clone(&logs);
+        store.observe(move |change| book.observe(change));
         let server = Server {
             config,
             store,
+            logs,
             registry: RwLock::new(registry),
             faults: RwLock::default(),
             node_proxy: RwLock::default(),
@@ -161,6 +174,11 @@ impl ApiServer {
     /// Direct reads, history, counters, observers.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// The logs of containers, for the simulation of kubelets.
+    pub fn logs(&self) -> Logs {
+        self.0.logs.writer(&self.0.store)
     }
 
     /// Replaces the fault plan.

@@ -36,6 +36,8 @@ pub(crate) struct LogEntry {
 pub(crate) struct Partition {
     pub(crate) objects: BTreeMap<Key, Arc<Value>>,
     pub(crate) log: VecDeque<LogEntry>,
+    /// The most objects that there ever were.
+    most: usize,
     /// Version of the newest entry that fell out of the log.
     pub(crate) compacted: u64,
     /// When the resource was last withdrawn: watches from before end there.
@@ -79,6 +81,7 @@ struct Inner {
     state: Mutex<State>,
     observers: Mutex<Vec<Observer>>,
     log_limit: usize,
+    log_per_object: usize,
     seed: u64,
 }
 
@@ -98,7 +101,7 @@ pub(crate) enum Commit {
 pub(crate) struct Raced;
 
 impl Store {
-    pub(crate) fn new(seed: u64, log_limit: usize) -> Self {
+    pub(crate) fn new(seed: u64, log_limit: usize, log_per_object: usize) -> Self {
         let state = State {
             history_limit: 10_000,
             ..State::default()
@@ -107,6 +110,7 @@ impl Store {
             state: Mutex::new(state),
             observers: Mutex::default(),
             log_limit: log_limit.max(1),
+            log_per_object,
             seed,
         }))
     }
@@ -203,7 +207,9 @@ impl Store {
                 text: Arc::default(),
             };
             partition.log.push_back(entry);
-            if partition.log.len() > self.0.log_limit
+            partition.most = partition.most.max(partition.objects.len());
+            let limit = self.0.log_limit.max(partition.most * self.0.log_per_object);
+            if partition.log.len() > limit
                 && let Some(dropped) = partition.log.pop_front()
             {
                 partition.compacted = dropped.version;

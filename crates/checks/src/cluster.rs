@@ -1,68 +1,13 @@
 //! What checks read of a cluster: a plain, serialisable value.
 
-use std::{ops::Deref, sync::Arc};
-
 use api::{
     UpgradePlan,
     foreign::{capi, harvester, kubevirt, longhorn, rancher},
+    names,
 };
 use k8s_openapi::api::core::v1::Node;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// Why the API server gave no answer, in its words where it had some. They are shown, and nothing follows from them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(transparent)]
-#[error("{0}")]
-pub struct NoAnswer(String);
-
-impl<T: Into<String>> From<T> for NoAnswer {
-    fn from(why: T) -> Self {
-        Self(why.into())
-    }
-}
-
-/// All objects of a kind, or why they could not be listed.
-pub type Listed<K> = Result<Vec<K>, NoAnswer>;
-
-/// All objects of a kind of which a cluster may have very many, or why they could not be listed: all readers share the
-/// same list.
-pub type ListedOnce<K> = Result<Shared<K>, NoAnswer>;
-
-/// Objects that several read at once.
-#[derive(Debug, PartialEq)]
-pub struct Shared<K>(Arc<Vec<K>>);
-
-impl<K> Clone for Shared<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<K> From<Vec<K>> for Shared<K> {
-    fn from(objects: Vec<K>) -> Self {
-        Self(Arc::new(objects))
-    }
-}
-
-impl<K> Deref for Shared<K> {
-    type Target = [K];
-
-    fn deref(&self) -> &[K] {
-        &self.0
-    }
-}
-
-impl<K: Serialize> Serialize for Shared<K> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.as_slice().serialize(serializer)
-    }
-}
-
-impl<'de, K: Deserialize<'de>> Deserialize<'de> for Shared<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Self::from)
-    }
-}
+use serde::{Deserialize, Serialize};
+use snapshot::{Listed, ListedOnce, Snapshot};
 
 /// What checks read of a cluster. Each kind may be missing by itself: a check that needs it then says so, the others
 /// continue.
@@ -75,6 +20,8 @@ pub struct Cluster {
     pub nodes: Listed<Node>,
     /// The Versions of namespace `harvester-system`.
     pub versions: Listed<harvester::Version>,
+    /// The Setting `server-version`, and no other.
+    pub settings: Listed<harvester::Setting>,
     /// The Rancher clusters of namespace `fleet-local`.
     pub rancher_clusters: Listed<rancher::Cluster>,
     /// The Machines of namespace `fleet-local`.
@@ -107,6 +54,7 @@ impl Cluster {
             plans: Err(why.into()),
             nodes: Err(why.into()),
             versions: Err(why.into()),
+            settings: Err(why.into()),
             rancher_clusters: Err(why.into()),
             machines: Err(why.into()),
             volumes: Err(why.into()),
@@ -128,6 +76,7 @@ impl Cluster {
             plans: Ok(Vec::new()),
             nodes: Ok(Vec::new()),
             versions: Ok(Vec::new()),
+            settings: Ok(Vec::new()),
             rancher_clusters: Ok(Vec::new()),
             machines: Ok(Vec::new()),
             volumes: Ok(Vec::new().into()),
@@ -139,6 +88,47 @@ impl Cluster {
             addons: Ok(Vec::new().into()),
             images: Ok(Vec::new()),
             v1_upgrades: Ok(Vec::new().into()),
+        }
+    }
+}
+
+fn is_server_version(setting: &harvester::Setting) -> bool {
+    setting.metadata.name.as_deref() == Some(names::SERVER_VERSION_SETTING)
+}
+
+/// The version of Harvester that runs, of its Settings.
+#[must_use]
+pub fn server_version(settings: &[harvester::Setting]) -> Option<&str> {
+    let setting = settings.iter().find(|setting| is_server_version(setting))?;
+    let values = [&setting.value, &setting.default];
+    values.into_iter().map(String::as_str).find(|value| !value.is_empty())
+}
+
+/// What admission reads of a snapshot.
+impl From<&Snapshot> for Cluster {
+    fn from(snapshot: &Snapshot) -> Self {
+        fn few<K: Clone>(list: &ListedOnce<K>) -> Listed<K> {
+            list.clone().map(|objects| objects.to_vec())
+        }
+        Self {
+            plans: few(&snapshot.plans),
+            nodes: few(&snapshot.nodes),
+            versions: few(&snapshot.versions),
+            settings: snapshot.settings.clone().map(|settings| {
+                let settings = settings.iter();
+                settings.filter(|setting| is_server_version(setting)).cloned().collect()
+            }),
+            rancher_clusters: few(&snapshot.rancher_clusters),
+            machines: few(&snapshot.machines),
+            volumes: snapshot.volumes.clone(),
+            vm_backups: snapshot.vm_backups.clone(),
+            backup_schedules: snapshot.backup_schedules.clone(),
+            vms: snapshot.vms.clone(),
+            vmis: snapshot.vmis.clone(),
+            managed_charts: snapshot.managed_charts.clone(),
+            addons: snapshot.addons.clone(),
+            images: few(&snapshot.images),
+            v1_upgrades: snapshot.v1_upgrades.clone(),
         }
     }
 }

@@ -5,8 +5,14 @@
 
 pub mod admission;
 pub mod cluster;
+pub mod doctor;
 pub mod field_error;
+pub mod finding;
+pub mod known_issues;
+pub mod postflight;
+pub mod preflight;
 pub mod refusal;
 
-pub use cluster::{Cluster, Listed, ListedOnce, NoAnswer, Shared};
+pub use cluster::Cluster;
 pub use field_error::FieldError;
+pub use snapshot::{Listed, ListedOnce, NoAnswer, Shared};

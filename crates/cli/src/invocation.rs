@@ -12,8 +12,13 @@ const NAMES: &[(&str, &[&str])] = &[
     // Its commands have kept their names.
     ("upgrade-helper", &[]),
     // `kubectl upgrade-toolkit …`
-    ("kubectl-upgrade_toolkit", &[]),
+    (PLUGIN, &[]),
+    // What kubectl calls to complete `kubectl upgrade-toolkit …`
+    ("kubectl_complete-upgrade_toolkit", &["__complete"]),
 ];
+
+/// The name of the plugin of kubectl.
+const PLUGIN: &str = "kubectl-upgrade_toolkit";
 
 /// Commands that take flags as Go's `flag` does: with one dash or two.
 const GO_COMMANDS: &[&str] = &[
@@ -50,7 +55,12 @@ pub fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     // Usage is shown under the name that people can call.
-    all.insert(0, "upgrade-toolkit".into());
+    let shown = if name == PLUGIN {
+        "kubectl upgrade-toolkit"
+    } else {
+        "upgrade-toolkit"
+    };
+    all.insert(0, shown.into());
     all
 }
 
@@ -76,7 +86,7 @@ mod tests {
     #[case("upgrade_node.sh", "node")]
     #[case("upgrade_manifests.sh", "cluster-upgrade")]
     #[case("upgrade-helper restore-vm -node n", "restore-vm --node n")]
-    #[case("kubectl-upgrade_toolkit rehearse -o json", "rehearse -o json")]
+    #[case("kubectl_complete-upgrade_toolkit wait x", "__complete wait x")]
     #[case(
         "upgrade-toolkit vm-live-migrate-detector n -shutdown -upgrade=up",
         "vm-live-migrate-detector n --shutdown --upgrade=up"
@@ -93,5 +103,11 @@ mod tests {
         let mut expected = words(read);
         expected.insert(0, "upgrade-toolkit".into());
         assert_eq!(arguments(words(call)), expected);
+    }
+
+    #[test]
+    fn u23_a_plugin_of_kubectl_is_shown_as_people_call_it() {
+        let shown = arguments(["/usr/bin/kubectl-upgrade_toolkit", "wait"].map(OsString::from));
+        assert_eq!(shown, ["kubectl upgrade-toolkit", "wait"]);
     }
 }

@@ -11,6 +11,7 @@ mod rancher_cluster;
 mod record;
 #[cfg(test)]
 mod tests;
+mod upgrade_record;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +47,7 @@ use crate::{
     lease::Leadership,
     metrics::Metrics,
     status_throttle::StatusWrite,
+    upgrade_record::Unstored,
     watched::{Watched, Writable, Written},
 };
 
@@ -60,6 +62,7 @@ pub struct Actor {
     recorder: Recorder,
     metrics: Option<Metrics>,
     keyring: Keyring,
+    unstored: Unstored,
     /// Accounts that were found, with their namespaces.
     accounts: Mutex<BTreeSet<(String, String)>>,
 }
@@ -75,6 +78,7 @@ impl Actor {
             leadership,
             metrics,
             keyring: Keyring::default(),
+            unstored: Unstored::default(),
             accounts: Mutex::default(),
         }
     }
@@ -83,6 +87,12 @@ impl Actor {
     #[must_use]
     pub fn with_keys(self, keyring: Keyring) -> Self {
         Self { keyring, ..self }
+    }
+
+    /// Stores these records.
+    #[must_use]
+    pub fn with_records(self, unstored: Unstored) -> Self {
+        Self { unstored, ..self }
     }
 
     /// Counts a write to a plan.
@@ -193,6 +203,7 @@ impl Actor {
     ) -> Result<(), ActError> {
         match action {
             Action::Create(child) => self.create(plan, child, written).await,
+            Action::StoreRecord => self.store_record(plan, watched, written).await,
             Action::ResumeJob { name } => {
                 self.patch::<Job>(watched, name, json!({"spec": {"suspend": false}}), written)
                     .await

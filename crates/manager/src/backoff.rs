@@ -114,4 +114,15 @@ mod tests {
         backoff.keep(&[]);
         assert!(backoff.0.is_empty());
     }
+
+    #[test]
+    fn u07_an_error_of_one_plan_is_not_shown_on_another() {
+        let (one, other) = (plan("one"), plan("other"));
+        let mut backoff = Backoff::default();
+        for _ in 0..5 {
+            backoff.note(&one, &not_ours("Service a"));
+        }
+        assert!(backoff.trouble(&one).is_some());
+        assert_eq!(backoff.trouble(&other), None);
+    }
 }

@@ -41,6 +41,7 @@ fn changed_nodes(plan: &UpgradePlan, decision: &Decision) -> Vec<String> {
 fn describe(action: &Action) -> String {
     match action {
         Action::Create(child) => format!("create {}", describe_child(child)),
+        Action::StoreRecord => "store what is there before the upgrade".to_owned(),
         Action::ResumeJob { name } => format!("resume Job {name}"),
         Action::DeleteJob { name, .. } => format!("delete Job {name}"),
         Action::Delete { kind, component, .. } => format!("delete {} of {component}", kind.name()),

@@ -10,19 +10,23 @@ mod repository;
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan,
+    CheckSummary, Phase, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan,
     foreign::harvester::Upgrade,
     labels, names,
     quoted::{LONGEST_MESSAGE, plain},
 };
-use checks::admission::is_v1_upgrade_running;
+use checks::{admission::is_v1_upgrade_running, postflight::stored::StoredError};
 use clock::Clock;
 use futures::future::BoxFuture;
-use k8s_openapi::api::{core::v1::Node, discovery::v1::EndpointSlice};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Node},
+    discovery::v1::EndpointSlice,
+};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use plan::{
     Need,
-    observed::{Facts, Fetched, ImageLists, KeptPods, NewImages, PreflightFacts},
+    look_back::{self, Comparison},
+    observed::{Before, Facts, Fetched, ImageLists, KeptPods, NewImages, PreflightFacts},
     preflight,
 };
 
@@ -32,6 +36,7 @@ use self::{error::Unanswered, repository::Repository};
 use crate::{
     external_probes::{ExternalProbes, Kubelet, with_port},
     keyring::Keyring,
+    upgrade_record::{Look, Unstored},
 };
 
 /// The port of the API server on its own addresses.
@@ -54,6 +59,14 @@ enum Found {
     ImageLists(Result<ImageLists, Unanswered>),
     NewImages(Result<NewImages, Unanswered>),
     KeptPods(Result<KeptPods, Unanswered>),
+    Before(Seen),
+    Compared(Option<CheckSummary>),
+}
+
+/// What is there before the first change: the ConfigMaps that record it, and what the checks say about it.
+struct Seen {
+    maps: Result<Vec<ConfigMap>, StoredError>,
+    preflight: CheckSummary,
 }
 
 /// What is known, per plan.
@@ -62,6 +75,8 @@ pub struct Known {
     facts: BTreeMap<String, Facts>,
     asked: BTreeMap<String, Vec<Need>>,
     keyring: Keyring,
+    unstored: Unstored,
+    comparisons: BTreeMap<String, Comparison>,
 }
 
 impl Known {
@@ -76,7 +91,29 @@ impl Known {
             None if matches!(facts.repo_certificate, Fetched::Got(_)) => facts.repo_certificate = Fetched::Unknown,
             None => {}
         }
+        if let Fetched::Got(before) = &mut facts.before {
+            before.not_stored = self.unstored.given_up(&uid);
+        }
         facts
+    }
+
+    /// Records that were made and not stored.
+    #[must_use]
+    pub fn unstored(&self) -> &Unstored {
+        &self.unstored
+    }
+
+    /// What is known of the comparison of a plan that has ended.
+    #[must_use]
+    pub fn comparison(&self, plan: &UpgradePlan) -> Comparison {
+        let known = self.comparisons.get(&plan.uid().unwrap_or_default());
+        known.cloned().unwrap_or_default()
+    }
+
+    /// Notes that a comparison is under way.
+    pub fn compares(&mut self, plan: &UpgradePlan) {
+        let uid = plan.uid().unwrap_or_default();
+        self.comparisons.insert(uid, Comparison::UnderWay);
     }
 
     /// The keys that were made and not forgotten.
@@ -137,6 +174,20 @@ impl Known {
                 );
                 Need::KeptPods
             }
+            Found::Before(Seen { maps, preflight }) => {
+                self.unstored.add(&uid, maps);
+                let before = Before {
+                    preflight,
+                    not_stored: None,
+                };
+                facts.before = Fetched::Got(before);
+                Need::Before
+            }
+            Found::Compared(found) => {
+                let comparison = found.map_or(Comparison::Impossible, Comparison::Made);
+                self.comparisons.insert(uid, comparison);
+                return;
+            }
         };
         self.asked.entry(uid).or_default().retain(|asked| *asked != need);
     }
@@ -151,6 +202,11 @@ impl Known {
         self.facts.retain(|uid, _| alive(uid));
         self.asked.retain(|uid, _| alive(uid));
         self.keyring.keep(alive);
+        self.unstored.keep(alive);
+        self.comparisons.retain(|uid, _| {
+            let mut ended = plans.iter().filter(|plan| look_back::to_be_compared(plan).is_some());
+            ended.any(|plan| plan.metadata.uid.as_ref() == Some(uid))
+        });
     }
 }
 
@@ -173,7 +229,7 @@ fn note<T>(known: &mut Fetched<T>, result: Result<T, Unanswered>, clock: &Clock)
 /// Starts to answer a question.
 #[must_use]
 pub fn answer(
-    client: Client,
+    look: Look,
     probes: Arc<dyn ExternalProbes>,
     plan: &UpgradePlan,
     need: Need,
@@ -192,17 +248,39 @@ pub fn answer(
         .and_then(|status| status.previous_version.clone())
         .unwrap_or_default();
     let drained = kept_pods::drained_nodes(plan);
+    let plan = plan.clone();
     Box::pin(async move {
+        let client = look.client();
         let found = match need {
-            Need::Preflight => Found::Preflight(disks_and_certificates(&client, probes.as_ref(), managed_nodes).await),
+            Need::Preflight => Found::Preflight(disks_and_certificates(client, probes.as_ref(), managed_nodes).await),
             Need::Release => Found::Release(repository.release().await),
             Need::RepoCertificate => Found::RepoCertificate(certificate(probes.as_ref(), &name).await),
             Need::Manifest => Found::Manifest(repository.digests().await),
             Need::ImageLists => Found::ImageLists(repository.image_lists(&previous).await),
             Need::NewImages => Found::NewImages(new_images(probes.as_ref(), &repository, managed_nodes).await),
-            Need::KeptPods => Found::KeptPods(kept_pods::ask(&client, &drained).await),
+            Need::KeptPods => Found::KeptPods(kept_pods::ask(client, &drained).await),
+            Need::Before => Found::Before(before(&look, &plan).await),
         };
         Answer { uid, found }
+    })
+}
+
+/// What is there, and then what the checks say about it: together they would take twice the memory.
+async fn before(look: &Look, plan: &UpgradePlan) -> Seen {
+    Seen {
+        maps: look.record(plan).await,
+        preflight: look.preflight(plan).await,
+    }
+}
+
+/// Starts to compare the cluster with what was there before an upgrade that has ended.
+pub(crate) fn compare(look: Look, plan: &Arc<UpgradePlan>) -> Answering {
+    let plan = plan.clone();
+    Box::pin(async move {
+        Answer {
+            uid: plan.uid().unwrap_or_default(),
+            found: Found::Compared(look.compare(&plan).await),
+        }
     })
 }
 

@@ -28,7 +28,14 @@ const KEEP: Keep = Fields(&[
             ("deletionTimestamp", All),
         ]),
     ),
-    ("spec", Fields(&[("evictionStrategy", All)])),
+    (
+        "spec",
+        Fields(&[
+            ("evictionStrategy", All),
+            // How long a migration takes.
+            ("domain", Fields(&[("memory", Fields(&[("guest", All)]))])),
+        ]),
+    ),
     (
         "status",
         Fields(&[

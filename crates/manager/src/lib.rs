@@ -30,5 +30,6 @@ mod reconcile;
 pub mod run;
 pub mod status_throttle;
 pub mod tls;
+pub mod upgrade_record;
 pub mod watched;
 pub mod webhook;

@@ -16,6 +16,7 @@ use plan::{
     observed::{ObservedJob, ObservedMachinePlan, ObservedNode, ObservedPod},
     shared::Shared,
 };
+use rules::estimate::Size;
 
 /// The parts of an observation that grow with the cluster.
 #[derive(Default)]
@@ -27,6 +28,7 @@ pub struct Memos {
     pub(crate) unhealthy_volumes: Memo<Vec<String>>,
     pub(crate) vms_by_node: Memo<BTreeMap<String, Vec<String>>>,
     pub(crate) immovable_vms: Memo<BTreeMap<String, Vec<String>>>,
+    pub(crate) size: Memo<Size>,
 }
 
 /// A value, and the plan and the state of the caches it was made for.

@@ -1,12 +1,16 @@
 //! What the caches hold, as one plain value for one plan.
 
+pub(crate) mod aftermath;
+pub(crate) mod insights;
 mod rancher;
 mod repository;
+mod size;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Component, JobType, NodeState, UpgradePlan, annotations, foreign::condition_is, labels, names, node, quoted,
+    Component, Insight, JobType, NodeState, UpgradePlan, annotations, foreign::condition_is, labels, names, node,
+    quoted,
 };
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -38,6 +42,7 @@ pub fn observe(
     plan: &Arc<UpgradePlan>,
     facts: Facts,
     trouble: Option<String>,
+    insights: Vec<Insight>,
 ) -> Observed {
     let name = plan.name_any();
     let emptying = plan
@@ -140,8 +145,11 @@ pub fn observe(
         } else {
             Shared::default()
         },
+        size: size::of(watched, memos, plan, &facts),
+        recorded: aftermath::is_recorded(watched, plan),
         facts,
         trouble,
+        insights,
     }
 }
 

@@ -11,6 +11,7 @@ use kube::{Client, ResourceExt};
 use plan::{
     Need, announce, decide,
     decide::is_settled,
+    look_back::{self, LookBack},
     observed::{Observed, Settings},
 };
 
@@ -22,9 +23,10 @@ use crate::{
     facts::{self, Answering, Known},
     memo::Memos,
     metrics::Metrics,
-    observe::{failed_restores, observe},
+    observe::{aftermath::aftermath, failed_restores, insights::Insights, observe},
     run::RunError,
-    status_throttle::StatusThrottle,
+    status_throttle::{StatusThrottle, StatusWrite},
+    upgrade_record::Look,
     watched::Watched,
 };
 
@@ -55,6 +57,7 @@ pub(crate) struct State {
     memos: Memos,
     throttle: StatusThrottle,
     backoff: Backoff,
+    insights: Insights,
     answers: FuturesUnordered<Answering>,
     /// What we wrote; caches that have not seen it are behind.
     written: Versions,
@@ -137,9 +140,9 @@ impl Manager {
         let (now, elapsed) = (self.clock.now_in_seconds(), self.clock.elapsed());
         self.actor.report(plan, self.history(plan, now), elapsed).await?;
         if is_settled(plan) {
-            return Ok(None);
+            return self.look_back(plan, now).await;
         }
-        let observed = self.observe(plan);
+        let observed = self.observe(plan, now);
         let decision = decide(now, &observed);
         let write = self.state.throttle.admit(plan, &decision, elapsed);
         decision_log::log(plan, &decision, write);
@@ -159,10 +162,38 @@ impl Manager {
         ))
     }
 
+    /// Compares the cluster with what was there before a plan that has ended, once; when to look again at the latest.
+    async fn look_back(&mut self, plan: &Arc<UpgradePlan>, now: Timestamp) -> Result<Option<Timestamp>, ActError> {
+        if look_back::to_be_compared(plan).is_none() {
+            return Ok(None);
+        }
+        let seen = aftermath(&self.watched, plan, self.known.comparison(plan));
+        match look_back::decide(now, plan, &seen) {
+            LookBack::Nothing => Ok(None),
+            LookBack::Wait(until) => Ok(Some(until)),
+            LookBack::Compare => {
+                self.known.compares(plan);
+                self.state.answers.push(facts::compare(self.look(), plan));
+                Ok(None)
+            }
+            LookBack::Report(decision) => {
+                let written = &mut self.state.written;
+                self.actor.record(plan, &decision, StatusWrite::Now, written).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// How the cluster is read.
+    fn look(&self) -> Look {
+        Look::new(self.client.clone(), self.watched.clone(), self.clock.clone())
+    }
+
     /// The events that follow from the record. A manager that stopped between a write and its events catches up.
     fn history(&self, plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, rules::PlanEvent)> {
         let mut events = announce::phase_events(plan, now);
         events.extend(announce::override_events(plan));
+        events.extend(announce::check_events(plan, now));
         if is_settled(plan) {
             let failed = failed_restores(&self.watched, plan);
             events.extend(announce::late_restore_events(plan, &failed, now));
@@ -171,7 +202,8 @@ impl Manager {
     }
 
     /// Everything that a decision about a plan may depend on.
-    fn observe(&mut self, plan: &Arc<UpgradePlan>) -> Observed {
+    fn observe(&mut self, plan: &Arc<UpgradePlan>, now: Timestamp) -> Observed {
+        let insights = self.state.insights.of(&self.watched, plan, now);
         let error = self.state.backoff.trouble(plan).map(str::to_owned);
         observe(
             &self.watched,
@@ -180,6 +212,7 @@ impl Manager {
             plan,
             self.known.of(plan),
             error.or_else(|| self.actor.recorder().trouble(plan)),
+            insights,
         )
     }
 
@@ -192,7 +225,7 @@ impl Manager {
             let nodes = self.watched.nodes.list();
             let managed = nodes.iter().filter(|node| is_managed(node));
             let managed = managed.map(|node| facts::kubelet_of(node)).collect();
-            let answer = facts::answer(self.client.clone(), self.probes.clone(), plan, *need, managed);
+            let answer = facts::answer(self.look(), self.probes.clone(), plan, *need, managed);
             self.state.answers.push(answer);
         }
     }
@@ -237,6 +270,7 @@ impl Manager {
         self.known.keep(plans);
         self.state.throttle.keep(plans);
         self.state.backoff.keep(plans);
+        self.state.insights.keep(plans);
         self.actor.recorder().keep(plans);
     }
 

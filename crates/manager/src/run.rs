@@ -120,7 +120,9 @@ fn assemble(
         settings: config.settings.clone(),
         watched,
         metrics,
-        actor: actor.with_keys(known.keyring().clone()),
+        actor: actor
+            .with_keys(known.keyring().clone())
+            .with_records(known.unstored().clone()),
         known,
         state: Default::default(),
     }

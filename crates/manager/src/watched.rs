@@ -198,7 +198,7 @@ watched_kinds! {
         writes LonghornSetting by Rights::Patch;
     kubevirts: kubevirt::KubeVirt, Harvester, Selection::Named(names::KUBEVIRT), nothing,
         writes KubeVirt by Rights::Patch;
-    config_maps: ConfigMap, Harvester, Selection::OURS, nothing;
+    config_maps: ConfigMap, Harvester, Selection::OURS, nothing, writes ConfigMap by Rights::Create;
     pods: Pod, Harvester, Selection::OURS, prune::prune_pod;
     /// The pods of the Jobs of system-upgrade-controller.
     suc_pods: Pod, Cattle, Selection::OURS, prune::prune_pod;

@@ -78,7 +78,7 @@ pub async fn attend<'a>(
         };
         tokio::select! {
             biased;
-            () = rung => {}
+            () = rung => ctx.burst(bell).await,
             () = due => {}
         }
     }

@@ -84,6 +84,40 @@ pub fn late_restore_events(
     newest.map(|failed| (failed.at, event(failed))).collect()
 }
 
+/// The events of what checks found before and after the upgrade, each with its time: one for each check.
+#[must_use]
+pub fn check_events(plan: &UpgradePlan, now: Timestamp) -> Vec<(Timestamp, PlanEvent)> {
+    let Some(status) = &plan.status else { return Vec::new() };
+    // By the time of the checks: the event stays the same when the try fails later.
+    let failures = |at: Timestamp| {
+        let history = status.phase_transition_timestamps.iter();
+        let before = history.filter(|change| change.phase_transition_timestamp.0 <= at);
+        before.filter(|change| tries::is_failure(change)).count()
+    };
+    let found = [
+        (reasons::PREFLIGHT, "preflight", &status.preflight),
+        (reasons::POSTFLIGHT, "postflight", &status.postflight),
+    ];
+    let found = found
+        .into_iter()
+        .filter_map(|(reason, command, summary)| Some((reason, command, summary.as_ref()?)));
+    found
+        .filter(|(.., summary)| is_fresh(summary.at.0, now))
+        .flat_map(|(reason, command, summary)| {
+            let shown = summary.findings.iter().map(|finding| finding.to_string());
+            let others = match summary.not_shown() {
+                0 => None,
+                more => Some(format!(
+                    "{more} more checks have found something: see `upgrade-toolkit {command}`"
+                )),
+            };
+            let attempt = failures(summary.at.0);
+            let event = move |text: String| (summary.at.0, PlanEvent::warning(reason, text).in_attempt(attempt));
+            shown.chain(others).map(event)
+        })
+        .collect()
+}
+
 fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) < FRESH
 }

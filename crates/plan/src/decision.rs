@@ -38,11 +38,16 @@ impl Decision {
         let UpgradePlanStatus {
             conditions,
             current_phase,
+            insights,
             iso_image_id,
             node_upgrade_statuses,
             notes,
             phase_transition_timestamps,
+            postflight,
+            preflight,
             previous_version,
+            // It is written with other changes only.
+            progress: _,
             provision_generation,
             release_digests,
             release_metadata,
@@ -52,10 +57,13 @@ impl Decision {
             waiting_for: _,
         } = &self.status;
         let same = current_phase == &before.current_phase
+            && insights == &before.insights
             && iso_image_id == &before.iso_image_id
             && node_upgrade_statuses == &before.node_upgrade_statuses
             && notes == &before.notes
             && phase_transition_timestamps == &before.phase_transition_timestamps
+            && postflight == &before.postflight
+            && preflight == &before.preflight
             && previous_version == &before.previous_version
             && provision_generation == &before.provision_generation
             && release_digests == &before.release_digests
@@ -85,6 +93,8 @@ fn same_but_for_words(these: &[Condition], those: &[Condition]) -> bool {
 pub enum Need {
     /// Disks and certificates.
     Preflight,
+    /// What is there before the first change, and what the checks say about it that block nothing.
+    Before,
     /// The release metadata.
     Release,
     /// A certificate for the repository, with a key that the manager keeps to itself.
@@ -104,6 +114,8 @@ pub enum Need {
 pub enum Action {
     /// Create an object of ours; it is fine if it exists.
     Create(Child),
+    /// Store what was there before the upgrade. It is never overwritten.
+    StoreRecord,
     /// Resume a paused Job.
     ResumeJob {
         /// Its name.

@@ -2,13 +2,14 @@
 
 mod nodes;
 mod notes;
+mod progress;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
-    Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlanStatus, VersionSnapshot,
-    Wait, WaitingFor, annotations,
+    CheckSummary, Insight, Phase, PhaseTransition, ReleaseDigests, ReleaseMetadata, RepositoryAccess,
+    UpgradePlanStatus, VersionSnapshot, Wait, WaitingFor, annotations,
     annotations::NOTES,
     names::{self, RepoScheme},
     quoted::plain,
@@ -65,6 +66,10 @@ pub struct Record<'d> {
     pub repository: &'d mut Option<RepositoryAccess>,
     /// The generation that we give the Rancher cluster.
     pub provision_generation: &'d mut Option<i64>,
+    /// What checks found before the first change.
+    pub preflight: &'d mut Option<CheckSummary>,
+    /// What is worse than before, after the end.
+    pub postflight: &'d mut Option<CheckSummary>,
 }
 
 /// A decision while it is being made.
@@ -142,6 +147,8 @@ impl<'a> Draft<'a> {
             release_metadata: &mut status.release_metadata,
             repository: &mut status.repository,
             provision_generation: &mut status.provision_generation,
+            preflight: &mut status.preflight,
+            postflight: &mut status.postflight,
         }
     }
 
@@ -257,15 +264,33 @@ impl<'a> Draft<'a> {
             .any(|status| !status.waiting_for.is_empty());
         if !self.show_trouble() && waited && self.waits.is_empty() {
             // No retry is requested any more, so nothing stalls.
-            self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
+            let why = self.observed.plan.condition(reasons::PROGRESSING);
+            let why = why.map(|condition| condition.message.clone()).unwrap_or_default();
+            self.show_no_trouble(&why);
         }
         self.waiting()
+    }
+
+    /// Nothing is wrong, unless the upgrade has failed: a failed plan must not have the conditions of one that succeeded.
+    fn show_no_trouble(&mut self, why: &str) {
+        if self.status.current_phase.as_deref() == Some(Phase::Failed.as_str()) {
+            self.set_condition(reasons::DEGRADED, true, reasons::UPGRADE_FAILED, why);
+        } else {
+            self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
+        }
     }
 
     /// Reports what needs attention. Returns whether there is anything.
     fn show_trouble(&mut self) -> bool {
         let Some(Trouble { reason, message, known }) = self.degraded.take() else {
+            self.status.insights.clear();
             return false;
+        };
+        let message = if reason == reasons::STALLED {
+            self.explain(message)
+        } else {
+            self.status.insights.clear();
+            message
         };
         if self.set_condition(reasons::DEGRADED, true, reason, &message) && !known {
             let text = if reason == reasons::STALLED {
@@ -278,6 +303,27 @@ impl<'a> Draft<'a> {
         true
     }
 
+    /// The message about a wait that is past its deadline, with the known situation that explains it. All of them are in the
+    /// status, and each new one is reported.
+    fn explain(&mut self, message: String) -> String {
+        let before: BTreeSet<(String, Option<String>)> = self
+            .status
+            .insights
+            .iter()
+            .map(|insight| (insight.id.clone(), insight.object.clone()))
+            .collect();
+        self.status.insights.clone_from(&self.observed.insights);
+        for insight in &self.observed.insights {
+            if !before.contains(&(insight.id.clone(), insight.object.clone())) {
+                self.event(PlanEvent::warning(reasons::INSIGHT, insight.to_string()));
+            }
+        }
+        match self.observed.insights.first() {
+            Some(Insight { id, message: why, .. }) => format!("{message}{}{id}: {why}", waits::EXPLAINED_BY),
+            None => message,
+        }
+    }
+
     /// The decision, with its waits, to be looked at again when one of them should be over.
     fn waiting(mut self) -> Decision {
         let deadlines = self
@@ -286,6 +332,7 @@ impl<'a> Draft<'a> {
             .filter_map(|wait| wait.deadline.as_ref().map(|time| time.0));
         let wake_at = deadlines.filter(|at| *at > self.now).chain(self.ask_again_at).min();
         self.status.waiting_for = std::mem::take(&mut self.waits);
+        self.set_progress();
         Decision {
             wake_at,
             ..self.unchanged()
@@ -308,7 +355,7 @@ impl<'a> Draft<'a> {
         let message = message.unwrap_or_else(|| one_line(&self.waits));
         self.set_condition(reasons::PROGRESSING, progressing, &phase, &message);
         if !self.show_trouble() {
-            self.set_condition(reasons::DEGRADED, false, reasons::RECONCILE_SUCCESS, "");
+            self.show_no_trouble(&message);
         }
         let (status, reason, message) = available;
         self.set_condition(reasons::AVAILABLE, status, reason, message);

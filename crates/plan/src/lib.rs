@@ -5,11 +5,13 @@
 //! non-action a reason.
 
 pub mod announce;
+pub mod before;
 pub mod chart;
 pub mod decide;
 pub mod decision;
 pub mod draft;
 pub mod image;
+pub mod look_back;
 pub mod node;
 pub mod observed;
 pub mod phase;

@@ -3,25 +3,27 @@
 //! A test case is such a value; a support bundle loads into one; a failing run saves one.
 
 mod accounts;
+mod before;
 mod other_plans;
 mod workloads;
 
 use std::collections::BTreeMap;
 
 use api::{
-    Component, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan, foreign::harvester::VersionSpec,
-    image::Image, names,
+    Component, Insight, ReleaseDigests, ReleaseMetadata, RepositoryAccess, UpgradePlan,
+    foreign::harvester::VersionSpec, image::Image, names,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use accounts::Accounts;
+pub use before::Before;
 pub use other_plans::{OtherPlan, StartedUpgrade};
 pub use workloads::{JobOutcome, ObservedJob, ObservedPod, ObservedSucPlan, TerminationMessage, key, name_of};
 
 use crate::shared::Shared;
-use rules::deadlines::Deadlines;
+use rules::{deadlines::Deadlines, estimate::Size};
 
 /// What is known about one plan and the cluster around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,12 +70,21 @@ pub struct Observed {
     /// Running VMs that a drain would kill, since they cannot move, by node.
     #[serde(default)]
     pub immovable_vms: Shared<BTreeMap<String, Vec<String>>>,
+    /// How large the cluster is.
+    #[serde(default)]
+    pub size: Size,
     /// Per node, the VMs to start again.
     pub restore_list: BTreeMap<String, String>,
+    /// What was there before the upgrade is stored.
+    #[serde(default)]
+    pub recorded: bool,
     /// What has to be probed outside the watched kinds.
     pub facts: Facts,
     /// The error that kept the last decision from being carried out, when it happened more than once.
     pub trouble: Option<String>,
+    /// Known situations that would explain why the plan waits, the worst first. Only looked for while it is stalled.
+    #[serde(default)]
+    pub insights: Vec<Insight>,
 }
 
 /// How the manager was configured.
@@ -286,6 +297,8 @@ pub struct ObservedCluster {
 pub struct Facts {
     /// For the pre-flight checks.
     pub preflight: Fetched<PreflightFacts>,
+    /// What is there before the first change.
+    pub before: Fetched<Before>,
     /// The release metadata in the repository.
     pub release: Fetched<ReleaseMetadata>,
     /// A certificate for the repository whose key the manager has in hand. The key itself is never here.

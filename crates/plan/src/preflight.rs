@@ -1,19 +1,18 @@
 //! The checks between Initialized and the first change: disks and certificates. A failed check is final.
 
 use api::{UpgradePlan, annotations};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use rules::room;
+pub use rules::room::NEW_IMAGES_BYTES;
 
 use crate::{
     image,
     observed::{KubeletFacts, NewImages, PreflightFacts, RepoServer},
 };
 
-/// Space that new images take when nothing better is known.
-pub const NEW_IMAGES_BYTES: u64 = 13 * 1024 * 1024 * 1024;
 /// Space that images take for each byte of their compressed archives. A release whose archives have 4.4 GiB takes the
 /// 13 GiB of [`NEW_IMAGES_BYTES`].
 const UNPACKED: u64 = 3;
-const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 /// Why an upgrade may not begin, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,15 +47,12 @@ pub enum PreflightError {
     #[error("no certificates found for kubernetes API server")]
     NoCertificate,
     /// A certificate of the API server ends too soon.
-    #[error(
-        "earliest expiring cert for default/kubernetes ClusterIP is {earliest}, it will expire in {days} days. \
-         Please rotate RKE2 certificates"
-    )]
+    #[error("{}", room::certificate_text(*.earliest, *.now))]
     CertificateEnds {
         /// When it ends.
         earliest: Timestamp,
-        /// The least days that are asked for.
-        days: i64,
+        /// When that was seen.
+        now: Timestamp,
     },
 }
 
@@ -168,25 +164,13 @@ fn disks<'a>(kubelets: impl IntoIterator<Item = (&'a String, &'a KubeletFacts)>,
 }
 
 /// What is wrong with one node's disk, if anything.
-#[allow(clippy::cast_precision_loss, reason = "a percentage with two decimals")]
 fn projection(node: &str, kubelet: &KubeletFacts, new_bytes: u64) -> Option<String> {
-    let KubeletFacts {
-        capacity_bytes,
-        used_bytes,
-        image_gc_high_threshold_percent: threshold,
-    } = kubelet;
-    if *capacity_bytes == 0 {
-        return Some(format!(
-            "Node {node} reports a file system of 0 bytes; check its kubelet."
-        ));
-    }
-    let percent = used_bytes.saturating_add(new_bytes) as f64 / *capacity_bytes as f64 * 100.0;
-    (percent > *threshold).then(|| {
-        format!(
-            "Node {node} will reach {percent:.2}% storage space after loading new images. \
-             It's higher than kubelet image garbage collection threshold {threshold}%."
-        )
-    })
+    let disk = room::Disk {
+        capacity_bytes: kubelet.capacity_bytes,
+        used_bytes: kubelet.used_bytes,
+        threshold_percent: kubelet.image_gc_high_threshold_percent,
+    };
+    room::projection(node, disk, new_bytes)
 }
 
 /// No certificate of the API server may end during the upgrade.
@@ -198,12 +182,10 @@ fn certificates(plan: &UpgradePlan, facts: &PreflightFacts, now: Timestamp) -> R
     let Some(earliest) = facts.certificates.values().min() else {
         return Err(PreflightError::NoCertificate);
     };
-    let window = SignedDuration::from_secs(days.saturating_mul(SECONDS_PER_DAY));
-    let limit = now.saturating_add(window).unwrap_or(Timestamp::MAX);
-    if *earliest < limit {
+    if room::ends_within(*earliest, days, now) {
         return Err(PreflightError::CertificateEnds {
             earliest: *earliest,
-            days,
+            now,
         });
     }
     Ok(())
@@ -221,6 +203,7 @@ fn least_days(plan: &UpgradePlan) -> Result<i64> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use rstest::rstest;
 
     use super::*;
@@ -351,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_within_the_window_is_refused() {
+    fn u11_a_certificate_that_ends_within_the_window_is_refused_with_the_days_that_it_still_lasts() {
         let error = check(&plan(None), &facts(10, 85.0, 3), now()).unwrap_err().to_string();
         assert!(
             error.starts_with("earliest expiring cert for default/kubernetes ClusterIP is 2026-03-16"),
             "{error}"
         );
         assert!(
-            error.ends_with("it will expire in 7 days. Please rotate RKE2 certificates"),
+            error.ends_with("it will expire in 3 days. Please rotate RKE2 certificates"),
             "{error}"
         );
         let three = plan(Some((annotations::MIN_CERTS_EXPIRATION_IN_DAY, "3")));

@@ -61,6 +61,11 @@ pub fn resume(mut draft: Draft<'_>) -> Decision {
         // No node has read from the repository, so it may as well have another certificate: the Secret may be gone.
         *draft.record().repository = None;
     }
+    if phase <= Phase::Initialized {
+        *draft.record().preflight = None;
+    }
+    // What is worse than before is looked for at the end of this try. The record stays: it is of before the first one.
+    *draft.record().postflight = None;
     try_again(&mut draft);
     node_upgrade::take_over_again(&mut draft);
     draft.enter(phase);

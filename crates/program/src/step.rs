@@ -3,7 +3,7 @@
 use api::ProgramWait;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
@@ -18,6 +18,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long a forbidden request is retried: see [`Error::is_forbidden`].
 const FORBIDDEN_FOR: Duration = Duration::from_mins(2);
+/// Changes come in bursts, and a look may go through thousands of objects: one look at the end of a burst sees them all.
+const BURST: Duration = Duration::from_millis(5);
 
 /// One line of a program's table. `run` is safe to repeat: it looks first and does only what is missing.
 pub struct Step<C> {
@@ -71,7 +73,14 @@ impl StepContext<'_> {
                 Look::Fail(why) => return Err(Error::Permanent(why)),
             }
             rung.await;
+            self.burst(bell).await;
         }
+    }
+
+    /// The bell has rung: waits until the burst of changes is over. What has rung in the meantime has been heard.
+    pub async fn burst(&self, bell: &Notify) {
+        self.report.clock.sleep(BURST).await;
+        let _ = bell.notified().now_or_never();
     }
 }
 

@@ -39,6 +39,9 @@ const VOLUME_LABEL: &str = "longhornvolume";
 /// From this many nodes on, a volume can have all copies it wants while one node is down.
 const NODES_FOR_ALL_COPIES: usize = 3;
 
+/// Longhorn's word for a volume that has all its copies.
+const HEALTHY: &str = "healthy";
+
 /// How many volumes are named; the others are counted.
 const NAMED: usize = 20;
 
@@ -119,7 +122,9 @@ pub fn skipped(annotation: Option<&str>) -> BTreeSet<String> {
 /// Rule 2: what must be whole before VMs are moved off the node.
 #[must_use]
 pub fn before_evacuation(storage: &Storage<'_>) -> Vec<Waiting> {
-    in_use(storage)
+    // Of thousands of volumes few are not whole: the others need not be looked at.
+    let may_be_incomplete = |volume: &Volume| storage.nodes < NODES_FOR_ALL_COPIES || robustness(volume) != HEALTHY;
+    in_use(storage, may_be_incomplete)
         .into_iter()
         .filter(|volume| volume.concerns(storage.node))
         .filter_map(|volume| volume.incomplete(storage.nodes))
@@ -137,7 +142,7 @@ pub fn after_evacuation(storage: &Storage<'_>) -> Vec<Waiting> {
             volume.last_copy(storage)
         }
     };
-    in_use(storage).iter().filter_map(looked_at).collect()
+    in_use(storage, |_| true).iter().filter_map(looked_at).collect()
 }
 
 /// Of very many volumes, some; the others are counted, since an object has room for some hundred at most.
@@ -165,39 +170,64 @@ struct InUse<'a> {
     copies: Vec<Option<&'a str>>,
 }
 
-/// Volumes with a running engine, but for those that do not count.
-fn in_use<'a>(storage: &Storage<'a>) -> Vec<InUse<'a>> {
-    let node_of_replica: BTreeMap<&str, Option<&str>> = storage
-        .replicas
+/// Of the volumes that are looked at, those with a running engine, but for those that do not count.
+fn in_use<'a>(storage: &Storage<'a>, is_looked_at: impl Fn(&Volume) -> bool) -> Vec<InUse<'a>> {
+    let counted = |volume: &&'a Arc<Volume>| is_looked_at(volume) && !storage.skipped.contains(name(&volume.metadata));
+    let volumes: Vec<&Volume> = storage.volumes.iter().filter(counted).map(AsRef::as_ref).collect();
+    let mut engines: BTreeMap<&str, Vec<&Engine>> = volumes
         .iter()
-        .map(|replica| (name(&replica.metadata), replica.spec.node_id.as_deref()))
+        .map(|volume| (name(&volume.metadata), Vec::new()))
         .collect();
-    let mut engines: BTreeMap<&str, Vec<&Engine>> = BTreeMap::new();
+    if engines.is_empty() {
+        return Vec::new();
+    }
     for engine in storage.engines {
         let runs = engine.status.current_state.as_deref() == Some("running");
-        if let Some(volume) = volume_of(engine).filter(|_| runs) {
-            engines.entry(volume).or_default().push(engine);
+        if let Some(found) = volume_of(engine)
+            .filter(|_| runs)
+            .and_then(|volume| engines.get_mut(volume))
+        {
+            found.push(engine);
         }
     }
-    let counted = storage
-        .volumes
+    let serving = volumes.into_iter().filter_map(|volume| {
+        let engines = engines.get(name(&volume.metadata))?;
+        // While a volume moves it has two engines; the one where it is attached knows its copies.
+        let attached = volume.status.current_node_id.as_deref();
+        let here = engines.iter().find(|engine| engine.spec.node_id.as_deref() == attached);
+        Some((volume, *here.or_else(|| engines.first())?))
+    });
+    let serving: Vec<(&Volume, &Engine)> = serving.collect();
+    let mut node_of_copy: BTreeMap<&str, Option<&str>> = serving
         .iter()
-        .filter(|volume| !storage.skipped.contains(name(&volume.metadata)));
-    counted
-        .filter_map(|volume| {
-            let engines = engines.get(name(&volume.metadata))?;
-            // While a volume moves it has two engines; the one where it is attached knows its copies.
-            let attached = volume.status.current_node_id.as_deref();
-            let here = engines.iter().find(|engine| engine.spec.node_id.as_deref() == attached);
-            let engine = here.or_else(|| engines.first())?;
-            let modes = engine.status.replica_mode_map.iter().flatten();
-            let whole = modes.filter(|(_, mode)| *mode == "RW");
-            let copies = whole
-                .map(|(replica, _)| node_of_replica.get(replica.as_str()).copied().flatten())
-                .collect();
-            Some(InUse { volume, engine, copies })
-        })
-        .collect()
+        .flat_map(|(_, engine)| whole_copies(engine))
+        .map(|copy| (copy, None))
+        .collect();
+    for replica in storage.replicas {
+        if let Some(node) = node_of_copy.get_mut(name(&replica.metadata)) {
+            *node = replica.spec.node_id.as_deref();
+        }
+    }
+    let in_use = |(volume, engine): (&'a Volume, &'a Engine)| InUse {
+        volume,
+        engine,
+        copies: whole_copies(engine)
+            .map(|copy| node_of_copy.get(copy).copied().flatten())
+            .collect(),
+    };
+    serving.into_iter().map(in_use).collect()
+}
+
+/// The copies that an engine says are whole.
+fn whole_copies(engine: &Engine) -> impl Iterator<Item = &str> {
+    let modes = engine.status.replica_mode_map.iter().flatten();
+    modes
+        .filter(|(_, mode)| *mode == "RW")
+        .map(|(replica, _)| replica.as_str())
+}
+
+fn robustness(volume: &Volume) -> &str {
+    volume.status.robustness.as_deref().unwrap_or("unknown")
 }
 
 impl<'a> InUse<'a> {
@@ -277,14 +307,14 @@ impl<'a> InUse<'a> {
     /// Why the volume does not have all the copies that it can have.
     fn incomplete(&self, nodes: usize) -> Option<Waiting> {
         let wanted = usize::try_from(self.volume.spec.number_of_replicas.unwrap_or(1)).unwrap_or(1);
-        let robustness = self.volume.status.robustness.as_deref().unwrap_or("unknown");
+        let robustness = robustness(self.volume);
         let complete = if nodes >= NODES_FOR_ALL_COPIES {
-            robustness == "healthy"
+            robustness == HEALTHY
         } else {
             self.copies.len() >= wanted.min(2)
         };
         (!complete).then(|| {
-            let why = format!("{robustness}, {} of {wanted} copies are whole", self.copies.len());
+            let why = format!("{robustness}, {} of {wanted} replicas healthy", self.copies.len());
             self.waiting(&format!("{why}{}", self.repair()))
         })
     }

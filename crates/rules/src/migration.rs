@@ -113,7 +113,10 @@ pub fn denial(vmi: &VirtualMachineInstance) -> Option<String> {
     Some(words.join(": "))
 }
 
-fn is_target(vmi: &VirtualMachineInstance, node: &Node) -> bool {
+/// Another node than its own, which is not cordoned and is what the VM's nodeSelector and node affinity ask for. Whether the
+/// node has room for it is another question.
+#[must_use]
+pub fn is_target(vmi: &VirtualMachineInstance, node: &Node) -> bool {
     // A VM that has no node yet runs on none of them.
     let is_elsewhere = vmi.status.node_name.is_none() || node.metadata.name != vmi.status.node_name;
     is_elsewhere

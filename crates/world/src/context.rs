@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::foreign::{
-    capi::Machine,
+    capi::{Cluster as CapiCluster, Machine},
     catalog::ClusterRepo,
     fleet::{Bundle, Cluster as FleetCluster},
     harvester::{Addon, VirtualMachineImage},
@@ -34,8 +34,9 @@ use crate::{
     Durations, Shape, Troubles,
     error::Rke2NotRestarted,
     inbox::{Inbox, Kind},
+    index,
     observed_plan::UpgradePlan,
-    programs::ProgramStep,
+    programs::{LogSink, ProgramStep},
     watched::Watched,
 };
 
@@ -49,8 +50,18 @@ pub(crate) type StepListener = Box<dyn Fn(ProgramStep) + Send + Sync>;
 pub(crate) type Rke2Restart =
     Box<dyn Fn(String, String) -> BoxFuture<'static, std::result::Result<(), Rke2NotRestarted>> + Send + Sync>;
 
+/// What objects of a kind are found by besides their names.
+macro_rules! index {
+    () => {
+        index::none
+    };
+    ($index:path) => {
+        $index
+    };
+}
+
 macro_rules! context {
-    ($( $field:ident: $type:ident $( [$selector:expr] )? ),* $(,)?) => {
+    ($( $field:ident: $type:ident $( [$selector:expr] )? $( by $index:path )? ),* $(,)?) => {
         /// What all actors share.
         pub(crate) struct Context {
             pub(crate) client: Client,
@@ -60,6 +71,8 @@ macro_rules! context {
             troubles: std::sync::RwLock<Troubles>,
             /// The listener for steps of programs.
             listener: std::sync::OnceLock<StepListener>,
+            /// Where what containers print goes.
+            log_sink: std::sync::OnceLock<LogSink>,
             /// The identities of programs; without it, that of the world.
             accounts: std::sync::OnceLock<Accounts>,
             /// What restarts RKE2 of real nodes; without it the world writes what their kubelets would report.
@@ -72,10 +85,11 @@ macro_rules! context {
         impl Context {
             pub(crate) fn new(client: Client, clock: Clock, shape: Shape, durations: Durations, troubles: Troubles) -> Self {
                 Self {
-                    $( $field: Watched::new(&client, Kind::$type, concat!($($selector)?)), )*
+                    $( $field: Watched::new(&client, Kind::$type, concat!($($selector)?), index!($($index)?)), )*
                     began: clock.now_in_seconds(),
                     client, clock, shape, durations, troubles: std::sync::RwLock::new(troubles),
                     listener: std::sync::OnceLock::new(),
+                    log_sink: std::sync::OnceLock::new(),
                     accounts: std::sync::OnceLock::new(),
                     rke2_restart: std::sync::OnceLock::new(),
                 }
@@ -106,8 +120,8 @@ macro_rules! context {
 
 context! {
     upgrade_plans: UpgradePlan,
-    nodes: Node,
-    pods: Pod,
+    nodes: Node by index::node,
+    pods: Pod by index::pod,
     jobs: Job,
     plans: Plan,
     deployments: Deployment,
@@ -122,6 +136,7 @@ context! {
     config_maps: ConfigMap["management.harvesterhci.io/upgrade-plan"],
     claims: PersistentVolumeClaim,
     clusters: Cluster,
+    capi_clusters: CapiCluster,
     fleet_clusters: FleetCluster,
     repos: ClusterRepo,
     machines: Machine,
@@ -131,10 +146,10 @@ context! {
     images: VirtualMachineImage,
     kubevirts: KubeVirt,
     vms: VirtualMachine,
-    vmis: VirtualMachineInstance,
-    migrations: VirtualMachineInstanceMigration,
+    vmis: VirtualMachineInstance by index::instance,
+    migrations: VirtualMachineInstanceMigration by index::migration,
     volumes: Volume,
-    replicas: Replica,
+    replicas: Replica by index::replica,
     engines: Engine,
     instance_managers: InstanceManager,
 }
@@ -155,6 +170,16 @@ impl Context {
     /// Sets the listener. Only the first call counts.
     pub(crate) fn listen(&self, listener: StepListener) {
         let _ = self.listener.set(listener);
+    }
+
+    /// What containers print goes there from now on. Only the first call counts.
+    pub(crate) fn print_to(&self, sink: LogSink) {
+        let _ = self.log_sink.set(sink);
+    }
+
+    /// Where what containers print goes.
+    pub(crate) fn log_sink(&self) -> Option<&LogSink> {
+        self.log_sink.get()
     }
 
     /// Programs use their own accounts from now on. Only the first call counts.

@@ -11,6 +11,7 @@ use api::{Component, names};
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use rules::room::{Disk, NEW_IMAGES_BYTES, projection};
 use serde_json::json;
 
 use crate::{
@@ -25,6 +26,7 @@ const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 const GIB: u64 = 1 << 30;
 const CAPACITY: u64 = 200 * GIB;
 const USED: u64 = 60 * GIB;
+const THRESHOLD_PERCENT: f64 = 85.0;
 /// More than the threshold of image garbage collection, with what an upgrade adds.
 const USED_WHEN_FULL: u64 = 165 * GIB;
 
@@ -168,7 +170,7 @@ impl Facts {
     }
 
     /// The release that a repository serves: that of the Version which its plan names.
-    fn release_of(&self, repository: &str) -> Release {
+    pub(crate) fn release_of(&self, repository: &str) -> Release {
         let plans = self.0.upgrade_plans.list();
         let mut plans = plans.iter();
         let plan = plans.find(|plan| {
@@ -188,7 +190,7 @@ impl Facts {
     }
 
     /// The manifest of the ISO. The content of its large files is not read.
-    fn manifest(&self, release: &Release) -> Result<Manifest, RepositoryError> {
+    pub(crate) fn manifest(&self, release: &Release) -> Result<Manifest, RepositoryError> {
         let trouble = self.0.troubles().repository;
         let sha512 = match trouble {
             Some(RepositoryTrouble::AnotherIso) => "0".repeat(128),
@@ -272,6 +274,21 @@ impl Facts {
         addresses.map(|address| (format!("{address}:6443"), expires)).collect()
     }
 
+    /// The disk of a node: as it was seen, unless it was too full and an administrator has freed it since.
+    fn disk(&self, node: &str) -> Disk {
+        let is_full = self.0.troubles().full_disks.contains(node);
+        let layout = self.0.shape.layout.iter().flat_map(|layout| &layout.nodes);
+        let mut seen = layout.filter(|seen| seen.name == node).filter_map(|seen| seen.disk);
+        let usual = Disk {
+            capacity_bytes: CAPACITY,
+            used_bytes: if is_full { USED_WHEN_FULL } else { USED },
+            threshold_percent: THRESHOLD_PERCENT,
+        };
+        let disk = seen.next().unwrap_or(usual);
+        let has_room = projection(node, disk, NEW_IMAGES_BYTES).is_none();
+        if is_full || has_room { disk } else { usual }
+    }
+
     /// What the kubelet of a node answers: status code, content type, body. Nothing when there is no such node.
     #[must_use]
     pub fn kubelet(&self, node: &str, path: &str) -> Option<(u16, String, Bytes)> {
@@ -283,19 +300,28 @@ impl Facts {
         }
         match path.trim_start_matches('/').split('?').next() {
             Some("stats/summary") => {
-                let used = if self.0.troubles().full_disks.contains(node) {
-                    USED_WHEN_FULL
-                } else {
-                    USED
-                };
+                let Disk {
+                    capacity_bytes: capacity,
+                    used_bytes: used,
+                    ..
+                } = self.disk(node);
                 answer(
                     200,
                     json!({"node": {"nodeName": node, "fs": {
-                    "availableBytes": CAPACITY - used, "capacityBytes": CAPACITY, "usedBytes": used,
+                    "availableBytes": capacity.saturating_sub(used), "capacityBytes": capacity, "usedBytes": used,
                 }}, "pods": []}),
                 )
             }
-            Some("configz") => answer(200, json!({"kubeletconfig": {"imageGCHighThresholdPercent": 85}})),
+            Some("configz") => {
+                // A kubelet has whole percents.
+                let threshold: u64 = format!("{:.0}", self.disk(node).threshold_percent)
+                    .parse()
+                    .unwrap_or_default();
+                answer(
+                    200,
+                    json!({"kubeletconfig": {"imageGCHighThresholdPercent": threshold}}),
+                )
+            }
             _ => answer(404, json!({"message": "not found"})),
         }
     }

@@ -40,6 +40,7 @@ pub(crate) enum Kind {
     ConfigMap,
     PersistentVolumeClaim,
     Cluster,
+    CapiCluster,
     FleetCluster,
     ClusterRepo,
     Machine,

@@ -5,7 +5,7 @@
 //! with hundreds of nodes, no actor may process all of them on every event.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use api::foreign;
 use futures::{StreamExt, pin_mut};
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, Resource,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, PropagationPolicy, Request},
     runtime::watcher::{self, Event, watcher},
 };
@@ -24,30 +24,16 @@ use tokio::sync::watch;
 
 use crate::{
     error::{Error, Result},
-    inbox::{Inbox, Key, Kind, Subscriber},
+    inbox::{Inbox, Key, Kind},
 };
+
+mod state;
+
+pub(crate) use state::key_of;
+use state::{State, notify, pruned};
 
 /// How long to wait after a watch failed.
 const PAUSE: Duration = Duration::from_millis(500);
-
-struct State<K> {
-    objects: BTreeMap<Key, Arc<K>>,
-    relist: BTreeMap<Key, Arc<K>>,
-    /// The newest version that the watch has delivered. All older ones are delivered too.
-    seen: u64,
-    subscribers: Vec<Subscriber>,
-}
-
-impl<K> Default for State<K> {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            relist: BTreeMap::new(),
-            seen: 0,
-            subscribers: Vec::new(),
-        }
-    }
-}
 
 /// All objects of one kind.
 pub(crate) struct Watched<K> {
@@ -69,13 +55,13 @@ pub(crate) trait Object:
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static> Object for K {}
 
 impl<K: Object> Watched<K> {
-    pub(crate) fn new(client: &Client, kind: Kind, selector: &'static str) -> Self {
+    pub(crate) fn new(client: &Client, kind: Kind, selector: &'static str, index: fn(&K) -> Vec<String>) -> Self {
         Self {
             client: client.clone(),
             kind,
             selector,
             has_status: foreign::of::<K>().is_none_or(|kind| kind.has_status),
-            state: Mutex::default(),
+            state: Mutex::new(State::indexed_by(index)),
             synced: watch::channel(false).0,
         }
     }
@@ -104,6 +90,23 @@ impl<K: Object> Watched<K> {
     pub(crate) fn select(&self, test: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let state = self.lock();
         state.objects.values().filter(|object| test(object)).cloned().collect()
+    }
+
+    /// The objects that [`crate::index`] finds by a text, by namespace and name.
+    pub(crate) fn found(&self, by: &str) -> Vec<Arc<K>> {
+        self.first_found(by, usize::MAX)
+    }
+
+    /// The first of them.
+    pub(crate) fn first_found(&self, by: &str, most: usize) -> Vec<Arc<K>> {
+        let state = self.lock();
+        let keys = state.found.get(by).into_iter().flatten().take(most);
+        keys.filter_map(|key| state.objects.get(key).cloned()).collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn count_found(&self, by: &str) -> usize {
+        self.lock().found.get(by).map_or(0, BTreeSet::len)
     }
 
     /// Delivers all objects to an inbox now, and every change from now on.
@@ -279,99 +282,6 @@ fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
         Err(error) if error.code() == Some(404) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-impl<K: Object> State<K> {
-    /// Processes a watch event; returns which objects changed.
-    fn apply(&mut self, event: Event<K>) -> Vec<Key> {
-        match event {
-            Event::Init => {
-                self.relist.clear();
-                Vec::new()
-            }
-            Event::InitApply(object) => {
-                self.relist.insert(key_of(&object), Arc::new(pruned(object)));
-                Vec::new()
-            }
-            Event::InitDone => self.replace(),
-            Event::Apply(object) => {
-                self.seen = self.seen.max(version(&object));
-                self.put(&Arc::new(pruned(object))).into_iter().collect()
-            }
-            Event::Delete(object) => {
-                self.seen = self.seen.max(version(&object));
-                let key = key_of(&object);
-                let known = self.objects.get(&key);
-                if known.is_none_or(|known| known.meta().uid != object.meta().uid) {
-                    return Vec::new();
-                }
-                self.objects.remove(&key);
-                vec![key]
-            }
-        }
-    }
-
-    /// A list is whole.
-    fn replace(&mut self) -> Vec<Key> {
-        let mut listed = std::mem::take(&mut self.relist);
-        let newest = listed.values().map(|object| version(object.as_ref())).max();
-        self.seen = self.seen.max(newest.unwrap_or(0));
-        let mut keys: BTreeSet<Key> = listed.keys().cloned().collect();
-        for (key, object) in std::mem::take(&mut self.objects) {
-            // What we wrote after the list was made is not in it.
-            if version(object.as_ref()) > self.seen {
-                listed.insert(key.clone(), object);
-            }
-            keys.insert(key);
-        }
-        self.objects = listed;
-        keys.into_iter().collect()
-    }
-
-    /// Processes a response of the API, unless the watch was faster: an object whose deletion it has delivered must not come
-    /// back, for nothing would ever remove it again.
-    fn learn(&mut self, object: &Arc<K>) -> Option<Key> {
-        if version(object.as_ref()) <= self.seen {
-            return None;
-        }
-        self.put(object)
-    }
-
-    fn put(&mut self, object: &Arc<K>) -> Option<Key> {
-        let key = key_of(object.as_ref());
-        // A watch may still be on its way with what we know better from an answer.
-        let known = self.objects.get(&key).map_or(0, |known| version(known.as_ref()));
-        if version(object.as_ref()) <= known {
-            return None;
-        }
-        self.objects.insert(key.clone(), object.clone());
-        Some(key)
-    }
-}
-
-fn notify<K>(kind: Kind, state: &mut State<K>, keys: &[Key]) {
-    state
-        .subscribers
-        .retain(|subscriber| subscriber.push(kind, keys.iter().cloned()));
-}
-
-/// The key of an object.
-pub(crate) fn key_of<K: Resource>(object: &K) -> Key {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
-
-fn version<K: Resource>(object: &K) -> u64 {
-    object
-        .meta()
-        .resource_version
-        .as_deref()
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
-}
-
-fn pruned<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    Durations, Facts, ProgramStep, Shape, Troubles, actor,
+    Durations, Facts, PrintedLine, ProgramStep, Shape, Troubles, actor,
     context::Context,
     error::{Result, Rke2NotRestarted},
 };
@@ -54,6 +54,14 @@ impl World {
     #[must_use]
     pub fn listened_to_by(self, listener: impl Fn(ProgramStep) + Send + Sync + 'static) -> Self {
         self.context.listen(Box::new(listener));
+        self
+    }
+
+    /// What the containers of a real cluster would print, line by line, is given to a sink: what programs of Jobs log, and
+    /// what the repository does.
+    #[must_use]
+    pub fn with_logs_to(self, sink: impl Fn(&PrintedLine<'_>) + Send + Sync + 'static) -> Self {
+        self.context.print_to(Box::new(sink));
         self
     }
 
@@ -123,6 +131,9 @@ impl World {
         tasks.spawn(actor::fleet::run(world.clone()));
         tasks.spawn(actor::addons::run(world.clone()));
         tasks.spawn(actor::saboteur::run(world.clone()));
+        if world.shape.layout.is_some() {
+            tasks.spawn(actor::workloads::run(world.clone()));
+        }
         drop(world);
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {

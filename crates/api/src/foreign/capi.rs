@@ -31,8 +31,18 @@ foreign_part! {
 foreign_kind! {
     /// The cluster that machines make up; Harvester's own is `fleet-local/local`.
     Cluster: "cluster.x-k8s.io" / "v1beta2" / "clusters", NamespaceResourceScope, status: true, short: ["cl"] {
+        /// What is wanted.
+        spec: ClusterSpec,
         /// What is.
         status: ClusterStatus,
+    }
+}
+
+foreign_part! {
+    /// What is wanted of a cluster.
+    ClusterSpec {
+        /// Its controllers leave it alone.
+        paused: bool,
     }
 }
 

@@ -49,3 +49,23 @@ foreign_part! {
         agent_deployed_generation: i64,
     }
 }
+
+foreign_kind! {
+    /// A bundle as it is on one cluster.
+    BundleDeployment: "fleet.cattle.io" / "v1alpha1" / "bundledeployments", NamespaceResourceScope, status: true {
+        /// What is.
+        status: BundleDeploymentStatus,
+    }
+}
+
+foreign_part! {
+    /// How a bundle is on one cluster.
+    BundleDeploymentStatus {
+        /// Conditions.
+        conditions: Vec<ForeignCondition>,
+        /// Objects that differ from the chart.
+        modified_status: Vec<Other>,
+        /// Objects that are not ready.
+        non_ready_status: Vec<Other>,
+    }
+}

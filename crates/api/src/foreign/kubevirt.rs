@@ -86,6 +86,8 @@ foreign_part! {
         created: bool,
         /// Disks that were to be plugged in or out of the running VM, and have not been.
         volume_requests: Vec<Value>,
+        /// Conditions, among them RestartRequired.
+        conditions: Vec<ForeignCondition>,
     }
 }
 
@@ -142,6 +144,18 @@ foreign_part! {
     Domain {
         /// Its devices.
         devices: Devices,
+        /// Its processors.
+        cpu: Cpu,
+    }
+}
+
+foreign_part! {
+    /// The processors of a virtual machine.
+    Cpu {
+        /// The name of a model, `host-model` or `host-passthrough`; KubeVirt's own default when there is none.
+        model: String,
+        /// Threads of each core.
+        threads: i64,
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub mod capi;
 pub mod catalog;
+pub mod cdi;
 pub mod fleet;
 pub mod harvester;
 pub mod helm;
@@ -17,6 +18,7 @@ pub mod longhorn;
 pub mod management;
 pub mod rancher;
 pub mod suc;
+pub mod whereabouts;
 
 /// Fields that we do not use, kept.
 pub type Other = BTreeMap<String, Value>;
@@ -105,6 +107,16 @@ pub const ALL: &[&ForeignKind] = &[
     &longhorn::InstanceManager::KIND,
     &management::Setting::KIND,
     &management::Cluster::KIND,
+    // Read by checks only.
+    &cdi::DataVolume::KIND,
+    &fleet::BundleDeployment::KIND,
+    &longhorn::BackingImage::KIND,
+    &longhorn::BackupTarget::KIND,
+    &longhorn::RecurringJob::KIND,
+    &longhorn::ShareManager::KIND,
+    &longhorn::VolumeAttachment::KIND,
+    &rancher::RKEControlPlane::KIND,
+    &whereabouts::IPPool::KIND,
 ];
 
 /// How a type is addressed, if it is one of the foreign kinds.

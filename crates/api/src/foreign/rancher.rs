@@ -121,3 +121,19 @@ foreign_part! {
         desired_ready: i64,
     }
 }
+
+foreign_kind! {
+    /// The control plane of a cluster, as Rancher's planner sees it.
+    RKEControlPlane: "rke.cattle.io" / "v1" / "rkecontrolplanes", NamespaceResourceScope, status: true, short: ["rcp"] {
+        /// What is.
+        status: RkeControlPlaneStatus,
+    }
+}
+
+foreign_part! {
+    /// How a control plane is.
+    RkeControlPlaneStatus {
+        /// Conditions.
+        conditions: Vec<ForeignCondition>,
+    }
+}

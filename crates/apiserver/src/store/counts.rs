@@ -1,7 +1,13 @@
 //! Counts what is asked, and remembers writes.
 
-use super::Store;
+use super::{State, Store};
 use crate::history::Write;
+
+impl State {
+    pub(crate) fn count_listed(&mut self, objects: u64) {
+        self.counters.listed += objects;
+    }
+}
 
 impl Store {
     /// Numbers the next write of `user`: (of all, of this user).

@@ -1,8 +1,8 @@
-//! GET of one object, and of the subresources that are not objects of the kind: log, scale, node proxy.
+//! GET of one object, and of the subresources that are not objects of the kind: scale, node proxy; `log` has a file of its own.
 
 use hyper::body::Bytes;
 
-use super::scale;
+use super::{log, scale};
 use crate::{
     request::Call,
     response,
@@ -11,13 +11,13 @@ use crate::{
     status::{ApiError, ApiResult},
 };
 
-/// Text of `pods/log`, for those who want one.
-const LOG_ANNOTATION: &str = "embedded.apiserver/log";
-
 pub(crate) fn get(server: &Server, call: &Call) -> ApiResult<Answer> {
     let kind = call.kind();
     if kind.kind == "Node" && call.subresource() == Some("proxy") {
         return proxy(server, call);
+    }
+    if kind.kind == "Pod" && kind.group.is_empty() && call.subresource() == Some("log") {
+        return log::read(server, call).map(Answer::Ready);
     }
     let stored = server.store.read(&kind.resource, call.namespace(), call.name());
     let stored = stored.ok_or_else(|| ApiError::not_found(kind, call.name()))?;
@@ -25,12 +25,6 @@ pub(crate) fn get(server: &Server, call: &Call) -> ApiResult<Answer> {
         None => {}
         Some("status") if kind.status => {}
         Some("scale") if kind.scale.is_some() => return scale::read(kind, &stored),
-        Some("log") if kind.kind == "Pod" => {
-            let log = stored["metadata"]["annotations"][LOG_ANNOTATION]
-                .as_str()
-                .unwrap_or_default();
-            return Ok(Answer::Ready(response::text(200, log)));
-        }
         Some(_) => return Err(ApiError::no_such_path()),
     }
     Ok(Answer::Object {

@@ -31,22 +31,78 @@ fn read_token(text: &str) -> ApiResult<(u64, Key)> {
     Ok((token["rv"].as_u64().ok_or_else(invalid)?, (part(0)?, part(1)?)))
 }
 
-/// The objects of the collection at a version: the newest, or an exact older one.
-fn snapshot(server: &Server, call: &Call, version: Option<u64>) -> ApiResult<(u64, BTreeMap<Key, Arc<Value>>)> {
-    let state = server.store.lock();
+/// Which part of a collection is wanted.
+struct Wanted<'a> {
+    selection: &'a Selection,
+    namespace: Option<&'a str>,
+    after: Option<Key>,
+    limit: Option<u64>,
+    /// Whether what is left is counted. The real server does not when it would have to evaluate a selector.
+    counts_rest: bool,
+}
+
+/// A part of a collection.
+#[derive(Default)]
+struct Page {
+    items: Vec<Arc<Value>>,
+    /// The last key, when there is more.
+    more: Option<Key>,
+    remaining: u64,
+    visited: u64,
+}
+
+impl Wanted<'_> {
+    fn page(&self, objects: &BTreeMap<Key, Arc<Value>>) -> Page {
+        let mut page = Page::default();
+        let mut last: Option<&Key> = None;
+        let start = match (&self.after, self.namespace) {
+            (Some(after), _) => Bound::Excluded(after.clone()),
+            (None, Some(namespace)) => Bound::Included((namespace.to_owned(), String::new())),
+            (None, None) => Bound::Unbounded,
+        };
+        let rest = objects.range((start, Bound::Unbounded));
+        // Keys are ordered by namespace.
+        for (key, object) in rest.take_while(|(key, _)| self.namespace.is_none_or(|wanted| key.0 == wanted)) {
+            page.visited += 1;
+            if !self.selection.matches(object) {
+                continue;
+            }
+            if self.limit.is_some_and(|limit| page.items.len() as u64 >= limit) {
+                page.more = last.cloned();
+                page.remaining += 1;
+                if !self.counts_rest {
+                    break;
+                }
+                continue;
+            }
+            page.items.push(Arc::clone(object));
+            last = Some(key);
+        }
+        page
+    }
+}
+
+/// A part of the collection at a version: the newest, or an exact older one.
+fn read(server: &Server, call: &Call, version: Option<u64>, wanted: &Wanted<'_>) -> ApiResult<(u64, Page)> {
+    let mut state = server.store.lock();
+    let newest = state.version;
     let Some(partition) = state.partitions.get(&call.kind().resource) else {
-        return Ok((version.unwrap_or(state.version), BTreeMap::new()));
+        return Ok((version.unwrap_or(newest), Page::default()));
     };
-    let Some(version) = version else {
-        return Ok((state.version, partition.objects.clone()));
+    let page = match version {
+        None => wanted.page(&partition.objects),
+        Some(version) => {
+            let objects = partition.at(version).ok_or_else(|| {
+                ApiError::expired(
+                    "The provided continue parameter is too old to display a consistent list result. You must start a new \
+                     list without the continue parameter.",
+                )
+            })?;
+            wanted.page(&objects)
+        }
     };
-    let objects = partition.at(version).ok_or_else(|| {
-        ApiError::expired(
-            "The provided continue parameter is too old to display a consistent list result. You must start a new list \
-             without the continue parameter.",
-        )
-    })?;
-    Ok((version, objects))
+    state.count_listed(page.visited);
+    Ok((version.unwrap_or(newest), page))
 }
 
 pub(crate) fn list(server: &Server, call: &Call, older_by: u64) -> ApiResult<Response<Body>> {
@@ -73,30 +129,21 @@ pub(crate) fn list(server: &Server, call: &Call, older_by: u64) -> ApiResult<Res
         None if older_by > 0 => (Some(newest.saturating_sub(older_by).max(oldest(server, call))), None),
         None => (None, None),
     };
-    let (version, objects) = snapshot(server, call, version)?;
-    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut items: Vec<Arc<Value>> = Vec::new();
-    let mut more: Option<String> = None;
-    let mut last: Option<&Key> = None;
-    let mut remaining = 0_u64;
-    for (key, object) in objects.range((start, Bound::Unbounded)) {
-        if !selection.matches(object) {
-            continue;
-        }
-        if limit.is_some_and(|limit| items.len() as u64 >= limit) {
-            more = last.map(|last| token(version, last));
-            remaining += 1;
-            continue;
-        }
-        items.push(kind.present(object));
-        last = Some(key);
-    }
+    let counts_rest = !call.query.has("labelSelector") && !call.query.has("fieldSelector");
+    let wanted = Wanted {
+        selection: &selection,
+        namespace: call.target.namespace.as_deref(),
+        after,
+        limit,
+        counts_rest,
+    };
+    let (version, page) = read(server, call, version, &wanted)?;
+    let items: Vec<Arc<Value>> = page.items.iter().map(|object| kind.present(object)).collect();
     let mut metadata = json!({"resourceVersion": version.to_string()});
-    if let Some(more) = more {
-        metadata["continue"] = json!(more);
-        // The real server does not count when it would have to evaluate a selector.
-        if !call.query.has("labelSelector") && !call.query.has("fieldSelector") {
-            metadata["remainingItemCount"] = json!(remaining);
+    if let Some(last) = &page.more {
+        metadata["continue"] = json!(token(version, last));
+        if counts_rest {
+            metadata["remainingItemCount"] = json!(page.remaining);
         }
     }
     Ok(render(server, call, &items, &metadata))

@@ -7,6 +7,8 @@ mod delete_collection;
 mod eviction;
 mod get;
 mod list;
+mod log;
+mod log_options;
 mod patch;
 mod review;
 mod scale;

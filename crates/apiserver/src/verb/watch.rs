@@ -86,7 +86,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
         ended: false,
         opened: server.store.resource_version(),
     };
-    watch.begin(server, from, initial)?;
+    watch.begin(server, from, initial);
     let lines = stream::unfold(watch, |mut watch| async move {
         watch.next().await.map(|line| (line, watch))
     });
@@ -95,7 +95,7 @@ pub(crate) fn watch(api: &ApiServer, call: &Call) -> ApiResult<Response<Body>> {
 
 impl Watch {
     /// What there is at the start, if the client wants to see it.
-    fn begin(&mut self, server: &Server, from: u64, initial: bool) -> ApiResult<()> {
+    fn begin(&mut self, server: &Server, from: u64, initial: bool) {
         let (newest, compacted, objects) = {
             // The partition must exist, or there would be nothing to wait on.
             let mut state = server.store.lock();
@@ -124,11 +124,18 @@ impl Watch {
                 self.pending.push_back(line);
             }
         } else if from < compacted {
-            return Err(ApiError::expired(format!(
-                "too old resource version: {from} ({compacted})"
-            )));
+            // As the real server: once a version is understood, errors are events. Clients list again after such an event; after
+            // a response of 410 some try the same version for ever.
+            self.expire(compacted);
         }
-        Ok(())
+    }
+
+    /// What the client has not seen is not in the log any more.
+    fn expire(&mut self, compacted: u64) {
+        let error = ApiError::expired(format!("too old resource version: {} ({compacted})", self.seen));
+        self.pending
+            .push_back(json_line(&json!({"type": "ERROR", "object": error.body()})));
+        self.ended = true;
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -218,12 +225,7 @@ impl Watch {
                     }
                 }
             }
-            Err(compacted) => {
-                let error = ApiError::expired(format!("too old resource version: {} ({compacted})", self.seen));
-                self.pending
-                    .push_back(json_line(&json!({"type": "ERROR", "object": error.body()})));
-                self.ended = true;
-            }
+            Err(compacted) => self.expire(compacted),
         }
     }
 

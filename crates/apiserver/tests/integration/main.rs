@@ -14,6 +14,7 @@ mod contract;
 mod controller;
 mod http;
 mod kubectl;
+mod logs;
 mod malformed_requests;
 mod python_client;
 mod rbac;

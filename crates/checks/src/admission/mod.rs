@@ -11,8 +11,10 @@ mod machines;
 mod name;
 mod nodes;
 pub mod notes;
+pub mod options;
 mod plans;
 pub mod powers;
+pub(crate) mod release;
 mod source;
 mod vms;
 mod volumes;
@@ -46,7 +48,7 @@ pub enum Guards {
 use Guards::{Course, Data};
 
 /// All checks of a new plan, in the order in which they report: the fifteen of the contract with V1's on hotplug, then ours.
-pub const CREATE: [(&str, Guards, Check); 19] = [
+pub const CREATE: [(&str, Guards, Check); 21] = [
     ("the Version exists", Course, source::version_exists),
     ("no other upgrade runs", Data, plans::none_progresses),
     ("nodes are ready", Course, nodes::are_ready),
@@ -70,6 +72,12 @@ pub const CREATE: [(&str, Guards, Check); 19] = [
     ("no V1 upgrade runs", Data, plans::no_v1_upgrade_runs),
     ("the name fits the upgrade's objects", Course, name::fits_its_objects),
     ("the toolkit's image is one", Course, image::is_one),
+    ("the version may be upgraded to", Course, release::may_be_upgraded_to),
+    (
+        "the ISO can be downloaded and verified",
+        Course,
+        release::iso_can_be_downloaded,
+    ),
 ];
 
 /// Where the checks on nodes, volumes and the like report.
@@ -107,7 +115,7 @@ pub fn update_reads(old: &UpgradePlan, new: &UpgradePlan) -> Reads {
 }
 
 /// Whether such checks apply to a plan.
-fn is_checked(plan: &UpgradePlan, guards: Guards) -> bool {
+pub(crate) fn is_checked(plan: &UpgradePlan, guards: Guards) -> bool {
     match guards {
         Guards::Course => !plan.skips_webhook(),
         Guards::Data => !plan.skips_data_checks(),
@@ -144,6 +152,12 @@ pub fn update(old: &UpgradePlan, new: &UpgradePlan, cluster: &Cluster) -> Vec<Fi
 #[must_use]
 pub fn is_v1_upgrade_running(upgrade: &api::foreign::harvester::Upgrade) -> bool {
     !plans::has_ended(upgrade)
+}
+
+/// A plan is under way: it progresses or cleans up.
+#[must_use]
+pub fn is_under_way(plan: &UpgradePlan) -> bool {
+    plans::progresses(plan) || plan.phase() == Some(Phase::CleaningUp)
 }
 
 /// What is wrong with deleting the plan.

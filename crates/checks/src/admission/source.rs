@@ -7,7 +7,8 @@ use crate::{Cluster, FieldError};
 
 use super::within;
 
-const VERSION: &str = "spec.version";
+/// Where the checks of the Version report.
+pub(super) const VERSION: &str = "spec.version";
 const IMAGE: &str = "spec.image";
 
 /// An image, even an empty one, makes the Version irrelevant.

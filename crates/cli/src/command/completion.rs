@@ -1,20 +1,28 @@
-//! `completion`: scripts that let a shell complete our commands and flags.
+//! `completion`: scripts that let a shell complete commands, flags, and names of plans and nodes. They ask the program itself
+//! (`__complete`), so they need not be made again when it changes.
 
 use std::{
     io::{self, Write},
     process::ExitCode,
 };
 
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
+
+const BASH: &str = include_str!("completion/bash");
+const ZSH: &str = include_str!("completion/zsh");
+const FISH: &str = include_str!("completion/fish");
 
 /// For whom.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    after_help = "Names of plans and nodes are those of the cluster that the command would look at.\n\n\
+    For kubectl, link the program as kubectl_complete-upgrade_toolkit next to kubectl-upgrade_toolkit.\n\n\
+    Examples:\n  \
     source <(upgrade-toolkit completion bash)                                           this shell\n  \
     upgrade-toolkit completion bash > /etc/bash_completion.d/upgrade-toolkit            all of them\n  \
     upgrade-toolkit completion zsh > \"${fpath[1]}/_upgrade-toolkit\"\n  \
-    upgrade-toolkit completion fish > ~/.config/fish/completions/upgrade-toolkit.fish")]
+    upgrade-toolkit completion fish > ~/.config/fish/completions/upgrade-toolkit.fish"
+)]
 pub(super) struct Args {
     /// The shell
     #[arg(value_enum)]
@@ -22,25 +30,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut command = super::Cli::command();
     let mut script = Vec::new();
-    generate(args.shell, &mut command, "upgrade-toolkit", &mut script);
-    let mut script = String::from_utf8(script)?;
-    if args.shell == Shell::Bash {
-        command.build();
-        fix_labels(&command, "upgrade-toolkit", &mut script);
+    match args.shell {
+        Shell::Bash => script.extend_from_slice(BASH.as_bytes()),
+        Shell::Zsh => script.extend_from_slice(ZSH.as_bytes()),
+        Shell::Fish => script.extend_from_slice(FISH.as_bytes()),
+        // These cannot ask: they complete commands and flags.
+        shell => generate(shell, &mut super::help::command(), "upgrade-toolkit", &mut script),
     }
-    io::stdout().write_all(script.as_bytes())?;
+    io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// clap_complete calls a command with a dash in its name, or below one, by one name where it finds out which command is
-/// meant, and by another where it completes that one's arguments. Makes the second like the first.
-fn fix_labels(command: &clap::Command, path: &str, script: &mut String) {
-    let found = path.replace('-', "__").replace(' ', "__subcmd__");
-    let completed = path.replace(['-', ' '], "__subcmd__");
-    *script = script.replace(&format!("        {completed})\n"), &format!("        {found})\n"));
-    for one in command.get_subcommands() {
-        fix_labels(one, &format!("{path} {}", one.get_name()), script);
-    }
 }

@@ -3,7 +3,6 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::CommandFactory;
 
 /// Where to.
 #[derive(Debug, clap::Args)]
@@ -18,7 +17,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let directory = &args.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("failed to create {}", directory.display()))?;
-    clap_mangen::generate_to(super::Cli::command(), directory)
+    clap_mangen::generate_to(super::help::command(), directory)
         .with_context(|| format!("failed to write manual pages into {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
 }

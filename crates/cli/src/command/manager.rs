@@ -2,7 +2,7 @@
 
 mod workload_image;
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt::Write as _, io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use api::image::Image;
@@ -64,7 +64,7 @@ pub(super) struct Args {
     /// File of the key, in --metrics-cert-path
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
-    /// Use leader election, so that one of several managers is active
+    /// Use leader election, so only one manager is active
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true",
           require_equals = true, value_parser = go_bool)]
     leader_elect: bool,
@@ -156,6 +156,8 @@ pub(super) fn start_log_at(format: &str, level: i64) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // A log in a file has no colours.
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
         .with_writer(std::io::stderr);
     if format == "console" {
         log.init();

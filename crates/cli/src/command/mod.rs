@@ -2,12 +2,17 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
+mod cluster_args;
 mod cluster_upgrade;
+mod colours;
+mod complete;
 mod completion;
 mod detector;
+mod doctor;
 mod go_flags;
+mod help;
 mod job_command;
 mod listen;
 mod man;
@@ -18,26 +23,41 @@ mod named_duration;
 mod node;
 mod node_host;
 mod node_images;
+mod postflight;
+mod preflight;
 mod rehearse;
+mod rehearse_run;
 mod rehearse_serve;
+mod rehearse_snapshot;
 mod release;
 mod repo;
 mod restore_vm;
+mod status;
+mod verbs;
 mod version;
 mod version_guard;
 
 const EXAMPLES: &str = "Examples:
-  upgrade-toolkit rehearse                                    see a whole upgrade on a simulated cluster
-  upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso  see what an ISO brings, and whether it is whole
-  kubectl upgrade-toolkit rehearse --nodes 1                  the same as a plugin of kubectl
+  upgrade-toolkit rehearse                               a whole upgrade, simulated
+  upgrade-toolkit preflight --version v1.8.0             what to fix before an upgrade
+  upgrade-toolkit upgrade --version v1.8.0 --restore-vm  upgrade the cluster of the kubeconfig
+  upgrade-toolkit wait                                   follow the upgrade to its end
+  upgrade-toolkit doctor                                 why an upgrade does not continue
+  upgrade-toolkit release inspect harvester-v1.8.0.iso   what an ISO contains, and if it is whole
+  kubectl upgrade-toolkit status                         the same as a plugin of kubectl
 
-As a plugin it is a link to the binary, named kubectl-upgrade_toolkit, in a folder of PATH.";
+As a plugin it is a link to the binary, named kubectl-upgrade_toolkit, in a folder of PATH.
+
+Exit code: 0 done, 1 it failed or there is no such command, 2 wrong usage; more where the help of a command says so.";
+
+/// The most characters of an error: an admission that refuses a plan lists everything at once.
+const LONGEST_ERROR: usize = 20 * api::quoted::LONGEST_MESSAGE;
 
 /// Upgrades a live Harvester cluster from one release to the next, and rehearses doing so.
 #[derive(Debug, Parser)]
 #[command(
     name = "upgrade-toolkit",
-    version,
+    version = version::VERSION,
     propagate_version = true,
     max_term_width = 110,
     after_help = EXAMPLES
@@ -49,13 +69,41 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Find out what would keep an upgrade from starting or completing
+    Preflight(preflight::Args),
+    /// Start an upgrade: create an UpgradePlan
+    Upgrade(verbs::upgrade::Args),
+    /// Show how far an upgrade is, what it waits for and when it ends
+    Status(status::Args),
+    /// Find out why an upgrade does not get on, and what helps
+    Doctor(doctor::Args),
+    /// Wait for the end of an upgrade; the exit code says how it ended
+    Wait(verbs::wait::Args),
+    /// Pause nodes before their upgrade
+    Pause(verbs::pause::PauseArgs),
+    /// Resume paused nodes
+    Resume(verbs::pause::ResumeArgs),
+    /// Retry a failed upgrade where it failed
+    Retry(verbs::retry::Args),
+    /// Delete an UpgradePlan, and wait until its changes are restored
+    Delete(verbs::delete::Args),
+    /// Compare the cluster with what it was before an upgrade
+    Postflight(postflight::Args),
+    /// Save what checks need to know of a cluster in a file
+    Snapshot(verbs::snapshot::Args),
     /// Run a whole upgrade on an embedded, simulated cluster and show it
     Rehearse(rehearse::Args),
-    /// Run the operator that carries out UpgradePlans in a cluster
-    Manager(Box<manager::Args>),
     /// Inspect the ISO of a Harvester release
     #[command(subcommand)]
     Release(release::Release),
+    /// Print a script that lets a shell complete commands, flags and names
+    Completion(completion::Args),
+    /// Write a manual page per command
+    Man(man::Args),
+    /// Print which build this is
+    Version,
+    /// Run the operator that carries out UpgradePlans in a cluster
+    Manager(Box<manager::Args>),
     /// Serve the files of an ISO over HTTP, straight from the image
     Repo(repo::Args),
     /// What Jobs do on a node
@@ -69,28 +117,37 @@ enum Command {
     RestoreVm(restore_vm::Args),
     /// Check that this cluster may be upgraded to the release of an UpgradePlan
     VersionGuard(version_guard::Args),
-    /// Print which build this is
-    Version,
-    /// Print a script that lets a shell complete commands and flags
-    Completion(completion::Args),
-    /// Write a manual page per command
-    #[command(hide = true)]
-    Man(man::Args),
     /// Write the manifests that are generated from the code
     #[command(hide = true)]
     Manifests(manifests::Args),
+    /// What a shell may put in the place of a word
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Args),
 }
 
 /// Runs what the arguments say; the first is the name of the binary. Exit code 0: done; 1: it failed, or there is no
 /// such command; 2: wrong usage.
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let parsed = help::command().try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
     let result = match cli.command {
+        Command::Upgrade(args) => verbs::upgrade::run(&args),
+        Command::Wait(args) => verbs::wait::run(&args),
+        Command::Pause(args) => verbs::pause::pause(&args),
+        Command::Resume(args) => verbs::pause::resume(&args),
+        Command::Retry(args) => verbs::retry::run(&args),
+        Command::Delete(args) => verbs::delete::run(&args),
+        Command::Snapshot(args) => verbs::snapshot::run(&args),
+        Command::Complete(args) => complete::run(&args),
         Command::Rehearse(args) => rehearse::run(&args),
+        Command::Preflight(args) => preflight::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Postflight(args) => postflight::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Manager(args) => of_server("the manager", manager::run(*args)),
         Command::Release(command) => release::run(&command),
         Command::Repo(args) => of_server("the repository", repo::run(&args)),
@@ -147,7 +204,16 @@ fn name_commands() {
 
 #[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
 fn report(error: &anyhow::Error) {
-    eprintln!("Error: {error:#}");
+    // A message may have text of the cluster in it.
+    let text = format!("{error:#}");
+    let lines = text.lines().map(|line| api::quoted::printable(line, LONGEST_ERROR));
+    eprintln!("Error: {}", lines.collect::<Vec<_>>().join("\n  "));
+}
+
+/// Says on standard error what is no failure.
+#[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
+fn warn(text: &str) {
+    eprintln!("Warning: {text}");
 }
 
 #[cfg(test)]

@@ -5,79 +5,84 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use anyhow::{Context, bail};
-use api::{NodeState, Phase, UpgradePlan};
-use clap::{CommandFactory, ValueEnum, error::ErrorKind};
+use anyhow::Context;
+use clap::{ValueEnum, error::ErrorKind};
 use clock::Clock;
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
+use world::Shape;
+
+use super::{
+    manager::terminated,
+    rehearse_run::{Request, rehearse},
+    rehearse_snapshot,
 };
-use serde_json::json;
-use world::{ProgramStep, Shape};
+use crate::rehearsal::{
+    Bars, beginning,
+    follow::View,
+    trouble::{self, Chosen, Scene},
+};
 
-use super::{manager::terminated, rehearse_serve};
-use crate::rehearsal::{Bars, Rehearsal, Scenario, beginning, follow::View, summary};
-
-/// How long a node is paused before the rehearsed administrator resumes it.
-const PAUSED_FOR: Duration = Duration::from_secs(30 * 60);
-/// How often the clock on a terminal moves.
-const TICK: Duration = Duration::from_millis(250);
 /// Speed of a served rehearsal when none is given.
 const SERVED_SPEED: f64 = 60.0;
-/// Up to this speed the manager uses leader election: it then has a third of a second to renew its lease.
-const LEASE_SPEED: f64 = 60.0;
+/// Faster than that, an upgrade does not keep up with its own deadlines; slower, it takes days.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.01..=3600.0;
 
 /// What to rehearse.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code: 0 the upgrade succeeded, 1 it failed or did not end, 2 wrong usage.\n\n\
+    after_help = "Exit code: 0 the upgrade succeeded, 1 it failed or did not end, 2 wrong usage. With --snapshot: 0 it would \
+    succeed, 1 it would be refused, blocked or fail, 2 wrong usage, 3 the snapshot could not be read.\n\n\
     Examples:\n  \
     upgrade-toolkit rehearse                                    three nodes, at once\n  \
     upgrade-toolkit rehearse --nodes 5 --vms 20                 more of everything\n  \
     upgrade-toolkit rehearse --steps                            with every step of every program\n  \
     upgrade-toolkit rehearse --nodes 1 -o yaml                  a single node; prints the final UpgradePlan\n  \
-    upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl"
+    upgrade-toolkit rehearse --trouble list                     what can go wrong\n  \
+    upgrade-toolkit rehearse --trouble drain-blocked=node-2     practise a failure\n  \
+    upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl\n  \
+    upgrade-toolkit rehearse --snapshot live                    a forecast for your cluster, which is only read\n  \
+    upgrade-toolkit rehearse --snapshot bundle.zip -o markdown  a forecast from a support bundle, for a change request"
 )]
 pub(super) struct Args {
     /// Nodes of the cluster: up to three control planes, the rest workers; 1 is a single-node cluster
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 3, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
     nodes: u16,
-    /// One of the nodes is a witness
+    /// Make one node an etcd witness
     #[arg(long)]
     witness: bool,
     /// VMs in the cluster; two per node when not given
     #[arg(long)]
     vms: Option<u16>,
-    /// Version that runs before the upgrade
-    #[arg(long, value_name = "VERSION", default_value = "v1.7.1")]
-    from: String,
-    /// Version to upgrade to
-    #[arg(long, value_name = "VERSION", default_value = "v1.8.0")]
-    to: String,
+    /// Version that runs before the upgrade; v1.7.1 when not given, or that of the snapshot
+    #[arg(long, value_name = "VERSION")]
+    pub(super) from: Option<String>,
+    /// Version to upgrade to; v1.8.0 when not given, or the newest Version of the snapshot
+    #[arg(long, value_name = "VERSION")]
+    pub(super) to: Option<String>,
     /// Upgrade with a VirtualMachineImage of this name instead of a Version
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
     /// Seed of all random values; the same seed gives the same rehearsal
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Start the VMs again that were shut down for the upgrade; with =false admission refuses VMs that cannot migrate
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
           default_missing_value = "true", require_equals = true)]
-    restore_vm: bool,
-    /// Pause this node before its upgrade, and resume it after half an hour; may be given several times
+    pub(super) restore_vm: bool,
+    /// Pause this node before its upgrade, and resume it half an hour after its turn has come; may be given several times
     #[arg(long, value_name = "NODE")]
     pause: Vec<String>,
-    /// Run this many times as fast as real time
+    /// Cause this failure; may be given several times. `list` explains what there is. The id of a situation of doctor works too
+    #[arg(long, value_name = "NAME[=OBJECT][@PHASE]")]
+    trouble: Vec<String>,
+    /// Run N times faster than real time, 0.01 to 3600; with --serve 60 unless given
     #[arg(long, value_name = "N", conflicts_with = "instant")]
     speed: Option<f64>,
-    /// Run as fast as possible (the default)
+    /// Run as fast as possible (the default without --serve)
     #[arg(long)]
     instant: bool,
-    /// Serve the cluster on this loopback address for kubectl, until Ctrl-C
+    /// Serve the cluster on this loopback address for kubectl, until Ctrl-C; a minute of the cluster takes a second
     #[arg(long, value_name = "ADDR", conflicts_with = "instant")]
     serve: Option<SocketAddr>,
     /// Require this token; without a value, a random one. The kubeconfig has it
@@ -91,30 +96,42 @@ pub(super) struct Args {
     steps: bool,
     /// What to print on standard output at the end; progress then goes to standard error
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) snapshot: rehearse_snapshot::SnapshotArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Progress and a summary
+pub(super) enum Output {
+    /// Progress and a summary, or the forecast
     Text,
-    /// The final UpgradePlan
+    /// The final UpgradePlan, the forecast, or the list of troubles
     Json,
-    /// The final UpgradePlan
+    /// The final UpgradePlan, or the forecast
     Yaml,
+    /// The forecast, for a change request
+    Markdown,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.trouble.iter().any(|name| name == "list") {
+        return list(args.output);
+    }
+    if args.snapshot.is_given() {
+        return rehearse_snapshot::run(args);
+    }
+    let usual = Shape::default();
     let shape = Shape {
         nodes: usize::from(args.nodes),
         witness: args.witness,
         vms: usize::from(args.vms.unwrap_or(args.nodes.saturating_mul(2))),
-        from: args.from.clone(),
-        to: args.to.clone(),
+        from: args.from.clone().unwrap_or(usual.from),
+        to: args.to.clone().unwrap_or(usual.to),
         image: args.image.clone(),
         seed: args.seed,
+        layout: None,
     };
-    check(args, &shape);
+    let troubles = check(args, &shape).unwrap_or_else(|problem| refuse(&problem.to_string()));
     let speed = args.speed.or(args.serve.map(|_| SERVED_SPEED));
     let runtime = match speed {
         // Nothing but this process takes part, so time can jump from one timer to the next.
@@ -136,9 +153,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let view = Arc::new(Mutex::new(view));
+    let request = Request {
+        shape,
+        restore_vm: args.restore_vm,
+        pause: args.pause.clone(),
+        troubles,
+        speed,
+        serve: args.serve,
+        token: args.token.clone(),
+        no_plan: args.no_plan,
+        steps: args.steps,
+        output: args.output,
+    };
+    let unfinished = Arc::default();
     runtime.block_on(async {
         let clock = Clock::simulated(beginning(), speed.unwrap_or(1.0));
-        let work = rehearse(args, shape, clock, speed, view.clone());
+        let work = rehearse(&request, clock, view.clone(), &unfinished);
         if speed.is_none() {
             return work.await;
         }
@@ -148,230 +178,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             () = terminated() => {
                 view.lock().unwrap_or_else(PoisonError::into_inner).end();
                 // Serving has no other end; an upgrade that was cut off has not succeeded.
-                Ok(if args.serve.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+                let is_cut_off = unfinished.load(std::sync::atomic::Ordering::Relaxed);
+                Ok(if is_cut_off || request.serve.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
             }
             result = work => result,
         }
     })
 }
 
-/// What clap cannot check; ends the program with exit code 2.
-fn check(args: &Args, shape: &Shape) {
-    let problem = if args.speed.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
-        Some("--speed must be a number greater than 0".to_owned())
-    } else if args.serve.is_some_and(|address| !address.ip().is_loopback()) {
-        Some("--serve must be a loopback address such as 127.0.0.1:8001".to_owned())
-    } else if args.witness && args.nodes < 3 {
-        Some("--witness needs at least 3 --nodes".to_owned())
-    } else {
-        let names = shape.node_names();
-        let unknown = args.pause.iter().find(|name| !names.contains(name));
-        unknown.map(|name| {
-            format!(
-                "--pause {name}: the cluster has no such node; its nodes are {}",
-                names.join(", ")
-            )
-        })
-    };
-    if let Some(problem) = problem {
-        let mut cli = super::Cli::command();
-        cli.build();
-        let mut command = cli.find_subcommand("rehearse").cloned().unwrap_or(cli);
-        command.error(ErrorKind::ValueValidation, problem).exit();
-    }
-}
-
-async fn rehearse(
-    args: &Args,
-    shape: Shape,
-    clock: Clock,
-    speed: Option<f64>,
-    view: Arc<Mutex<View>>,
-) -> anyhow::Result<ExitCode> {
-    let (nodes, vms) = (shape.nodes, shape.vms);
-    let rehearsal = Rehearsal::start(
-        Scenario {
-            shape,
-            open: args.serve.is_some(),
-            ..Scenario::default()
-        },
-        clock.clone(),
-    )
-    .await?;
-    // This run does not need the history of writes; the plan of a large cluster alone would fill memory.
-    rehearsal.server.store().set_history_limit(0);
-    // Removed when this function ends, or is cut off by Ctrl-C.
-    let _kubeconfig = match args.serve {
-        Some(address) => Some(rehearse_serve::serve(&rehearsal, address, args.token.as_deref(), &view).await?),
-        None => None,
-    };
-    if args.steps {
-        let view = view.clone();
-        rehearsal.observe_steps(move |step| {
-            let view = view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.say(step.at, &step_line(step));
-        });
-    }
-    let manager = match speed {
-        None => rehearsal.start_only_manager(),
-        Some(speed) if speed > LEASE_SPEED => rehearsal.start_lone_manager(),
-        Some(_) => rehearsal.start_manager("rehearsal"),
-    };
-    if args.no_plan {
-        std::future::pending::<()>().await;
-    }
-    let plan = rehearsal.create(&rehearsal.plan(args.restore_vm, &args.pause)).await?;
-    let name = plan.name_any();
-    let ticker = speed.map(|_| tokio::spawn(tick(clock.clone(), view.clone())));
-    let limit = longest(nodes, vms);
-    let look = |plan: &UpgradePlan| {
-        view.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .show(clock.now(), plan);
-        plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
-    };
-    let followed = rehearsal.follow(&name, args.serve.is_none().then_some(limit), look);
-    let ended = tokio::select! {
-        biased;
-        ended = followed => ended,
-        error = administer(&rehearsal, &name, args.serve.is_some(), &view) => return Err(error),
-    };
-    view.lock().unwrap_or_else(PoisonError::into_inner).end();
-    if let Some(ticker) = ticker {
-        ticker.abort();
-    }
-    let plan = match &ended {
-        Some(plan) => (**plan).clone(),
-        None => rehearsal.read(&name).await?,
-    };
-    if ended.is_none() {
-        say_that_it_gives_up(limit);
-    }
-    settle(&rehearsal, &clock).await;
-    print(&rehearsal, &plan, args.output)?;
-    if args.serve.is_some() {
-        view.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .say(clock.now(), "still serving; Ctrl-C ends");
-        std::future::pending::<()>().await;
-    }
-    manager.abort();
-    rehearsal.stop();
-    Ok(if plan.phase() == Some(Phase::Succeeded) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-/// Far longer than any upgrade that makes progress: two VMs leave a node at a time, and many leave more than one.
-fn longest(nodes: usize, vms: usize) -> Duration {
-    let times = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
-    Duration::from_hours(24) + Duration::from_hours(2) * times(nodes) + Duration::from_secs(90) * times(vms)
-}
-
-/// A step that begins, in one line.
-fn step_line(step: &ProgramStep) -> String {
-    let ProgramStep {
-        program, node, step, ..
-    } = step;
-    format!(
-        "    {program} {node}: step {} of {}: {}",
-        step.number, step.count, step.name
-    )
-}
-
-/// Jobs that start VMs again, and the last events, may still be on their way when the plan has ended.
-async fn settle(rehearsal: &Rehearsal, clock: &Clock) {
-    for _ in 0..60 {
-        let running = rehearsal.objects("batch", "jobs").iter().any(|job| {
-            job.labels().contains_key(api::labels::UPGRADE_PLAN) && job.data["status"]["conditions"].is_null()
-        });
-        clock.sleep(Duration::from_secs(10)).await;
-        if !running {
-            return;
-        }
-    }
-}
-
-async fn tick(clock: Clock, view: Arc<Mutex<View>>) {
-    loop {
-        tokio::time::sleep(TICK).await;
-        view.lock().unwrap_or_else(PoisonError::into_inner).tick(clock.now());
-    }
-}
-
-/// The rehearsed administrator: resumes paused nodes after a while. With `--serve`, the user does that.
-async fn administer(rehearsal: &Rehearsal, name: &str, served: bool, view: &Mutex<View>) -> anyhow::Error {
-    if served {
-        return std::future::pending().await;
-    }
-    loop {
-        let paused = rehearsal
-            .follow(name, None, |plan| {
-                plan.status
-                    .iter()
-                    .any(|s| s.node_upgrade_statuses.values().any(is_paused))
-            })
-            .await;
-        let Some(paused) = paused else { continue };
-        rehearsal.clock.sleep(PAUSED_FOR).await;
-        let paused: Vec<String> = paused
-            .status
-            .iter()
-            .flat_map(|status| &status.node_upgrade_statuses)
-            .filter(|(_, node)| is_paused(node))
-            .map(|(name, _)| name.clone())
-            .collect();
-        if let Err(error) = resume(rehearsal, name, &paused, view).await {
-            return error;
-        }
-    }
-}
-
-/// The node is paused. A resumed node keeps its state until its turn has come, with another reason.
-fn is_paused(node: &api::NodeUpgradeStatus) -> bool {
-    node.is(NodeState::UpgradePaused) && node.reason.as_deref() == Some(api::reasons::ADMINISTRATIVELY_PAUSED)
-}
-
-async fn resume(rehearsal: &Rehearsal, name: &str, paused: &[String], view: &Mutex<View>) -> anyhow::Result<()> {
-    let plan = rehearsal.read(name).await?;
-    let Some(names) = plan.spec.node_upgrade_option.and_then(|option| option.pause_nodes) else {
-        bail!(
-            "nodes {} are paused although the plan pauses no node",
-            paused.join(", ")
-        )
-    };
-    let left: Vec<_> = names.into_iter().filter(|name| !paused.contains(name)).collect();
-    let plans: Api<UpgradePlan> = Api::all(rehearsal.server.client());
-    let patch = json!({"spec": {"nodeUpgradeOption": {"pauseNodes": left}}});
-    plans
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .context("failed to resume nodes")?;
-    let text = format!("administrator resumes {}", paused.join(", "));
-    view.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .say(rehearsal.clock.now(), &text);
-    let is_gone = |plan: &UpgradePlan| {
-        let states = plan.status.iter().flat_map(|status| &status.node_upgrade_statuses);
-        states
-            .filter(|(name, _)| paused.contains(name))
-            .all(|(_, node)| !is_paused(node))
-    };
-    rehearsal.follow(name, None, is_gone).await;
-    Ok(())
-}
-
-/// Prints the result that the user requested.
-fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::Result<()> {
-    let mut plan = plan.clone();
-    plan.metadata.managed_fields = None;
+/// Explains the troubles.
+fn list(output: Output) -> anyhow::Result<ExitCode> {
     let text = match output {
-        Output::Text => summary::summarize(rehearsal, &plan),
-        Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(&plan).context("failed to write YAML")?,
+        Output::Text | Output::Markdown => trouble::as_text(),
+        Output::Json => serde_json::to_string_pretty(&trouble::as_json())? + "\n",
+        Output::Yaml => serde_saphyr::to_string(&trouble::as_json()).context("failed to write YAML")?,
     };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a result.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         // A reader that has seen enough (`| head`) is no failure of the upgrade.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to print the result"),
@@ -379,28 +206,70 @@ fn print(rehearsal: &Rehearsal, plan: &UpgradePlan, output: Output) -> anyhow::R
     }
 }
 
-#[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
-fn say_that_it_gives_up(limit: Duration) {
-    let hours = limit.as_secs() / 3600;
-    eprintln!("the upgrade did not end within {hours} hours of cluster time: the rehearsal gives up");
+/// What is wrong with the arguments, for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misuse(String);
+
+/// What clap cannot check. The troubles that were requested, or what is wrong.
+fn check(args: &Args, shape: &Shape) -> Result<Vec<Chosen>, Misuse> {
+    if let Some(problem) = args.snapshot.problem(args.output) {
+        return Err(Misuse(problem));
+    }
+    if args.speed.is_some_and(|speed| !SPEEDS.contains(&speed)) {
+        return Err(Misuse(format!(
+            "--speed must be a number from {} to {}",
+            SPEEDS.start(),
+            SPEEDS.end()
+        )));
+    }
+    if args.serve.is_some_and(|address| !address.ip().is_loopback()) {
+        return Err(Misuse(
+            "--serve must be a loopback address such as 127.0.0.1:8001".to_owned(),
+        ));
+    }
+    if args.witness && args.nodes < 3 {
+        return Err(Misuse("--witness needs at least 3 --nodes".to_owned()));
+    }
+    let names = shape.node_names();
+    if let Some(name) = args.pause.iter().find(|name| !names.contains(name)) {
+        let names = names.join(", ");
+        return Err(Misuse(format!(
+            "--pause {name}: the cluster has no such node; its nodes are {names}"
+        )));
+    }
+    check_versions(&shape.from, &shape.to)?;
+    let scene = Scene::of(shape, args.serve.is_some());
+    let chosen = args.trouble.iter().map(|text| trouble::choose(text, &scene));
+    chosen
+        .collect::<Result<_, _>>()
+        .map_err(|problem| Misuse(problem.to_string()))
 }
 
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(3, 6)]
-    #[case(3, 3_200)]
-    #[case(3, 65_535)]
-    fn r33_a_rehearsal_waits_longer_than_all_its_vms_take_to_leave_their_nodes(
-        #[case] nodes: usize,
-        #[case] vms: usize,
-    ) {
-        // Two at a time, 25 s each, and a third of them twice.
-        let leaving = Duration::from_secs(25) * u32::try_from(vms).unwrap() / 2 * 4 / 3;
-        assert!(longest(nodes, vms) > leaving * 2);
+/// Harvester is upgraded within a minor version, or to the next one.
+fn check_versions(from: &str, to: &str) -> Result<(), Misuse> {
+    let line = |flag: &str, version: &str| {
+        let line = rules::version::line(version);
+        line.ok_or_else(|| Misuse(format!("{flag} {version}: this is no version such as v1.8.0")))
+    };
+    let ((major, minor), target) = (line("--from", from)?, line("--to", to)?);
+    if let Err(why) = rules::version::check(from, to, "", false) {
+        return Err(Misuse(format!("--to {to}: {from} cannot be upgraded to {to}: {why}")));
     }
+    let next = [(major, minor), (major, minor + 1), (major + 1, 0)];
+    if !next.contains(&target) {
+        return Err(Misuse(format!(
+            "--to {to}: {from} cannot be upgraded to {to}: a minor version must not be skipped (from {from}, the next is v{major}.{}.0)",
+            minor + 1
+        )));
+    }
+    Ok(())
+}
+
+/// Ends the program with exit code 2.
+pub(super) fn refuse(problem: &str) -> ! {
+    let mut cli = super::help::command();
+    cli.build();
+    let mut command = cli.find_subcommand("rehearse").cloned().unwrap_or(cli);
+    command.error(ErrorKind::ValueValidation, problem).exit()
 }

@@ -33,7 +33,7 @@ pub(super) async fn serve(
     }
     tokio::spawn(rehearsal.server.clone().serve(listener, std::future::pending()));
     let text = format!(
-        "serving on http://{address}; in another terminal: export KUBECONFIG={}",
+        "serving on http://{address}; in another terminal:\nexport KUBECONFIG={}",
         kubeconfig.path().display()
     );
     view.lock()

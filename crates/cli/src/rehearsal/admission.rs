@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use api::names;
+use api::{labels, names};
 use apiserver::{ApiServer, Identity, WebhookHandler};
 use clock::Clock;
 use futures::FutureExt;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
@@ -24,7 +25,7 @@ use manager::{
         server,
     },
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{PREFIX, SERVICE_ACCOUNT, beginning};
 
@@ -57,6 +58,11 @@ impl Admission {
         server.set_webhook_handler(&address(MUTATING_PATH), mutate);
         let up = Self { server: server.clone() };
         let client = server.client();
+        let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
+        slices
+            .create(&PostParams::default(), &serde_json::from_value(endpoints())?)
+            .await
+            .context("failed to create the endpoints of the webhooks")?;
         for (api, object) in objects(&client)? {
             api.create(&PostParams::default(), &object)
                 .await
@@ -99,6 +105,20 @@ fn objects(client: &Client) -> anyhow::Result<Vec<(Api<DynamicObject>, DynamicOb
         Ok((Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)), object))
     });
     with_api.collect()
+}
+
+/// Who serves the webhooks: this process, which is no pod.
+fn endpoints() -> Value {
+    let service = format!("{PREFIX}{SERVICE}");
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {
+            "name": format!("{service}-rehearsal"), "namespace": names::HARVESTER_NAMESPACE,
+            "labels": {labels::SERVICE_NAME: service},
+        },
+        "endpoints": [{"addresses": ["10.52.0.2"], "conditions": {"ready": true, "serving": true}}],
+        "ports": [{"name": "webhook", "port": 9443, "protocol": "TCP"}],
+    })
 }
 
 /// Where the API server finds a webhook of the Service.

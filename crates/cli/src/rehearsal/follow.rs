@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, io::Write as _};
 
-use api::{Phase, UpgradePlan, reasons};
+use api::{
+    Phase, UpgradePlan,
+    quoted::{LONGEST_MESSAGE, printable},
+    reasons,
+};
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::bars::Bars;
@@ -34,8 +38,15 @@ impl View {
         }
     }
 
+    /// Another plan is shown from now on, or the same one again.
+    pub fn begin(&mut self) {
+        if let Self::Lines { before, .. } = self {
+            *before = None;
+        }
+    }
+
     /// Moves the clock on when nothing else happens.
-    pub fn tick(&self, now: Timestamp) {
+    pub fn tick(&mut self, now: Timestamp) {
         if let Self::Bars(bars) = self {
             bars.tick(now);
         }
@@ -51,7 +62,7 @@ impl View {
     }
 
     /// Leaves the terminal as it should be.
-    pub fn end(&self) {
+    pub fn end(&mut self) {
         if let Self::Bars(bars) = self {
             bars.end();
         }
@@ -120,7 +131,8 @@ pub fn changes(now: Timestamp, before: Option<&UpgradePlan>, after: &UpgradePlan
             .map(|condition| condition.message.clone());
         lines.push(format!("{}  failed: {}", time_of(now), why.unwrap_or_default()));
     }
-    lines
+    // Messages have text of others in them.
+    lines.iter().map(|line| printable(line, 4 * LONGEST_MESSAGE)).collect()
 }
 
 /// The waits, each once.

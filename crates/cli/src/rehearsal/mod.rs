@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use api::names;
-use apiserver::{ApiServer, Identity};
+use apiserver::{ApiServer, ContainerInstance, Identity};
 use clock::Clock;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -28,17 +28,23 @@ use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
-use world::{Definitions, Durations, Facts, ProgramStep, Shape, Troubles, World};
+use world::{Definitions, Durations, Facts, PrintedLine, ProgramStep, Shape, Troubles, World};
 
+pub mod administrator;
 mod admission;
 mod bars;
 pub mod external_probes;
 pub mod follow;
+pub mod forecast;
+pub mod from_snapshot;
 pub mod kubeconfig;
 mod plans;
+mod screen;
 pub mod summary;
+pub mod trouble;
 
 pub use bars::Bars;
+pub use plans::has_ended;
 
 use admission::Admission;
 
@@ -109,6 +115,17 @@ pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -
     Ok(())
 }
 
+/// The container that printed a line.
+fn container_of<'a>(line: &PrintedLine<'a>) -> ContainerInstance<'a> {
+    ContainerInstance {
+        namespace: line.namespace,
+        pod: line.pod,
+        uid: line.uid,
+        container: line.container,
+        restart: line.restart,
+    }
+}
+
 /// Counts how often the manager changes plans, and reports every change of one.
 fn watch_plans(server: &ApiServer) -> (Arc<AtomicU64>, watch::Receiver<u64>) {
     let count = Arc::new(AtomicU64::new(0));
@@ -170,8 +187,9 @@ impl Rehearsal {
             enforce_rbac: true,
             // Every watch here follows closely, and a large plan has large versions.
             watch_log: 500,
-            // Versions are reported when a watch ends; they are not needed in between.
-            bookmark_every: Duration::from_hours(1),
+            watch_log_per_object: 5,
+            // Clients restart a watch that is silent for 295 s, from a version that may have left the log by then.
+            bookmark_every: Duration::from_mins(4),
             shortest_watch: Duration::from_hours(1),
             track_owners: open,
             // kubectl sends no token over plain HTTP; every client that reaches the loopback port may do everything.
@@ -200,8 +218,10 @@ impl Rehearsal {
         let (world_client, _) = for_product(world_client, validation);
         // The server asks the world about kubelets: if the world kept the server, neither would ever end.
         let accounts = server.downgrade();
+        let logs = server.logs();
         let simulation = World::new(world_client, clock.clone(), shape.clone(), durations, troubles)
             .listened_to_by(listener)
+            .with_logs_to(move |line| logs.append(&container_of(line), line.at, line.text))
             .with_programs_as(move |namespace, name| {
                 let Some(server) = accounts.upgrade() else {
                     return std::future::pending().boxed();

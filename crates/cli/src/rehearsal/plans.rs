@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use api::{NodeUpgradeOption, UpgradePlan, UpgradePlanSpec, annotations};
+use api::{NodeUpgradeOption, Phase, UpgradePlan, UpgradePlanSpec, annotations};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, api::PostParams};
+use kube::{Api, ResourceExt, api::PostParams};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,6 +21,12 @@ fn plan_of(stored: &Value) -> Option<UpgradePlan> {
         spec: UpgradePlanSpec::deserialize(&stored["spec"]).ok()?,
         status: Option::deserialize(&stored["status"]).ok()?,
     })
+}
+
+/// The plan has ended, and what it changed is restored.
+#[must_use]
+pub fn has_ended(plan: &UpgradePlan) -> bool {
+    plan.phase().is_some_and(Phase::is_terminal) && plan.finalizers().is_empty()
 }
 
 impl Rehearsal {
@@ -89,6 +95,48 @@ impl Rehearsal {
             .get(name)
             .await
             .with_context(|| format!("failed to read UpgradePlan {name}"))
+    }
+
+    /// All plans as they are now, by name.
+    #[must_use]
+    pub fn all_plans(&self) -> Vec<UpgradePlan> {
+        let stored = self
+            .server
+            .store()
+            .list("management.harvesterhci.io", "upgradeplans", None);
+        stored.iter().filter_map(|plan| plan_of(plan)).collect()
+    }
+
+    /// Waits until a plan is gone.
+    pub async fn until_gone(&self, name: &str) {
+        let mut changes = self.plan_changes.clone();
+        loop {
+            changes.mark_unchanged();
+            let store = self.server.store();
+            if store
+                .get("management.harvesterhci.io", "upgradeplans", "", name)
+                .is_none()
+            {
+                return;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a plan is there that has not ended, and returns its name.
+    pub async fn next_unfinished(&self) -> Option<String> {
+        let mut changes = self.plan_changes.clone();
+        loop {
+            changes.mark_unchanged();
+            let mut plans = self.all_plans();
+            plans.sort_by_key(|plan| plan.metadata.creation_timestamp.as_ref().map(|time| time.0));
+            if let Some(plan) = plans.into_iter().find(|plan| !has_ended(plan)) {
+                return plan.metadata.name;
+            }
+            changes.changed().await.ok()?;
+        }
     }
 
     /// Shows every change of a plan to `look` until that says it has seen enough; `None` when that takes longer than

@@ -10,12 +10,16 @@
 )]
 
 mod docs;
+mod forecast_cli;
 mod hostile;
 mod images_end_to_end;
+mod insight;
 mod manager_process;
 mod packaging;
 mod programs_cli;
 mod rehearse_cli;
+mod rehearse_rows;
 mod release_cli;
 mod serve_kubectl;
+mod serve_logs;
 mod support;

@@ -132,7 +132,7 @@ fn a_plan_that_breaks_the_rules_is_refused_and_nothing_is_changed() {
 
 #[test]
 fn r31_an_administrator_sees_the_refusals_of_a_real_cluster() {
-    let served = Served::start(&["--speed", "600", "--no-plan"]);
+    let served = Served::start(&["--speed", "120", "--no-plan"]);
     let refused = |arguments: &[&str], input: &str| {
         let (succeeded, text) = served.kubectl_with(arguments, input);
         assert!(!succeeded, "{text}");
@@ -193,6 +193,147 @@ fn r31_an_administrator_sees_the_refusals_of_a_real_cluster() {
         "{late}"
     );
     served.wait_until_ended(&name);
+}
+
+#[test]
+fn u01_each_plan_that_a_user_creates_is_followed_to_its_summary() {
+    let served = Served::start(&["--speed", "600", "--no-plan", "--nodes", "1"]);
+    let name = create(&served, PLAN);
+    for part in [
+        "phase Initializing".to_owned(),
+        "node node-1: ImagePreloaded".to_owned(),
+        format!("{name} succeeded: v1.7.1 → v1.8.0 in "),
+        "still serving; Ctrl-C ends".to_owned(),
+    ] {
+        served.lines.find(&part, |line| line.contains(&part).then_some(()));
+    }
+    // The same version again is allowed, and is followed too.
+    let again = create(&served, PLAN);
+    served.lines.find("the second plan begins", |line| {
+        line.contains("phase Initializing").then_some(())
+    });
+    served.wait_until_ended(&again);
+}
+
+#[test]
+fn u06_a_plan_that_pauses_an_unknown_node_is_refused() {
+    let served = Served::start(&["--no-plan"]);
+    let plan = format!("{PLAN}  nodeUpgradeOption: {{pauseNodes: [node-77]}}\n");
+    let (succeeded, said) = served.kubectl_with(&["create", "-f", "-"], &plan);
+    assert!(
+        !succeeded && said.contains("pauseNodes[0]: Not found: \"node-77\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn u13_a_plan_for_a_lower_version_or_without_an_address_of_its_iso_is_refused_when_it_is_created() {
+    let served = Served::start(&["--no-plan"]);
+    let refused = |name: &str, address: &str| {
+        let version = format!(
+            "apiVersion: harvesterhci.io/v1beta1\nkind: Version\nmetadata: {{name: {name}, namespace: harvester-system}}\n\
+             spec: {{isoURL: {address}}}\n"
+        );
+        let (succeeded, said) = served.kubectl_with(&["create", "-f", "-"], &version);
+        assert!(succeeded, "{said}");
+        let plan = PLAN.replace("v1.8.0", name);
+        let (succeeded, said) = served.kubectl_with(&["create", "-f", "-"], &plan);
+        assert!(!succeeded, "{said}");
+        said
+    };
+    let said = refused("v1.6.1", "https://releases.test/v1.6.1.iso");
+    assert!(
+        said.contains("v1.7.1 cannot be upgraded to v1.6.1: downgrading is prohibited"),
+        "{said}"
+    );
+    let said = refused("v1.8.1", "not a url");
+    assert!(
+        said.contains(
+            "spec.isoURL of Version harvester-system/v1.8.1 is \"not a url\", which is no http or https address"
+        ),
+        "{said}"
+    );
+    assert_eq!(served.kubectl(&["get", "up", "-o", "name"]), "");
+}
+
+#[test]
+fn u14_a_number_beyond_int64_is_refused() {
+    let served = Served::start(&["--no-plan"]);
+    let plan = format!("{PLAN}  imagePreloadOption: {{concurrency: 9223372036854775808}}\n");
+    let (succeeded, said) = served.kubectl_with(&["create", "-f", "-"], &plan);
+    assert!(!succeeded, "{said}");
+    assert!(said.contains("invalid") || said.contains("Invalid"), "{said}");
+    assert_eq!(served.kubectl(&["get", "up", "-o", "name"]), "");
+}
+
+#[test]
+fn u19_vms_pods_and_events_look_as_on_a_real_cluster() {
+    let served = Served::start(&["--speed", "600", "--no-plan"]);
+    let vms = served.kubectl(&["get", "vm", "-A"]);
+    let header: Vec<&str> = vms.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(header, ["NAMESPACE", "NAME", "AGE", "STATUS", "READY"], "{vms}");
+    assert!(vms.contains("Running"), "{vms}");
+    let is_running = |line: &&str| line.contains(" Running ");
+    let not_ready = |pods: &str| {
+        let found = pods.lines().filter(is_running).filter(|line| line.contains(" 0/"));
+        found.map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Deployments take some seconds until their pods are ready.
+    let name = create(&served, PLAN);
+    served.kubectl_lines(&["get", "up", "-w"], |lines| {
+        lines.find("images are preloaded", |line| {
+            line.contains("ImagePreloading").then_some(())
+        });
+    });
+    let pods = served.kubectl(&["get", "pods", "-n", "cattle-system"]);
+    assert_eq!(not_ready(&pods), [""; 0], "{pods}");
+    let launchers = served.kubectl(&["get", "pods", "-n", "default"]);
+    assert_eq!(not_ready(&launchers), [""; 0], "{launchers}");
+    let events = served.kubectl(&["get", "events", "-n", "default", "--no-headers"]);
+    let first = events.lines().next().unwrap_or_default();
+    let age = first.split_whitespace().next().unwrap_or_default();
+    assert!(!age.is_empty() && !age.contains('d') && age != "<unknown>", "{events}");
+    served.wait_until_ended(&name);
+}
+
+#[test]
+fn a_trouble_is_found_with_doctor_and_repaired_with_kubectl() {
+    let served = Served::start(&["--speed", "600", "--trouble", "D20"]);
+    served.lines.find("the trouble begins", |line| {
+        line.contains("trouble: capi-paused").then_some(())
+    });
+    let doctor = || {
+        let mut command = assert_cmd::Command::cargo_bin("upgrade-toolkit").unwrap();
+        let output = command
+            .arg("doctor")
+            .env("KUBECONFIG", &served.kubeconfig)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = doctor();
+    assert!(said.contains("D20"), "{said}");
+    let command = said.lines().find_map(|line| {
+        line.trim()
+            .strip_prefix("$ ")
+            .or(Some(line.trim()))
+            .filter(|line| line.starts_with("kubectl -n fleet-local patch"))
+    });
+    assert!(command.is_some(), "{said}");
+    served.kubectl(&[
+        "-n",
+        "fleet-local",
+        "patch",
+        "clusters.cluster.x-k8s.io",
+        "local",
+        "--type",
+        "merge",
+        "-p",
+        r#"{"spec":{"paused":false}}"#,
+    ]);
+    served.lines.find("the upgrade succeeds", |line| {
+        line.contains(" succeeded: ").then_some(())
+    });
 }
 
 #[test]

@@ -73,9 +73,15 @@ fn r05_a_machine_that_rancher_lets_past_its_limit_waits_for_its_turn() {
         let plan = rehearsal.follow(&name, Some(limit), ended).await;
         assert!(*asked_together.lock().unwrap(), "Rancher asked for one after the other");
         // Open: the second machine past the limit is begun with when the first is back and answered for, before Rancher has
-        // uncordoned it. For that moment two nodes are cordoned, one of them up and with the new system.
+        // uncordoned it. For that moment two nodes can be cordoned, one of them up and with the new system: that depends on
+        // who looks first.
         let known = ["2 nodes are disrupted at once: [\"node-2\", \"node-3\"]"];
-        assert_eq!(rehearsal.take_violations(), known);
+        let others: Vec<String> = rehearsal
+            .take_violations()
+            .into_iter()
+            .filter(|found| !known.contains(&found.as_str()))
+            .collect();
+        assert_eq!(others, Vec::<String>::new());
         let crowded = crowded.lock().unwrap().clone();
         let waited = waited.lock().unwrap().clone();
         (crowded, waited, plan)

@@ -16,7 +16,7 @@ use world::{Definitions, Shape};
 use crate::{
     invariants,
     perturbation::{self, Perturbation},
-    rbac,
+    rbac, timeline,
     user::{self, User},
     writes::refused,
 };
@@ -281,7 +281,9 @@ fn writes(rehearsal: &Rehearsal) -> Vec<String> {
 /// The plan and the cluster at the end, without times and identifiers, and without Deployments that it had from the
 /// beginning.
 fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> Value {
-    let status = plan.map(|plan| without_times(&plan.status)).unwrap_or_default();
+    let status = plan
+        .map(|plan| timeline::without_times(&plan.status))
+        .unwrap_or_default();
     let store = rehearsal.server.store();
     let one = |group: &str, plural: &str, namespace: &str, name: &str| {
         store
@@ -372,27 +374,4 @@ fn charts(rehearsal: &Rehearsal) -> BTreeMap<String, Value> {
     api::names::MANAGED_CHARTS
         .map(|name| (name.to_owned(), of(name)))
         .into()
-}
-
-/// A status without its times.
-fn without_times(status: &Option<api::UpgradePlanStatus>) -> Value {
-    let mut status = serde_json::to_value(status).unwrap();
-    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-        condition["lastTransitionTime"] = Value::Null;
-        condition["observedGeneration"] = Value::Null;
-    }
-    for change in status["phaseTransitionTimestamps"].as_array_mut().into_iter().flatten() {
-        change["phaseTransitionTimestamp"] = Value::Null;
-    }
-    for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
-        node["startedAt"] = json!(node["startedAt"].is_string());
-        node["finishedAt"] = json!(node["finishedAt"].is_string());
-    }
-    // Each is another one; that there is one, and that it was used, is the same.
-    for field in ["certificate", "secret"] {
-        if status["repository"][field].is_string() {
-            status["repository"][field] = json!("there");
-        }
-    }
-    status
 }

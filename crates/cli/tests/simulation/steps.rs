@@ -198,9 +198,9 @@ fn every_program_goes_through_the_steps_of_the_real_one_in_their_order() {
 fn while_images_are_preloaded_the_archive_and_how_far_it_is_are_shown() {
     let seen = waits(Case::three_nodes(), &[], HOUR);
     for wanted in [
-        "ImagePreload: node node-1: \"importing archive 1 of 1: 0.0 MiB of 1501.8 MiB",
-        "ImagePreload: node node-2: \"importing archive 1 of 1: 750.9 MiB of 1501.8 MiB",
-        "ImagePreload: node node-3: \"saving archive 1 of 1: 0.0 MiB of 1501.8 MiB",
+        "ImagePreload: node node-1: \"importing harvester.tar.zst, archive 1 of 2: 0.0 MiB of 1501.8 MiB",
+        "ImagePreload: node node-2: \"importing harvester.tar.zst, archive 1 of 2: 750.9 MiB of 1501.8 MiB",
+        "ImagePreload: node node-3: \"saving rke2.tar.zst, archive 1 of 2: 0.0 MiB of 1501.8 MiB",
     ] {
         assert_seen(&seen, wanted);
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use api::UpgradePlanStatus;
 use apiserver::Store;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Every version that writes left of the objects of a kind, oldest first, each with its moment.
 pub(crate) fn versions(store: &Store, plural: &str) -> Vec<(Timestamp, Arc<Value>)> {
@@ -29,4 +30,36 @@ pub(crate) fn holds<'a>(object: &'a Value, type_: &str) -> Option<&'a str> {
     (condition["status"] == "True")
         .then(|| condition["message"].as_str())
         .flatten()
+}
+
+/// A status without its times.
+pub(crate) fn without_times(status: &Option<UpgradePlanStatus>) -> Value {
+    let mut status = serde_json::to_value(status).unwrap();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+        condition["observedGeneration"] = Value::Null;
+    }
+    for change in status["phaseTransitionTimestamps"].as_array_mut().into_iter().flatten() {
+        change["phaseTransitionTimestamp"] = Value::Null;
+    }
+    for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
+        node["startedAt"] = json!(node["startedAt"].is_string());
+        node["finishedAt"] = json!(node["finishedAt"].is_string());
+    }
+    // How far a failed upgrade was, and when it would have ended, depends on when it failed.
+    if status["progress"]["percent"] != 100 {
+        status["progress"] = Value::Null;
+    }
+    for checks in ["preflight", "postflight"] {
+        if status[checks].is_object() {
+            status[checks]["at"] = Value::Null;
+        }
+    }
+    // Each is another one; that there is one, and that it was used, is the same.
+    for field in ["certificate", "secret"] {
+        if status["repository"][field].is_string() {
+            status["repository"][field] = json!("there");
+        }
+    }
+    status
 }

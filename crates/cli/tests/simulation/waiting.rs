@@ -143,6 +143,17 @@ fn what_hinders_an_upgrade_is_named_and_past_its_deadline_it_is_stalled(
 }
 
 #[test]
+fn a_known_situation_explains_a_stalled_upgrade_in_its_condition() {
+    let troubles = Troubles {
+        reboots: [("node-1".to_owned(), RebootTrouble::NeverReturns)].into(),
+        ..Troubles::default()
+    };
+    let seen = waits(with(troubles), &[], 6 * HOUR);
+    let explained = |text: &String| text.starts_with("Degraded Stalled: ") && text.contains("; explained by D37: ");
+    assert!(seen.iter().any(explained), "{seen:#?}");
+}
+
+#[test]
 fn a_paused_node_is_named() {
     let seen = waits(Case::three_nodes(), &["node-1", "node-3"], 6 * HOUR);
     assert_seen(&seen, "Paused: node upgrade paused: node-1");

@@ -40,6 +40,7 @@ struct Inner {
     node_state: IntGaugeVec,
     waiting: GaugeVec,
     stalled: IntGaugeVec,
+    insight: IntGaugeVec,
     leading: IntGauge,
     certificate_ends: IntGauge,
     phase_seconds: HistogramVec,
@@ -124,6 +125,16 @@ impl Metrics {
                 "plan_stalled",
                 "Whether something that a plan waits for is past its deadline.",
                 &["plan"],
+            )?,
+            insight: registered(
+                r,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "upgrade_insight",
+                        "Always 1, for a known situation that explains why a plan is stalled.",
+                    ),
+                    &["plan", "id", "severity"],
+                ),
             )?,
             leading: registered(
                 r,
@@ -235,6 +246,7 @@ impl Metrics {
         inner.node_state.reset();
         inner.waiting.reset();
         inner.stalled.reset();
+        inner.insight.reset();
         for plan in plans {
             let PlanMetrics {
                 name,
@@ -242,9 +254,13 @@ impl Metrics {
                 nodes,
                 waiting,
                 stalled,
+                insights,
             } = PlanMetrics::of(plan, now);
             inner.phase.with_label_values(&[&name, &phase]).set(1);
             inner.stalled.with_label_values(&[&name]).set(stalled.into());
+            for (id, severity) in insights {
+                inner.insight.with_label_values(&[&name, &id, &severity]).set(1);
+            }
             for (node, state) in nodes {
                 inner.node_state.with_label_values(&[&name, &node, &state]).set(1);
             }
@@ -282,6 +298,7 @@ mod tests {
         let upgrading = plan(&json!({
             "currentPhase": "NodeUpgrading", "waitingFor": waits,
             "nodeUpgradeStatuses": {"node-1": {"state": "WaitingReboot"}},
+            "insights": [{"id": "D37", "severity": "error", "message": "it is down", "remedy": "look at its console"}],
             "conditions": [{"type": "Degraded", "status": "True", "reason": "Stalled", "message": "",
                             "lastTransitionTime": "2026-03-13T03:59:00Z"}],
         }));
@@ -292,11 +309,17 @@ mod tests {
             "upgrade_toolkit_node_state{node=\"node-1\",plan=\"up\",state=\"WaitingReboot\"} 1",
             "upgrade_toolkit_waiting_seconds{object=\"Node node-1\",plan=\"up\",what=\"Reboot\"} 60",
             "upgrade_toolkit_plan_stalled{plan=\"up\"} 1",
+            "upgrade_insight{id=\"D37\",plan=\"up\",severity=\"error\"} 1",
         ] {
             assert!(observed.lines().any(|one| one == line), "{line} is not in\n{observed}");
         }
         let later = text(&metrics, &[plan(&json!({"currentPhase": "Succeeded"}))]);
-        assert!(!later.contains("NodeUpgrading") && !later.contains("WaitingReboot") && !later.contains("Reboot\""));
+        assert!(
+            !later.contains("NodeUpgrading")
+                && !later.contains("WaitingReboot")
+                && !later.contains("Reboot\"")
+                && !later.contains("D37")
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) struct PlanMetrics {
     /// What is waited for, the object, and for how many seconds.
     pub(super) waiting: Vec<(String, String, f64)>,
     pub(super) stalled: bool,
+    /// Known situations that explain it: id and severity.
+    pub(super) insights: BTreeSet<(String, String)>,
 }
 
 impl PlanMetrics {
@@ -31,6 +33,11 @@ impl PlanMetrics {
                 .collect(),
             waiting: waiting
                 .map(|wait| (wait.what, wait.object.unwrap_or_default(), seconds(wait.since.0, now)))
+                .collect(),
+            insights: status
+                .insights
+                .into_iter()
+                .map(|insight| (insight.id, insight.severity))
                 .collect(),
             stalled: plan
                 .condition(reasons::DEGRADED)

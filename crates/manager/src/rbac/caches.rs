@@ -43,6 +43,7 @@ fn of_kind(kind: &WatchedKind) -> Vec<RoleRule> {
         Rights::Read => vec![rule(&["list", "watch"], watched)],
         Rights::Patch => vec![rule(&["list", "watch", "patch"], watched)],
         Rights::PatchNamed(names) => vec![rule(&["list", "watch"], watched), rule(&["patch"], names)],
+        Rights::Create => vec![rule(&["list", "watch", "create"], watched)],
         Rights::Own => vec![rule(&["get", "list", "watch", "create", "delete"], watched)],
         Rights::OwnAndPatch => vec![rule(&["get", "list", "watch", "create", "patch", "delete"], watched)],
     }

@@ -113,6 +113,8 @@ pub(crate) enum Rights {
     Patch,
     /// Those of these names are patched.
     PatchNamed(&'static [&'static str]),
+    /// Some are created, and never changed.
+    Create,
     /// What we create is looked at when it is there already: it may be ours or that of another owner.
     Own,
     /// Likewise, and it is patched.

@@ -106,10 +106,11 @@ impl Facts {
     async fn everything(&self) -> Cluster {
         let client = || self.client.clone();
         let watched = &self.watched;
-        let (plans, nodes, versions, rancher_clusters, machines, images, listed) = futures::join!(
+        let (plans, nodes, versions, settings, rancher_clusters, machines, images, listed) = futures::join!(
             self.cached(&watched.plans, Api::all(client())),
             self.cached(&watched.nodes, Api::all(client())),
             self.cached(&watched.versions, Api::namespaced(client(), names::HARVESTER_NAMESPACE)),
+            self.cached_of_name(&watched.settings, Api::all(client()), names::SERVER_VERSION_SETTING,),
             self.cached_of_name(
                 &watched.clusters,
                 Api::namespaced(client(), names::FLEET_NAMESPACE),
@@ -123,6 +124,7 @@ impl Facts {
             plans,
             nodes,
             versions,
+            settings,
             rancher_clusters,
             machines,
             images,
@@ -248,7 +250,7 @@ impl Facts {
 }
 
 /// The API server's own message, if there is one.
-pub(super) fn no_answer(error: &kube::Error) -> NoAnswer {
+pub(crate) fn no_answer(error: &kube::Error) -> NoAnswer {
     match error {
         kube::Error::Api(status) => status.message.as_str().into(),
         kube::Error::SerdeError(why) => why.to_string().into(),

@@ -6,7 +6,7 @@ use api::{UpgradePlan, UpgradePlanSpec, UpgradePlanStatus, annotations, image::S
 use checks::{
     Cluster, FieldError,
     admission::{
-        self, Reads, image, notes,
+        self, Reads, image, notes, options,
         powers::{self, Asker, Power},
     },
     refusal,
@@ -146,6 +146,7 @@ impl Review {
             errors.extend(powers::refused(old, new, asker));
             errors.extend(notes::refused(old, new));
             errors.extend(notes::too_long(old, new));
+            errors.extend(options::not_understood(old, new));
             errors.extend(image::not_allowed(old, new, sources));
         }
         if let Question::Create(plan) = &self.question {

@@ -82,7 +82,7 @@ async fn ask(client: kube::Client, probes: Arc<Stub>, need: Need, nodes: Vec<Kub
     let plan = plan();
     let mut known = Known::default();
     assert!(known.ask(&plan, need));
-    let answer = answer(client, probes, &plan, need, nodes).await;
+    let answer = answer(support::look(client), probes, &plan, need, nodes).await;
     known.take(answer, &support::days_on(0));
     known.of(&plan)
 }
@@ -301,7 +301,7 @@ async fn s07_the_manager_itself_trusts_only_what_is_recorded() {
         let probes = Arc::new(Files(files.collect()));
         let mut known = Known::default();
         assert!(known.ask(plan, need));
-        let answer = answer(client.clone(), probes, plan, need, Vec::new()).await;
+        let answer = answer(support::look(client.clone()), probes, plan, need, Vec::new()).await;
         known.take(answer, &support::days_on(0));
         known.of(plan)
     };

@@ -77,7 +77,14 @@ async fn digests(plan: &UpgradePlan, host: String) -> Facts {
     };
     let mut known = Known::default();
     assert!(known.ask(plan, Need::Manifest));
-    let answer = answer(client, Arc::new(probes), plan, Need::Manifest, Vec::new()).await;
+    let answer = answer(
+        support::look(client),
+        Arc::new(probes),
+        plan,
+        Need::Manifest,
+        Vec::new(),
+    )
+    .await;
     known.take(answer, &support::days_on(0));
     known.of(plan)
 }

@@ -54,6 +54,7 @@ async fn the_shipped_roles_suffice_to_read_everything() {
     let unread: Vec<_> = kinds.iter().filter(|(_, listed)| listed.get("Ok").is_none()).collect();
     assert!(unread.is_empty(), "{unread:?}");
     assert_eq!(kinds["nodes"]["Ok"].as_array().unwrap().len(), 3);
+    assert_eq!(kinds["settings"]["Ok"].as_array().unwrap().len(), 1);
     assert_eq!(kinds["managedCharts"]["Ok"].as_array().unwrap().len(), 4);
     assert_eq!(kinds["addons"]["Ok"].as_array().unwrap().len(), 6);
 }
@@ -75,6 +76,7 @@ async fn what_the_manager_watches_anyway_is_not_listed_again() {
     assert_eq!(read.nodes.unwrap().len(), 3);
     assert_eq!(read.machines.unwrap().len(), 3);
     assert_eq!(read.versions.unwrap().len(), 1);
+    assert_eq!(checks::cluster::server_version(&read.settings.unwrap()), Some("v1.7.1"));
     assert_eq!(read.rancher_clusters.unwrap().len(), 1);
     assert_eq!(read.images, Ok(Vec::new()));
     // Of these the manager watches one object or none; one would pass for all of them.

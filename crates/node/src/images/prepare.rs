@@ -24,7 +24,7 @@ use super::{
     eligibility::{self, PlanFacts},
     file::{self, Saved},
     presence::{complaint, missing},
-    progress::Progress,
+    progress::{self, Progress},
     repository::Repository,
     store::ImageStore,
 };
@@ -283,7 +283,8 @@ impl Prepare {
         let (_, bundle) = self.release().await?;
         let archives = bundle.group(group);
         for (index, archive) in archives.iter().enumerate() {
-            let (number, count, name) = (index + 1, archives.len(), archive.archive.as_str());
+            let (number, count) = progress::place(bundle, &progress::IMPORTED, group, index);
+            let name = archive.archive.as_str();
             let absent = missing(&self.list(archive).await?.images, &self.store.list().await?);
             if absent.is_empty() {
                 tracing::info!(
@@ -310,7 +311,7 @@ impl Prepare {
         let archives = bundle.group(group);
         let folder = self.root.resolve(folder)?;
         for (index, archive) in archives.iter().enumerate() {
-            let (number, count) = (index + 1, archives.len());
+            let (number, count) = progress::place(bundle, &progress::SAVED, group, index);
             let list = self.list(archive).await?.text.clone();
             let name = archive.list.file_name();
             self.note_saved(name, file::save_text(&folder, name, list).await?);

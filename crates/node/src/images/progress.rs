@@ -4,6 +4,7 @@ use api::ProgramWait;
 use std::time::Duration;
 
 use program::{report::Waiting, step::StepContext};
+use release::bundle::{AGENT, Bundle, COMMON, RKE2};
 
 /// How often it is reported.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -60,7 +61,7 @@ impl<'a> Progress<'a> {
     }
 
     fn sentence(&self, at: u64) -> String {
-        sentence(self.doing, (self.number, self.count), at, self.size)
+        sentence(self.doing, &self.object, (self.number, self.count), at, self.size)
     }
 }
 
@@ -74,11 +75,25 @@ pub fn waiting(archive: &str, sentence: String) -> Waiting {
     }
 }
 
+/// The groups of archives that are imported, in order.
+pub const IMPORTED: [&str; 2] = [COMMON, RKE2];
+/// The groups of archives that are saved, in order.
+pub const SAVED: [&str; 2] = [RKE2, AGENT];
+
+/// Which archive of all that are imported, or saved, one of a group is, from one; and how many there are.
+#[must_use]
+pub fn place(bundle: &Bundle, groups: &[&str], group: &str, index: usize) -> (usize, usize) {
+    let count = |groups: &mut dyn Iterator<Item = &&str>| groups.map(|group| bundle.group(group).len()).sum::<usize>();
+    let before = count(&mut groups.iter().take_while(|before| **before != group));
+    (before + index + 1, count(&mut groups.iter()))
+}
+
 /// How far an archive is, which of how many it is, and what is done with it.
 #[must_use]
-pub fn sentence(doing: &str, (number, count): (usize, usize), at: u64, size: u64) -> String {
+pub fn sentence(doing: &str, archive: &str, (number, count): (usize, usize), at: u64, size: u64) -> String {
+    let name = archive.rsplit('/').next().unwrap_or(archive);
     format!(
-        "{doing} archive {number} of {count}: {} of {}",
+        "{doing} {name}, archive {number} of {count}: {} of {}",
         in_mebibytes(at),
         in_mebibytes(size)
     )

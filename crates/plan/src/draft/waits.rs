@@ -33,6 +33,16 @@ fn stalled(wait: &WaitingFor) -> String {
     format!("{message} (stalled: waiting since {})", wait.since.0)
 }
 
+/// What a message says after the wait that is past its deadline, if a known situation explains it.
+pub(super) const EXPLAINED_BY: &str = "; explained by ";
+
+/// The message reports that wait, with or without an explanation.
+fn says_stalled(message: &str, wait: &str) -> bool {
+    message
+        .strip_prefix(wait)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(EXPLAINED_BY))
+}
+
 /// A recorded wait: shown to users, with its beginning and its deadline. Only a draft makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
@@ -235,7 +245,7 @@ impl<'a> Draft<'a> {
         let before = self.observed.plan.status.iter().flat_map(|status| &status.waiting_for);
         let known = before
             .filter(|known| waiting::is_same(known, &wait.what, wait.object.as_deref()))
-            .any(|known| reported.is_some_and(|condition| condition.message == stalled(known)));
+            .any(|known| reported.is_some_and(|condition| says_stalled(&condition.message, &stalled(known))));
         self.degraded = Some(Trouble {
             reason: reasons::STALLED,
             message: stalled(wait),

@@ -3,6 +3,7 @@
 use api::{Component, Wait, annotations, names};
 use serde_json::json;
 
+use super::suc_plan::last_message;
 use crate::{
     decision::{Action, Child},
     draft::{Draft, Outcome},
@@ -49,13 +50,23 @@ pub fn enter(draft: &mut Draft<'_>) -> Outcome {
     draft.wait(Wait::ManagedChart, Some(object), message).into()
 }
 
+/// The known text, then the message of the program itself where it left one.
+fn failure(draft: &Draft<'_>, name: &str, message: &str) -> String {
+    let job = draft.observed.jobs.get(name);
+    match job.and_then(|job| last_message(draft, job)) {
+        Some((pod, said)) => format!("cluster-upgrade job failed: pod {pod}: {said}"),
+        None if message.is_empty() => "cluster-upgrade job failed".to_owned(),
+        None => format!("cluster-upgrade job failed: {message}"),
+    }
+}
+
 /// Runs the Job.
 pub fn run(draft: &mut Draft<'_>) -> Outcome {
     let observed = draft.observed;
     let name = names::cluster_job(draft.plan_name());
     match observed.jobs.get(&name).map(|job| &job.outcome) {
         Some(JobOutcome::Complete) => return Outcome::Done,
-        Some(JobOutcome::Failed { .. }) => return Outcome::Fail("cluster-upgrade job failed".to_owned()),
+        Some(JobOutcome::Failed { message, .. }) => return Outcome::Fail(failure(draft, &name, message)),
         Some(JobOutcome::Running) => {}
         None => draft.create(Child::ClusterJob),
     }

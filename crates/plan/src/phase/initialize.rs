@@ -3,6 +3,7 @@
 use api::{VersionSnapshot, Wait};
 
 use crate::{
+    before,
     decision::Need,
     draft::{Draft, Outcome, Waits},
     image,
@@ -109,7 +110,7 @@ pub fn leave(draft: &mut Draft<'_>) -> Outcome {
     };
     let checked = image::check_allowed(&observed.plan, &observed.settings);
     match checked.and_then(|()| preflight::check(&observed.plan, facts, draft.now)) {
-        Ok(()) => Outcome::Done,
+        Ok(()) => before::look(draft),
         Err(error) => Outcome::Fail(error.to_string()),
     }
 }

@@ -95,18 +95,29 @@ pub(super) fn jobs_of<'a>(draft: &Draft<'a>, component: Component) -> Vec<(&'a S
         .collect()
 }
 
+/// The message of the last pod of a Job that failed, with the name of the pod.
+pub(super) fn last_message(draft: &Draft<'_>, job: &ObservedJob) -> Option<(String, String)> {
+    let pods = draft.observed.pods.values();
+    let pods = pods.filter(|pod| pod.owner.is_some() && pod.owner == job.uid);
+    let said = pods.filter_map(|pod| Some((pod.termination_message.as_ref()?, pod)));
+    let (word, pod) = said.max_by_key(|(word, _)| *word)?;
+    Some((pod.name.clone(), quoted::quoted(&word.text)))
+}
+
+/// The state of a Job of a node. The reason of a failure is the message of the program, with its pod, where it left one.
+pub(super) fn with_last_message(draft: &Draft<'_>, job: &ObservedJob) -> JobOutcome {
+    match (&job.outcome, last_message(draft, job)) {
+        (JobOutcome::Failed { reason, .. }, Some((pod, said))) => JobOutcome::Failed {
+            reason: reason.clone(),
+            message: format!("pod {pod}: {said}"),
+        },
+        (outcome, _) => outcome.clone(),
+    }
+}
+
 /// The state of a Job: also failed when its pods fail repeatedly. The reason is the message of its last pod.
 fn outcome_of(draft: &Draft<'_>, job: &ObservedJob) -> JobOutcome {
-    let said = || {
-        let pods = draft
-            .observed
-            .pods
-            .values()
-            .filter(|pod| pod.owner.is_some() && pod.owner == job.uid);
-        pods.filter_map(|pod| pod.termination_message.as_ref())
-            .max()
-            .map(|word| quoted::quoted(&word.text))
-    };
+    let said = || last_message(draft, job).map(|(_, text)| text);
     match &job.outcome {
         JobOutcome::Running if job.failed_pods >= MOST_FAILED_PODS => JobOutcome::Failed {
             reason: "PodsFailed".to_owned(),

@@ -1,7 +1,7 @@
 //! The Job of the cluster, and the Jobs that it has system-upgrade-controller run.
 
 use api::{Component, Phase, names};
-use plan::observed::{JobOutcome, ObservedJob, ObservedPod};
+use plan::observed::{JobOutcome, ObservedJob, ObservedPod, TerminationMessage};
 
 use crate::{
     model::Model,
@@ -59,4 +59,37 @@ fn a_pod_that_suspends_an_agent_and_cannot_start_is_named() {
     let decision = model.decide();
     let named = decision.status.waiting_for.iter().any(|wait| wait.what == "Pod");
     assert!(named, "{:?}", decision.status.waiting_for);
+}
+
+#[test]
+fn u04_the_failure_names_the_pod_and_the_last_message_of_its_program() {
+    let mut model = agents_suspended(Component::SuspendAgent, JobOutcome::Complete);
+    let name = names::cluster_job("up");
+    let job = model.observed.jobs.get_mut(&name).unwrap();
+    job.uid = Some("uid-of-the-job".to_owned());
+    job.outcome = JobOutcome::Failed {
+        reason: "BackoffLimitExceeded".to_owned(),
+        message: "Job has reached the specified backoff limit".to_owned(),
+    };
+    let ended = |text: &str, at: &str| ObservedPod {
+        name: format!("harvester-system/up-cluster-upgrade-{at}"),
+        owner: Some("uid-of-the-job".to_owned()),
+        termination_message: Some(TerminationMessage {
+            at: format!("2026-03-13T05:00:0{at}Z").parse().unwrap(),
+            text: text.to_owned(),
+        }),
+        ..ObservedPod::of(Component::ClusterUpgrade)
+    };
+    for pod in [
+        ended("failed to apply the charts", "1"),
+        ended("failed to upgrade Rancher", "2"),
+    ] {
+        model.observed.pods.insert(pod.name.clone(), pod);
+    }
+    let decision = model.decide();
+    let why = decision.status.conditions.iter().find(|one| one.type_ == "Progressing");
+    assert_eq!(
+        why.unwrap().message,
+        "cluster-upgrade job failed: pod harvester-system/up-cluster-upgrade-2: \"failed to upgrade Rancher\""
+    );
 }

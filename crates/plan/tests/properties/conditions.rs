@@ -1,6 +1,6 @@
 //! The three conditions of a plan and its history, as people and other controllers read them.
 
-use api::{Component, Phase, reasons};
+use api::{Component, Insight, Phase, reasons};
 use jiff::SignedDuration;
 use plan::{Decision, observed::JobOutcome};
 use rules::Severity;
@@ -54,7 +54,7 @@ fn a_plan_that_succeeded_ends_with_the_conditions_that_the_readme_shows() {
 }
 
 #[test]
-fn a_plan_that_failed_keeps_why_until_everything_is_restored_and_after() {
+fn u03_a_plan_that_failed_is_degraded_and_keeps_why_until_everything_is_restored_and_after() {
     let mut model = Model::new(3);
     until(&mut model, |model| {
         model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
@@ -63,10 +63,17 @@ fn a_plan_that_failed_keeps_why_until_everything_is_restored_and_after() {
     run_one_step(&mut model);
     let why = ["Progressing", "True", "Failed", "ISO image download failed"];
     assert_eq!(conditions(&model)[0], why);
+    let degraded = ["Degraded", "True", "UpgradeFailed", "ISO image download failed"];
+    assert_eq!(
+        conditions(&model)[1],
+        degraded,
+        "a failure must not look like a success"
+    );
     assert_eq!(conditions(&model)[2], ["Available", "True", "Executable", ""]);
     until(&mut model, ended);
     let why = ["Progressing", "False", "Failed", "ISO image download failed"];
     assert_eq!(conditions(&model)[0], why);
+    assert_eq!(conditions(&model)[1], degraded);
     assert_eq!(
         conditions(&model)[2],
         ["Available", "False", "Executed", "Entered one of the terminal phases"]
@@ -114,6 +121,64 @@ fn an_error_makes_the_plan_degraded_and_is_reported_once_until_another_one_comes
     model.apply(&over);
     until(&mut model, ended);
     assert_eq!(model.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_known_situation_explains_a_wait_past_its_deadline_and_is_reported_once() {
+    let mut model = Model::new(3);
+    until(&mut model, |model| {
+        model.phase() == Some(Phase::ISODownloading) && model.observed.iso_image.is_some()
+    });
+    let before = model.decide();
+    model.apply(&before);
+    let insight = Insight {
+        id: "D31".into(),
+        severity: "error".into(),
+        object: Some("Pod harvester-system/importer-up-iso".into()),
+        message: "the importer was killed for its memory".into(),
+        remedy: "Raise its limit.".into(),
+    };
+    // Before the deadline it is not shown.
+    model.observed.insights = vec![insight.clone()];
+    assert_eq!(model.decide().status.insights, []);
+    model.now = before.wake_at.unwrap();
+    model.observed.insights.clear();
+    let stalled = model.decide();
+    model.apply(&stalled);
+    let reasons_of = |decision: &Decision| {
+        let events = decision.events.iter();
+        events
+            .map(|event| (event.reason.to_string(), event.message.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(reasons_of(&stalled).len(), 1, "{:?}", reasons_of(&stalled));
+    model.observed.insights = vec![insight.clone()];
+    let explained = model.decide();
+    assert_eq!(
+        reasons_of(&explained),
+        [(
+            "Insight".to_owned(),
+            "D31: the importer was killed for its memory. Raise its limit.".to_owned()
+        )]
+    );
+    assert!(
+        degraded(&explained)
+            .2
+            .ends_with("; explained by D31: the importer was killed for its memory"),
+        "{}",
+        degraded(&explained).2
+    );
+    assert_eq!(explained.status.insights, [insight]);
+    model.apply(&explained);
+    // The same again: neither an event nor a write.
+    let again = model.decide();
+    assert_eq!(reasons_of(&again), []);
+    assert_eq!(again.status, explained.status);
+    // It is over: neither stays.
+    model.observed.insights.clear();
+    model.observed.iso_image.as_mut().unwrap().imported = Some(true);
+    let over = model.decide();
+    assert_eq!(over.status.insights, []);
 }
 
 #[test]

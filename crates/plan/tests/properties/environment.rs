@@ -1,11 +1,14 @@
 //! What the outside of a [`Model`] can do next, and what happens when it does.
 
-use api::{JobType, ReleaseDigests, ReleaseMetadata, RepositoryAccess, names, release_digests::NEEDED_FILES};
+use api::{
+    CheckSummary, JobType, ReleaseDigests, ReleaseMetadata, RepositoryAccess, names, release_digests::NEEDED_FILES,
+};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
     Need, Observed,
     observed::{
-        Fetched, ImageLists, JobOutcome, KeptPods, KubeletFacts, NewImages, ObservedMachinePlan, PreflightFacts,
+        Before, Fetched, ImageLists, JobOutcome, KeptPods, KubeletFacts, NewImages, ObservedMachinePlan, PreflightFacts,
     },
 };
 
@@ -126,6 +129,17 @@ fn answer(observed: &mut Observed, need: Need, now: Timestamp) {
                 api_servers: vec!["10.0.0.1:6443".into()],
                 certificates: [("10.0.0.1:6443".into(), end)].into(),
                 v1_upgrades: Vec::new(),
+            });
+        }
+        Need::Before => {
+            observed.facts.before = Fetched::Got(Before {
+                preflight: CheckSummary {
+                    at: Time(now),
+                    errors: 0,
+                    warnings: 0,
+                    findings: Vec::new(),
+                },
+                not_stored: None,
             });
         }
         Need::Release => {

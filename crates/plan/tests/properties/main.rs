@@ -11,6 +11,7 @@
 mod adoption;
 mod announcements;
 mod arbitrary;
+mod before_and_after;
 mod chart_endings;
 mod chart_values;
 mod charts;

@@ -93,9 +93,15 @@ impl Model {
             unhealthy_volumes: Shared::default(),
             vms_by_node: Shared::default(),
             immovable_vms: Shared::default(),
+            size: rules::estimate::Size {
+                nodes,
+                ..Default::default()
+            },
             restore_list: BTreeMap::new(),
             facts: Facts::default(),
             trouble: None,
+            insights: Vec::new(),
+            recorded: false,
         };
         Self {
             observed,
@@ -139,6 +145,7 @@ impl Model {
             Action::DeleteJob { name, .. } => {
                 observed.jobs.remove(&name);
             }
+            Action::StoreRecord => observed.recorded = true,
             Action::ResumeJob { name } => {
                 if let Some(job) = observed.jobs.get_mut(&name) {
                     job.suspended = false;

@@ -91,7 +91,7 @@ fn a_degraded_volume_with_a_whole_copy_here_is_waited_for_with_its_rebuild() {
         "isRebuilding": true, "progress": 43, "state": "in_progress", "error": ""}});
     assert_eq!(
         look(before_evacuation, 3, &[case], ""),
-        ["volume v of claim default/disk-of-v: degraded, 2 of 3 copies are whole, rebuilding 43 %"]
+        ["volume v of claim default/disk-of-v: degraded, 2 of 3 replicas healthy, rebuilding 43 %"]
     );
 }
 
@@ -150,7 +150,7 @@ fn with_two_nodes_as_many_copies_as_there_is_room_for_are_enough() {
     let waiting = look(before_evacuation, 2, &[full, lacks, single], "");
     assert_eq!(
         waiting,
-        ["volume w of claim default/disk-of-w: degraded, 1 of 3 copies are whole"]
+        ["volume w of claim default/disk-of-w: degraded, 1 of 3 replicas healthy"]
     );
 }
 

@@ -14,6 +14,7 @@ mod evacuation;
 mod events;
 mod fleet;
 mod migration;
+mod progress;
 mod storage;
 mod versions;
 

@@ -155,14 +155,14 @@ fn with_three_nodes_health_counts_and_with_two_the_copies_do() {
     let mut world = World::new("node-1", &["node-1", "node-2"]);
     assert_eq!(world.says(before_evacuation), "");
     world.volume["status"]["robustness"] = json!("degraded");
-    let degraded = "volume v of claim default/disk: degraded, 2 of 2 copies are whole";
+    let degraded = "volume v of claim default/disk: degraded, 2 of 2 replicas healthy";
     assert_eq!(world.says(before_evacuation), degraded);
     world.nodes = 2;
     assert_eq!(world.says(before_evacuation), "");
     world.copies.pop();
     assert_eq!(
         world.says(before_evacuation),
-        "volume v of claim default/disk: degraded, 1 of 2 copies are whole"
+        "volume v of claim default/disk: degraded, 1 of 2 replicas healthy"
     );
     world.volume["spec"]["numberOfReplicas"] = json!(1);
     assert_eq!(world.says(before_evacuation), "");
@@ -201,7 +201,7 @@ fn a_repair_is_described(#[case] rebuild: Value, #[case] expected: &str) {
     let said = world.says(before_evacuation);
     assert_eq!(
         said,
-        format!("volume v of claim default/disk: degraded, 1 of 2 copies are whole{expected}")
+        format!("volume v of claim default/disk: degraded, 1 of 2 replicas healthy{expected}")
     );
     assert_eq!(world.look(before_evacuation)[0].object, "Volume longhorn-system/v");
 }
@@ -214,7 +214,7 @@ fn a_copy_without_a_place_is_described(#[case] type_: &str, #[case] status: &str
     let mut world = World::new("node-1", &["node-1"]);
     world.volume["status"]["robustness"] = json!("degraded");
     world.volume["status"]["conditions"] = json!([{"type": type_, "status": status, "message": "disks are full"}]);
-    let whole = "volume v of claim default/disk: degraded, 1 of 2 copies are whole";
+    let whole = "volume v of claim default/disk: degraded, 1 of 2 replicas healthy";
     assert_eq!(world.says(before_evacuation), format!("{whole}{expected}"));
     world.engine["status"]["rebuildStatus"] = json!({"tcp://1": {"isRebuilding": true, "progress": 1}});
     assert_eq!(world.says(before_evacuation), format!("{whole}, rebuilding 1 %"));

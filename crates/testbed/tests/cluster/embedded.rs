@@ -60,6 +60,13 @@ pub(crate) fn masked(plan: &UpgradePlan) -> Value {
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         condition["lastTransitionTime"] = Value::Null;
     }
+    if let Some(preflight) = status.get_mut("preflight") {
+        preflight["at"] = Value::Null;
+    }
+    // Found out minutes after the end.
+    if let Some(status) = status.as_object_mut() {
+        status.remove("postflight");
+    }
     for change in status["phaseTransitionTimestamps"].as_array_mut().into_iter().flatten() {
         change["phaseTransitionTimestamp"] = Value::Null;
     }

@@ -14,7 +14,7 @@ use crate::{
     context::{Context, after, controlled_by, digest, node_of, owner},
     error::Result,
     inbox::{Inbox, Key, Kind},
-    schedule,
+    index, schedule,
     watched::key_of,
 };
 
@@ -89,15 +89,11 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         .unwrap_or(1)
         .max(0);
     let hash = template_hash(&deployment);
-    let owned = |pod: &Pod| {
-        pod.metadata.namespace.as_deref() == Some(&key.0)
-            && owner(&pod.metadata, "ReplicaSet").is_some_and(|owner| deployment_of_set(&owner.name) == key.1)
-    };
     // One of a Deployment before this one is about to go; this is looked at again when it is gone.
     let Some(set) = replica_set(world, &deployment, key, &hash, wanted).await? else {
         return Ok(());
     };
-    let mut pods = world.pods.select(owned);
+    let mut pods = world.pods.found(&index::of_deployment(key));
     let names: Vec<String> = (0..wanted).map(|number| format!("{}-{hash}-{number}", key.1)).collect();
     for pod in pods
         .iter()
@@ -112,7 +108,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     for name in &names {
         if world.pods.get(&key.0, name).is_none() {
             create_pod(world, inbox, (&deployment, &set), key, name, &pods).await?;
-            pods = world.pods.select(owned);
+            pods = world.pods.found(&index::of_deployment(key));
         }
     }
     let available = pods.iter().filter(|pod| serves(world, pod)).count();

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, annotation, label, node_of, owner},
+    context::{Context, annotation, label, owner},
     error::{Error, Result},
+    index,
     watched::key_of,
 };
 
@@ -29,7 +30,8 @@ pub(crate) async fn drain(world: &Context, node: &str) -> Result<()> {
     world.pods.subscribe(&inbox);
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let pods = world.pods.select(|pod| node_of(pod) == node && is_evictable(pod));
+        let mut pods = world.pods.found(&index::on(node));
+        pods.retain(|pod| is_evictable(pod));
         if pods.is_empty() {
             return Ok(());
         }

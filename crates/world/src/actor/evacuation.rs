@@ -21,11 +21,11 @@ use crate::{
     context::{Context, after, annotation, controlled_by},
     error::Result,
     inbox::{Inbox, Key, Kind},
+    index,
     watched::key_of,
 };
 
 use super::migrations::{ended, migrations_of};
-use rules::evacuation::is_over;
 
 /// On an instance: how many migrations it has had, so that each gets a name of its own.
 const NUMBER: &str = "world.upgrade-toolkit/migrations";
@@ -91,11 +91,12 @@ async fn sync(world: &Context, inbox: &Inbox, name: &str) -> Result<()> {
         return Ok(());
     };
     let drained = has_drain_taint(&node);
-    let leaving = world.vmis.select(|vmi| leaves(vmi, name, drained));
+    let mut leaving = world.vmis.found(&index::on(name));
+    leaving.retain(|vmi| leaves(vmi, name, drained));
     if leaving.is_empty() {
         return Ok(());
     }
-    let active = world.migrations.select(|migration| !is_over(migration));
+    let active = world.migrations.found(index::ACTIVE);
     let moving: BTreeSet<Key> = active.iter().map(|migration| vmi_of(migration)).collect();
     let (mut candidates, now) = (Vec::new(), world.clock.now());
     // Of hundreds of instances few have failed, so these are looked up once and not once per instance.
@@ -146,10 +147,7 @@ fn vmi_of(migration: &VirtualMachineInstanceMigration) -> Key {
 /// Until when each instance is left alone whose migrations failed.
 fn rests(world: &Context) -> BTreeMap<Key, Timestamp> {
     let mut failures: BTreeMap<Key, Vec<Timestamp>> = BTreeMap::new();
-    let failed = world
-        .migrations
-        .select(|past| past.status.phase.as_deref() == Some("Failed"));
-    for past in failed {
+    for past in world.migrations.found(index::FAILED) {
         failures.entry(vmi_of(&past)).or_default().extend(ended(&past));
     }
     let rest = |(key, ended): (Key, Vec<Timestamp>)| {

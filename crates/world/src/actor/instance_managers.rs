@@ -3,6 +3,8 @@
 //! a whole one on another node that is schedulable and guarded by a budget itself; it starts no pod there before the node is
 //! uncordoned.
 
+use std::collections::BTreeSet;
+
 use api::{
     foreign::longhorn::{InstanceManager, Replica, Volume},
     names,
@@ -17,6 +19,7 @@ use crate::{
     context::{Context, after, digest, label},
     error::Result,
     inbox::{Inbox, Key, Kind},
+    index,
     watched::key_of,
 };
 
@@ -25,11 +28,17 @@ const NODE: &str = "longhorn.io/node";
 /// On a pod and in the selector of its budget: its instance manager.
 const INSTANCE_MANAGER: &str = "longhorn.io/instance-manager";
 
-/// Something changed that budgets depend on: looks at those of nodes that are cordoned, and of those whose pod is missing.
-pub(super) fn look_again(world: &Context, inbox: &Inbox) {
+/// In an inbox, instead of a name: something changed that budgets depend on. Many changes make one look.
+pub(super) fn all() -> Key {
+    Key::default()
+}
+
+/// Looks at the budgets of nodes that are cordoned, and of those whose pod is missing.
+pub(super) fn look_at_all(world: &Context, inbox: &Inbox) {
+    let cordoned = cordoned(world);
     for manager in world.instance_managers.list() {
         let key = key_of(manager.as_ref());
-        if is_cordoned(world, node_of(&manager)) == world.budgets.at(&key).is_some() {
+        if cordoned.contains(node_of(&manager)) == world.budgets.at(&key).is_some() {
             inbox.now(Kind::InstanceManager, key);
         }
     }
@@ -83,13 +92,13 @@ fn node_of(manager: &InstanceManager) -> &str {
 }
 
 fn is_cordoned(world: &Context, node: &str) -> bool {
-    let node = world.nodes.get("", node);
-    node.is_some_and(|node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true))
+    cordoned(world).contains(node)
 }
 
 /// Longhorn's rule with the drain policy that Harvester sets, `allow-if-replica-is-stopped`: copies of unused volumes
 /// do not count.
 fn may_go(world: &Context, node: &str) -> bool {
+    let guarded = guarded(world);
     let attached = world.volumes.select(|volume| attached_to(volume).is_some());
     if attached.iter().any(|volume| attached_to(volume) == Some(node)) {
         return false;
@@ -101,7 +110,7 @@ fn may_go(world: &Context, node: &str) -> bool {
         copies.iter().all(|copy| on(copy) != node)
             || copies
                 .iter()
-                .any(|copy| on(copy) != node && is_whole(copy) && is_guarded(world, &on(copy)))
+                .any(|copy| on(copy) != node && is_whole(copy) && guarded.contains(&on(copy)))
     })
 }
 
@@ -122,13 +131,20 @@ fn is_whole(copy: &Replica) -> bool {
     copy.status.current_state.as_deref() == Some("running")
 }
 
-/// The node takes pods, and the budget of an instance manager there is in force.
-fn is_guarded(world: &Context, node: &str) -> bool {
-    let managers = world.instance_managers.select(|manager| node_of(manager) == node);
-    !is_cordoned(world, node)
-        && managers
-            .iter()
-            .any(|manager| world.budgets.at(&key_of(manager.as_ref())).is_some())
+/// The nodes that take pods, where the budget of an instance manager is in force.
+fn guarded(world: &Context) -> BTreeSet<String> {
+    let cordoned = cordoned(world);
+    let managers = world.instance_managers.list();
+    let guarded = managers
+        .iter()
+        .filter(|manager| world.budgets.at(&key_of(manager.as_ref())).is_some())
+        .map(|manager| node_of(manager).to_owned());
+    guarded.filter(|node| !cordoned.contains(node)).collect()
+}
+
+fn cordoned(world: &Context) -> BTreeSet<String> {
+    let nodes = world.nodes.found(index::CORDONED);
+    nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
 }
 
 fn pod(name: &str, node: &str) -> Value {

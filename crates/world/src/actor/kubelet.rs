@@ -18,12 +18,13 @@ use crate::{
     context::{Context, after, annotation, digest, node_of, owner, phase},
     error::Result,
     inbox::{Inbox, Key, Kind},
-    programs::{self, Ended},
+    index,
+    programs::{self, Ended, repository},
     troubles::{JobFailure, RepositoryTrouble},
     watched::key_of,
 };
 
-use super::{jobs, reboot};
+use super::{jobs, reboot, restart};
 
 /// How often a kubelet tries again what does not work: its longest pause between two pulls of an image.
 const PULL_PAUSE: Duration = Duration::from_mins(5);
@@ -74,7 +75,7 @@ async fn sync_node(
         up.remove(&key.1);
         // Pods of a node that is removed go with it, and their owners make others.
         if starts_pods {
-            for pod in world.pods.select(|pod| node_of(pod) == key.1) {
+            for pod in world.pods.found(&index::on(&key.1)) {
                 world.pods.delete(&key_of(pod.as_ref()), true).await?;
             }
         }
@@ -82,7 +83,7 @@ async fn sync_node(
     };
     let is_up = world.is_up(&key.1);
     if up.insert(key.1.clone(), is_up) != Some(is_up) {
-        for pod in world.pods.select(|pod| node_of(pod) == key.1) {
+        for pod in world.pods.found(&index::on(&key.1)) {
             inbox.now(Kind::Pod, key_of(pod.as_ref()));
         }
     }
@@ -129,6 +130,7 @@ async fn sync_pod(world: &Arc<Context>, inbox: &Inbox, running: &mut Running, ke
             }
             Ok(())
         }
+        "Running" if running.starts_pods && restart::is_due(world, &pod) => restart::restart(world, key, &pod).await,
         "Running" if running.starts_pods => become_ready(world, inbox, key, &pod).await,
         "Succeeded" if is_job => reboot::after_pod(world, inbox, key, &pod).await,
         _ => Ok(()),
@@ -180,7 +182,7 @@ fn trouble(world: &Context, pod: &Pod) -> Option<JobFailure> {
         .of_job(component, JobType::of(&pod.metadata), node_of(pod))
 }
 
-async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
+async fn start(world: &Arc<Context>, inbox: &Inbox, key: &Key, pod: &Arc<Pod>) -> Result<()> {
     let containers = containers(pod);
     if trouble(world, pod) == Some(JobFailure::ImagePullBackOff) {
         // Kubelets retry, and by then it may have been repaired.
@@ -234,7 +236,12 @@ async fn start(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<(
         "conditions": conditions(&now, ready),
         "containerStatuses": containers.iter().map(runs).collect::<Vec<_>>(),
     });
-    world.pods.patch_status(key, &status).await.map(drop)
+    world.pods.patch_status(key, &status).await?;
+    repository::starts(world, pod);
+    if ready {
+        repository::is_ready(world, pod);
+    }
+    Ok(())
 }
 
 /// The Secrets that a pod of the repository mounts are there: until then its containers are not created.
@@ -258,7 +265,7 @@ fn conditions(now: &str, ready: bool) -> Value {
     ])
 }
 
-async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> Result<()> {
+async fn become_ready(world: &Arc<Context>, inbox: &Inbox, key: &Key, pod: &Arc<Pod>) -> Result<()> {
     let serves = owner(&pod.metadata, "ReplicaSet").is_some();
     let broken = world.troubles().repository == Some(RepositoryTrouble::NeverReady)
         && Component::of(&pod.metadata) == Some(Component::Repo);
@@ -274,8 +281,18 @@ async fn become_ready(world: &Context, inbox: &Inbox, key: &Key, pod: &Pod) -> R
         inbox.later(Kind::Pod, key.clone(), due);
         return Ok(());
     }
-    let status = json!({"conditions": conditions(&world.stamp(), true)});
-    world.pods.patch_status(key, &status).await.map(drop)
+    let mut status = json!({"conditions": conditions(&world.stamp(), true)});
+    // A list is replaced whole.
+    if let Some(containers) = pod.status.as_ref().and_then(|status| status.container_statuses.clone()) {
+        let ready = containers.into_iter().map(|mut container| {
+            container.ready = true;
+            container
+        });
+        status["containerStatuses"] = serde_json::to_value(ready.collect::<Vec<_>>())?;
+    }
+    world.pods.patch_status(key, &status).await?;
+    repository::is_ready(world, pod);
+    Ok(())
 }
 
 /// When a pod began to run.
@@ -321,10 +338,14 @@ async fn execute(world: Arc<Context>, pod: Arc<Pod>) {
     let attempt = attempt(&world, &pod);
     let Ended { succeeded, message } = match trouble(&world, &pod) {
         Some(JobFailure::Hangs) => std::future::pending().await,
-        Some(JobFailure::Fails(times)) if attempt < times => Ended {
-            succeeded: false,
-            message: "simulated failure".to_owned(),
-        },
+        Some(JobFailure::Fails(times)) if attempt < times => {
+            let message = "simulated failure".to_owned();
+            world.print(&pod, &format!("Error: {message}"));
+            Ended {
+                succeeded: false,
+                message,
+            }
+        }
         Some(JobFailure::DiesAt(step)) => programs::run(&world, &pod, Some(step)).await,
         _ => programs::run(&world, &pod, None).await,
     };

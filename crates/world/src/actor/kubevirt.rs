@@ -16,6 +16,8 @@ use crate::{
     context::{Context, after},
     error::Result,
     inbox::{Inbox, Key, Kind},
+    index,
+    room::Rooms,
     schedule,
     watched::key_of,
 };
@@ -84,7 +86,7 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
                 .troubles()
                 .vms_that_do_not_start
                 .contains(&format!("{}/{}", key.0, key.1));
-            let Some(node) = pick_node(world, &spec, None).filter(|_| !broken) else {
+            let Some(node) = pick_node(world, key, &spec, None).filter(|_| !broken) else {
                 inbox.later(Kind::VirtualMachine, key.clone(), after(now, UNSCHEDULABLE_PAUSE));
                 return show(world, &vm, key, "ErrorUnschedulable").await;
             };
@@ -113,32 +115,28 @@ async fn sync(world: &Context, inbox: &Inbox, since: &mut BTreeMap<Key, Timestam
     }
 }
 
-/// A node for a VM that is not to be on `except`: schedulable, no witness, the one with the fewest VMs.
-pub(crate) fn pick_node(world: &Context, spec: &VirtualMachineInstanceSpec, except: Option<&str>) -> Option<String> {
+/// A node for a VM that is not to be on `except`: schedulable, no witness, with room for it, the one with the fewest VMs.
+pub(crate) fn pick_node(
+    world: &Context,
+    vm: &Key,
+    spec: &VirtualMachineInstanceSpec,
+    except: Option<&str>,
+) -> Option<String> {
     let pod = PodSpec {
         node_selector: spec.node_selector.clone(),
         affinity: spec.affinity.clone(),
         ..Default::default()
     };
-    let mut load: BTreeMap<String, usize> = BTreeMap::new();
-    for vmi in world.vmis.list() {
-        *load
-            .entry(vmi.status.node_name.clone().unwrap_or_default())
-            .or_default() += 1;
-        if let Some(target) = vmi
-            .status
-            .migration_state
-            .as_ref()
-            .filter(|state| state.completed != Some(true))
-        {
-            *load.entry(target.target_node.clone().unwrap_or_default()).or_default() += 1;
-        }
-    }
-    let nodes = world
-        .nodes
-        .select(|node| !is_witness(node) && node.metadata.name.as_deref() != except && schedule::fits(node, &pod));
+    let load = |node: &str| world.vmis.count_found(&index::on(node)) + world.vmis.count_found(&index::bound_for(node));
+    let rooms = Rooms::for_vm(world, vm, spec);
+    let nodes = world.nodes.select(|node| {
+        !is_witness(node)
+            && node.metadata.name.as_deref() != except
+            && schedule::fits(node, &pod)
+            && rooms.as_ref().is_none_or(|rooms| rooms.fits(node))
+    });
     let names = nodes.iter().filter_map(|node| node.metadata.name.clone());
-    names.min_by_key(|name| (load.get(name).copied().unwrap_or(0), name.len(), name.clone()))
+    names.min_by_key(|name| (load(name), name.len(), name.clone()))
 }
 
 async fn show(world: &Context, vm: &VirtualMachine, key: &Key, status: &str) -> Result<()> {
@@ -191,13 +189,8 @@ async fn remove(world: &Context, key: &Key, vmi: &VirtualMachineInstance) -> Res
     for pod in vms::launchers(world, key) {
         world.pods.delete(&key_of(pod.as_ref()), true).await?;
     }
-    for migration in world
-        .migrations
-        .select(|migration| migration.spec.vmi_name.as_ref() == Some(&key.1))
-    {
-        if migration.metadata.namespace.as_ref() == Some(&key.0) {
-            world.migrations.delete(&key_of(migration.as_ref()), false).await?;
-        }
+    for migration in world.migrations.found(&index::of_instance(key)) {
+        world.migrations.delete(&key_of(migration.as_ref()), false).await?;
     }
     if vmi.metadata.finalizers.is_some() {
         world

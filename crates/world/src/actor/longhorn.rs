@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    foreign::longhorn::{self, Replica, Setting, Volume},
+    foreign::longhorn::{self, Setting, Volume},
     names,
 };
 use jiff::Timestamp;
@@ -13,7 +13,6 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use rules::migration::has_ended;
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,11 +23,12 @@ use crate::{
     context::{Context, after},
     error::{Error, Result},
     inbox::{Inbox, Key, Kind},
+    index,
     release::LONGHORN,
     watched::key_of,
 };
 
-use super::instance_managers;
+use super::{instance_managers, volume_users::Users};
 
 /// Longhorn's `concurrent-replica-rebuild-per-node-limit`.
 const REBUILDS_PER_NODE: usize = 5;
@@ -43,6 +43,7 @@ pub(crate) async fn run(world: Arc<Context>) {
     world.pods.subscribe(&inbox);
     let mut up = BTreeMap::new();
     let mut rebuilds = Rebuilds::default();
+    let mut users = Users::of(&world);
     loop {
         let (kind, key) = inbox.next().await;
         let outcome = match kind {
@@ -50,35 +51,41 @@ pub(crate) async fn run(world: Arc<Context>) {
                 let is_up = world.is_up(&key.1);
                 // Looks at a node's replicas only when it went down or came back.
                 if up.insert(key.1.clone(), is_up) != Some(is_up) {
-                    for replica in world
-                        .replicas
-                        .select(|replica| replica.spec.node_id.as_ref() == Some(&key.1))
-                    {
+                    for replica in world.replicas.found(&index::on(&key.1)) {
                         inbox.now(Kind::Replica, key_of(replica.as_ref()));
                     }
                 }
-                instance_managers::look_again(&world, &inbox);
+                inbox.now(Kind::InstanceManager, instance_managers::all());
                 Ok(())
             }
             Kind::Replica => sync_replica(&world, &inbox, &mut rebuilds, &key).await,
+            Kind::InstanceManager if key == instance_managers::all() => {
+                instance_managers::look_at_all(&world, &inbox);
+                Ok(())
+            }
             Kind::InstanceManager => instance_managers::sync(&world, &inbox, &key).await,
             Kind::Pod => {
                 if key.0 == names::LONGHORN_NAMESPACE {
                     inbox.now(Kind::InstanceManager, key.clone());
                 }
+                for volume in users.learn_pod(&key, world.pods.at(&key).as_deref()) {
+                    inbox.now(Kind::Volume, volume);
+                }
                 Ok(())
             }
             Kind::VirtualMachineInstance => {
-                inbox.now(
-                    Kind::Volume,
-                    (names::LONGHORN_NAMESPACE.to_owned(), vms::volume_name(&key.0, &key.1)),
-                );
+                for volume in users.learn_vm(&key, world.vmis.at(&key).as_deref()) {
+                    inbox.now(Kind::Volume, volume);
+                }
                 Ok(())
             }
             _ => {
                 // What is attached where, and which copies are whole, decides about budgets.
-                instance_managers::look_again(&world, &inbox);
-                sync_volume(&world, &key).await
+                inbox.now(Kind::InstanceManager, instance_managers::all());
+                if let Some(volume) = world.volumes.at(&key) {
+                    users.learn_volume(&volume);
+                }
+                sync_volume(&world, &users, &key).await
             }
         };
         inbox.settle("longhorn", (kind, key), outcome);
@@ -146,10 +153,9 @@ async fn sync_replica(world: &Context, inbox: &Inbox, rebuilds: &mut Rebuilds, k
     if state == "running" {
         rebuilds.end(&name, key);
         // There is room for the next ones.
-        let lost = |other: &Replica| {
-            other.spec.node_id.as_ref() == Some(&name) && other.status.current_state.as_deref() != Some("running")
-        };
-        let lost = world.replicas.select(lost);
+        let lost = world
+            .replicas
+            .first_found(&index::lost_on(&name), REBUILDS_PER_NODE * 2);
         let lost = lost.iter().map(|other| key_of(other.as_ref()));
         let waiting = lost.filter(|other| other != key && !rebuilds.is_under_way(&name, other));
         for next in waiting.take(rebuilds.room(&name)) {
@@ -161,15 +167,13 @@ async fn sync_replica(world: &Context, inbox: &Inbox, rebuilds: &mut Rebuilds, k
     Ok(())
 }
 
-async fn sync_volume(world: &Context, key: &Key) -> Result<()> {
+async fn sync_volume(world: &Context, users: &Users, key: &Key) -> Result<()> {
     let Some(volume) = world.volumes.at(key) else {
         return Ok(());
     };
-    let Some(vmi_key) = vms::vm_of(&volume) else {
+    let Some(node) = users.node_of(world, &volume) else {
         return Ok(());
     };
-    let vmi = world.vmis.at(&vmi_key).filter(|vmi| !has_ended(vmi));
-    let node = vmi.and_then(|vmi| vmi.status.node_name.clone());
     let wanted = volume.spec.number_of_replicas.unwrap_or(0);
     // What the engine says of each copy.
     let mut modes = BTreeMap::new();
@@ -191,7 +195,10 @@ async fn sync_volume(world: &Context, key: &Key) -> Result<()> {
         if volume.spec.node_id.as_deref().unwrap_or_default() != node {
             world.volumes.patch(key, &json!({"spec": {"nodeID": node}})).await?;
         }
-        let status = json!({"state": state, "robustness": robustness, "currentNodeID": node});
+        let users = vms::workloads(vms::claim_of(&volume).filter(|_| state == "attached"));
+        let status = json!({
+            "state": state, "robustness": robustness, "currentNodeID": node, "kubernetesStatus": {"workloadsStatus": users},
+        });
         world.volumes.patch_status(key, &status).await?;
     }
     let modes = if state == "attached" { modes } else { BTreeMap::new() };

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
 use crate::{
+    Troubles,
     context::{Context, annotation, label},
     inbox::Key,
     watched::key_of,
@@ -57,6 +58,10 @@ pub(crate) struct MachinePlan {
 impl MachinePlan {
     /// The machine that a Secret is for, unless it is gone or has no node yet.
     pub(crate) fn of(world: &Context, secret: &Secret) -> Option<Self> {
+        Self::with(world, &world.troubles(), secret)
+    }
+
+    fn with(world: &Context, troubles: &Troubles, secret: &Secret) -> Option<Self> {
         let machine = label(&secret.metadata, labels::MACHINE_NAME)?.to_owned();
         let found = world.machines.get(names::FLEET_NAMESPACE, &machine)?;
         if found.metadata.deletion_timestamp.is_some() {
@@ -66,7 +71,6 @@ impl MachinePlan {
         let text = |key: &str| annotation(&secret.metadata, key).unwrap_or_default().to_owned();
         let has = |key: &str| label(&secret.metadata, key) == Some("true");
         let reached = text(REACHED);
-        let troubles = world.troubles();
         Some(Self {
             secret: key_of(secret),
             init: has(INIT_NODE),
@@ -92,8 +96,9 @@ impl MachinePlan {
 
     /// All machines, by name, as the planner goes through them.
     pub(crate) fn all(world: &Context) -> Vec<Self> {
-        let secrets = world.machine_plans.list();
-        let mut all: Vec<Self> = secrets.iter().filter_map(|secret| Self::of(world, secret)).collect();
+        let (secrets, troubles) = (world.machine_plans.list(), world.troubles());
+        let machines = secrets.iter().filter_map(|secret| Self::with(world, &troubles, secret));
+        let mut all: Vec<Self> = machines.collect();
         all.sort_by(|one, other| one.machine.cmp(&other.machine));
         all
     }

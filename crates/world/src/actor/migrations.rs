@@ -8,14 +8,19 @@ use api::{
     labels,
 };
 use jiff::Timestamp;
-use rules::evacuation::is_over;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use rules::{
+    evacuation::{MIGRATION_JOB_LABEL, is_over},
+    quantity::amount,
+};
 use serde_json::{Value, json};
 
 use crate::{
     cluster::vms,
-    context::{Context, after},
+    context::{Context, after, node_of},
     error::Result,
     inbox::{Inbox, Key, Kind},
+    index,
     troubles::MigrationTrouble,
     watched::key_of,
 };
@@ -24,6 +29,8 @@ use super::kubevirt::pick_node;
 
 /// How soon a migration without a target is tried again.
 const PAUSE: Duration = Duration::from_secs(30);
+const GIB: f64 = 1_073_741_824.0;
+const MOST_GIBIBYTES: f64 = 65_536.0;
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
@@ -37,9 +44,7 @@ pub(crate) async fn run(world: Arc<Context>) {
 
 /// All migrations of an instance that there are.
 pub(super) fn migrations_of(world: &Context, key: &Key) -> Vec<Arc<VirtualMachineInstanceMigration>> {
-    world.migrations.select(|migration| {
-        migration.metadata.namespace.as_ref() == Some(&key.0) && migration.spec.vmi_name.as_ref() == Some(&key.1)
-    })
+    world.migrations.found(&index::of_instance(key))
 }
 
 /// When a migration ended.
@@ -53,7 +58,8 @@ fn time(text: Option<&String>) -> Option<Timestamp> {
 
 async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let Some(migration) = world.migrations.at(key).filter(|migration| !is_over(migration)) else {
-        return Ok(());
+        // The target of one that was cancelled goes with it.
+        return remove_waiting_target(world, key).await;
     };
     let vmi_key = (key.0.clone(), migration.spec.vmi_name.clone().unwrap_or_default());
     let Some(vmi) = world.vmis.at(&vmi_key) else {
@@ -93,21 +99,10 @@ async fn migrate(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
 fn duration(world: &Context, vmi: &VirtualMachineInstance) -> Duration {
     let domain = vmi.spec.domain.as_ref();
     let memory = domain.and_then(|domain| domain.other.get("memory")?.get("guest")?.as_str());
-    let mebibytes = memory.and_then(mebibytes).unwrap_or_default();
-    let copying = world.durations.migration_per_gib.mul_f64(f64::from(mebibytes) / 1024.0);
-    world.durations.migration + copying
-}
-
-/// Memory as Kubernetes writes it, in MiB.
-fn mebibytes(quantity: &str) -> Option<u32> {
-    let digits = quantity.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u32 = digits.parse().ok()?;
-    match &quantity[digits.len()..] {
-        "Mi" => Some(number),
-        "Gi" => number.checked_mul(1024),
-        "Ti" => number.checked_mul(1024 * 1024),
-        _ => None,
-    }
+    let bytes = memory.and_then(|memory| amount(&Quantity(memory.to_owned())));
+    // No machine has more; what others wrote must not overflow.
+    let gibibytes = (bytes.unwrap_or_default() / GIB).clamp(0.0, MOST_GIBIBYTES);
+    world.durations.migration + world.durations.migration_per_gib.mul_f64(gibibytes)
 }
 
 /// Finds a target, starts a pod there, and begins to copy.
@@ -120,7 +115,8 @@ async fn begin(
     migration: &VirtualMachineInstanceMigration,
 ) -> Result<()> {
     let source = vmi.status.node_name.clone().unwrap_or_default();
-    let Some(target) = pick_node(world, &vmi.spec, Some(&source)) else {
+    let Some(target) = pick_node(world, vmi_key, &vmi.spec, Some(&source)) else {
+        make_waiting_target(world, key, vmi_key, vmi, migration).await?;
         if migration.status.phase.as_deref() != Some("Pending") {
             world.migrations.patch_status(key, &json!({"phase": "Pending"})).await?;
         }
@@ -131,18 +127,11 @@ async fn begin(
         );
         return Ok(());
     };
-    let mut pod = vms::Instance {
-        namespace: &vmi_key.0,
-        name: &vmi_key.1,
-        node: &target,
-        migratable: true,
-        paused: false,
-        spec: Value::Null,
-        vm_uid: "",
-    }
-    .pod();
-    pod["metadata"]["name"] = json!(target_pod(key));
-    world.pods.create(&pod).await?;
+    remove_waiting_target(world, key).await?;
+    world
+        .pods
+        .create(&launcher(key, vmi_key, vmi, &target, migration)?)
+        .await?;
     let state = json!({
         "migrationUid": migration.metadata.uid, "sourceNode": source, "targetNode": target,
         "targetPod": target_pod(key), "startTimestamp": world.stamp(), "endTimestamp": null,
@@ -155,6 +144,67 @@ async fn begin(
     // virt-controller copies the state of the instance into the migration.
     let status = json!({"phase": "Running", "migrationState": state});
     world.migrations.patch_status(key, &status).await.map(drop)
+}
+
+/// The pod that the instance moves into.
+fn launcher(
+    key: &Key,
+    vmi_key: &Key,
+    vmi: &VirtualMachineInstance,
+    node: &str,
+    migration: &VirtualMachineInstanceMigration,
+) -> Result<Value> {
+    let mut pod = vms::Instance {
+        namespace: &vmi_key.0,
+        name: &vmi_key.1,
+        node,
+        migratable: true,
+        paused: false,
+        spec: serde_json::to_value(&vmi.spec)?,
+        vm_uid: "",
+    }
+    .pod();
+    pod["metadata"]["name"] = json!(target_pod(key));
+    pod["metadata"]["labels"][MIGRATION_JOB_LABEL] = json!(migration.metadata.uid);
+    Ok(pod)
+}
+
+/// A target that no node takes: its pod waits, and says so in the scheduler's words.
+async fn make_waiting_target(
+    world: &Context,
+    key: &Key,
+    vmi_key: &Key,
+    vmi: &VirtualMachineInstance,
+    migration: &VirtualMachineInstanceMigration,
+) -> Result<()> {
+    let mut pod = launcher(key, vmi_key, vmi, "", migration)?;
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeName");
+    }
+    if world.pods.create(&pod).await? {
+        let nodes = world.nodes.list().len();
+        let message = format!(
+            "0/{nodes} nodes are available: no other node matches the rules of placement of the pod and has the processors \
+             and the memory that it requests."
+        );
+        let status = json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+            "lastTransitionTime": world.stamp(),
+        }]});
+        world
+            .pods
+            .patch_status(&(key.0.clone(), target_pod(key)), &status)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn remove_waiting_target(world: &Context, key: &Key) -> Result<()> {
+    let pod = (key.0.clone(), target_pod(key));
+    if world.pods.at(&pod).is_some_and(|pod| node_of(&pod).is_empty()) {
+        world.pods.delete(&pod, true).await?;
+    }
+    Ok(())
 }
 
 fn target_pod(key: &Key) -> String {

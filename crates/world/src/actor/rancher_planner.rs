@@ -29,12 +29,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
 fn has_failing_probes(world: &Context) -> bool {
-    MachinePlan::all(world).iter().any(|plan| !plan.healthy)
+    // Most of the time no probe fails, and there are as many machines as nodes.
+    !world.troubles().unhealthy_machines.is_empty() && MachinePlan::all(world).iter().any(|plan| !plan.healthy)
 }
 
 pub(crate) async fn run(world: Arc<Context>) {
     let inbox = world.inbox();
     world.clusters.subscribe(&inbox);
+    world.capi_clusters.subscribe(&inbox);
     world.machine_plans.subscribe(&inbox);
     world.machines.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
@@ -75,6 +77,11 @@ async fn pass(world: &Context) -> Result<()> {
     let Some(cluster) = world.clusters.at(&cluster_key()) else {
         return Ok(());
     };
+    // What is paused in Cluster API is left alone; drains that have begun are not the planner's.
+    let capi = world.capi_clusters.at(&cluster_key());
+    if capi.is_some_and(|cluster| cluster.spec.paused == Some(true)) {
+        return Ok(());
+    }
     let (wanted, _) = target(&cluster);
     let all = MachinePlan::all(world);
     let untouched = |plan: &MachinePlan| plan.plan != wanted && !plan.is_in_drain();
@@ -129,7 +136,7 @@ async fn reconcile(world: &Context, cluster: &Cluster, tier: Tier) -> Result<Opt
                     draining.push((name, "draining node"));
                 }
                 Some(options) if plan.drain_done != options => draining.push((name, "draining node")),
-                _ => annotate(world, plan, PLAN, &wanted).await?,
+                _ => write_plan(world, plan, &wanted).await?,
             }
         } else if !plan.is_in_sync() {
             configuring.push((name, "waiting for plan to be applied"));
@@ -183,6 +190,13 @@ fn runs(world: &Context, node: &str, version: &str) -> bool {
     let node = world.nodes.get("", node);
     let info = node.as_ref().and_then(|node| node.status.as_ref()?.node_info.as_ref());
     info.is_none_or(|info| plain(&info.kubelet_version) == plain(version))
+}
+
+/// Gives the machine a plan. What is in it only differs by its target, and is a secret of Rancher's.
+async fn write_plan(world: &Context, plan: &MachinePlan, target: &str) -> Result<()> {
+    let content = names::digest(&format!("{}/{target}", plan.machine));
+    let patch = json!({"metadata": {"annotations": {PLAN: target}}, "data": {"plan": content}});
+    world.machine_plans.patch(&plan.secret, &patch).await.map(drop)
 }
 
 async fn annotate(world: &Context, plan: &MachinePlan, key: &str, value: &str) -> Result<()> {

@@ -53,7 +53,10 @@ async fn apply(world: &Context, key: &Key) -> Result<()> {
     if late.is_none() {
         restart(world, &plan).await?;
     }
-    let reached = json!({"metadata": {"annotations": {REACHED: plan.plan}}});
+    // As Rancher compares them: what was applied is what was wanted.
+    let data = world.machine_plans.at(key).and_then(|secret| secret.data.clone());
+    let content = data.and_then(|data| data.get("plan").cloned());
+    let reached = json!({"metadata": {"annotations": {REACHED: plan.plan}}, "data": {"appliedPlan": content}});
     world.machine_plans.patch(key, &reached).await?;
     if let Some(late) = late {
         world.clock.sleep(late).await;

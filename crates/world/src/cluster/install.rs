@@ -158,14 +158,66 @@ pub async fn install_by(client: &Client, definitions: Definitions, objects: &[Va
 /// # Errors
 /// When the API refuses a definition or cannot be reached.
 pub async fn define_foreign(client: &Client, definitions: Definitions) -> Result<(), Error> {
+    let ours;
     let foreign = match definitions {
-        Definitions::Ours => &crd::foreign(),
+        Definitions::Ours => {
+            ours = with_columns(crd::foreign());
+            &ours
+        }
         Definitions::Given(definitions) => definitions,
     };
     for definition in foreign {
         post(client, DEFINITIONS, definition).await?;
     }
     Ok(())
+}
+
+/// The name of a column, its type and its path.
+type Column = (&'static str, &'static str, &'static str);
+
+/// What `kubectl get` shows of kinds that people look at: the columns of the real definitions.
+const COLUMNS: [(&str, &[Column]); 3] = [
+    (
+        "virtualmachines.kubevirt.io",
+        &[
+            ("Age", "date", ".metadata.creationTimestamp"),
+            ("Status", "string", ".status.printableStatus"),
+            ("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
+        ],
+    ),
+    (
+        "virtualmachineinstances.kubevirt.io",
+        &[
+            ("Age", "date", ".metadata.creationTimestamp"),
+            ("Phase", "string", ".status.phase"),
+            ("NodeName", "string", ".status.nodeName"),
+            ("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
+        ],
+    ),
+    (
+        "volumes.longhorn.io",
+        &[
+            ("State", "string", ".status.state"),
+            ("Robustness", "string", ".status.robustness"),
+            ("Node", "string", ".status.currentNodeID"),
+            ("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    ),
+];
+
+fn with_columns(mut definitions: Vec<Value>) -> Vec<Value> {
+    for (name, columns) in COLUMNS {
+        let columns: Vec<Value> = columns
+            .iter()
+            .map(|(name, type_, path)| json!({"name": name, "type": type_, "jsonPath": path}))
+            .collect();
+        let mut named = definitions.iter_mut().filter(|one| one["metadata"]["name"] == name);
+        let versions = named.next().and_then(|one| one["spec"]["versions"].as_array_mut());
+        for version in versions.into_iter().flatten() {
+            version["additionalPrinterColumns"] = json!(columns);
+        }
+    }
+    definitions
 }
 
 /// Applies an object under the name of Fleet's agent, which owns it as its chart has it from the first day on.

@@ -97,6 +97,23 @@ fn deployments(shape: &Shape, installed: &Installed) -> Vec<Value> {
             &image("fleet", &format!("v{}", installed.fleet.1)),
         ),
         fleet_agent(installed.fleet.1),
+        // Its work is that of an actor; that it runs is what people and checks look at.
+        deployment(
+            names::CATTLE_NAMESPACE,
+            "system-upgrade-controller",
+            "system-upgrade-controller",
+            &image("system-upgrade-controller", "v0.17.0"),
+        ),
+        object(
+            "v1",
+            "Secret",
+            (names::FLEET_NAMESPACE, "local-kubeconfig"),
+            json!({
+                "type": "cluster.x-k8s.io/secret",
+                "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER}},
+                "data": {"value": names::digest("local-kubeconfig")},
+            }),
+        ),
         object(
             "v1",
             "ConfigMap",

@@ -3,20 +3,27 @@
 //! Pure: the same shape gives the same objects.
 
 mod install;
+pub mod layout;
+mod layout_objects;
 pub(crate) mod management;
 mod nodes;
 pub(crate) mod platform;
 pub(crate) mod vms;
 
 pub use install::{Definitions, define_foreign, install, install_by};
+pub use layout_objects::added_copy;
+
+use std::sync::Arc;
 
 use cluster_upgrade::version_line::is_at_least;
 use serde_json::Value;
 
 use crate::{Release, release::Installed};
 
+use layout::{Layout, NodeLayout};
+
 /// What a generated cluster is like.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// How many nodes: 1 is a single-node cluster; 2 are one control-plane node and one worker; from 3 on, three are
     /// control-plane nodes and the rest workers.
@@ -33,6 +40,8 @@ pub struct Shape {
     pub image: Option<String>,
     /// Which of the virtual machines are of which kind; machine names.
     pub seed: u64,
+    /// A cluster that was seen, which this one is to be like: its nodes and VMs are used instead of generated ones.
+    pub layout: Option<Arc<Layout>>,
 }
 
 impl Default for Shape {
@@ -45,6 +54,7 @@ impl Default for Shape {
             to: "v1.8.0".to_owned(),
             image: None,
             seed: 0,
+            layout: None,
         }
     }
 }
@@ -74,7 +84,18 @@ impl Shape {
     /// Names of all nodes.
     #[must_use]
     pub fn node_names(&self) -> Vec<String> {
-        (1..=self.nodes).map(|number| format!("node-{number}")).collect()
+        match &self.layout {
+            Some(layout) => layout.nodes.iter().map(|node| node.name.clone()).collect(),
+            None => (1..=self.nodes).map(|number| format!("node-{number}")).collect(),
+        }
+    }
+
+    /// All nodes.
+    fn node_layouts(&self) -> Vec<NodeLayout> {
+        match &self.layout {
+            Some(layout) => layout.nodes.clone(),
+            None => nodes::generated(self),
+        }
     }
 
     /// The node is the witness, counted from zero.
@@ -89,11 +110,8 @@ impl Shape {
 
     /// Nodes that carry workload and data.
     fn data_nodes(&self) -> Vec<String> {
-        let names = self.node_names().into_iter().enumerate();
-        names
-            .filter(|(index, _)| !self.is_witness(*index))
-            .map(|(_, name)| name)
-            .collect()
+        let nodes = self.node_layouts().into_iter();
+        nodes.filter(|node| !node.is_witness()).map(|node| node.name).collect()
     }
 
     /// All objects of the cluster, with their status.
@@ -103,7 +121,13 @@ impl Shape {
         objects.extend(nodes::objects(self));
         objects.extend(platform::objects(self));
         objects.extend(management::objects(self));
-        objects.extend(vms::objects(self));
+        match &self.layout {
+            Some(layout) => {
+                layout_objects::change(layout, &self.installed(), &mut objects);
+                objects.extend(layout_objects::objects(layout));
+            }
+            None => objects.extend(vms::objects(self)),
+        }
         objects
     }
 }

@@ -1,19 +1,22 @@
 //! Nodes, their Cluster API machines and Rancher's plan Secrets.
 
+use std::collections::BTreeMap;
+
 use api::{annotations, labels, names};
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::Taint;
+use serde_json::{Value, json};
 
 use crate::{
     actor::machine_plan::{CONTROL_PLANE_ROLE, ETCD_ROLE, INIT_NODE, REACHED, WORKER_ROLE},
     context::digest,
 };
 
-use super::Shape;
+use super::{Shape, layout::NodeLayout};
 
 /// When the cluster was installed, for everything that has happened before the simulation.
 pub(super) const INSTALLED: &str = "2026-01-15T08:00:00Z";
 
-pub(super) fn address(index: usize) -> String {
+fn address(index: usize) -> String {
     format!("192.168.{}.{}", index / 200, 10 + index % 200)
 }
 
@@ -22,31 +25,80 @@ fn machine_name(shape: &Shape, node: &str) -> String {
     format!("custom-{}", digest(&format!("{}/{node}/machine-id", shape.seed), 12))
 }
 
+/// The nodes of a generated cluster.
+pub(super) fn generated(shape: &Shape) -> Vec<NodeLayout> {
+    let names = shape.node_names().into_iter().enumerate();
+    names.map(|(index, name)| generated_node(shape, index, name)).collect()
+}
+
+fn generated_node(shape: &Shape, index: usize, name: String) -> NodeLayout {
+    let mut labels = BTreeMap::new();
+    let mut label = |key: &str, value: &str| labels.insert(key.to_owned(), value.to_owned());
+    label("kubernetes.io/hostname", &name);
+    label("kubernetes.io/arch", "amd64");
+    label("kubernetes.io/os", "linux");
+    label(labels::MANAGED, "true");
+    let mut taints = Vec::new();
+    if shape.is_witness(index) {
+        label(labels::ETCD, "true");
+        label(labels::WITNESS, "true");
+        taints.push(Taint {
+            key: labels::ETCD.to_owned(),
+            value: Some("true".to_owned()),
+            effect: "NoExecute".to_owned(),
+            ..Taint::default()
+        });
+    } else {
+        label("node-role.kubernetes.io/worker", "true");
+        label("kubevirt.io/schedulable", "true");
+        if shape.is_control_plane(index) {
+            label(labels::CONTROL_PLANE, "true");
+            label(labels::ETCD, "true");
+        }
+    }
+    let size = [
+        ("cpu", "16"),
+        ("memory", "65536000Ki"),
+        ("pods", "200"),
+        ("ephemeral-storage", "206289024Ki"),
+    ];
+    let size: BTreeMap<String, String> = size.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    NodeLayout {
+        machine: machine_name(shape, &name),
+        is_first: index == 0,
+        labels,
+        taints,
+        address: address(index),
+        capacity: size.clone(),
+        allocatable: size,
+        name,
+        ..NodeLayout::default()
+    }
+}
+
 /// What Rancher labels a machine-plan Secret with: whose it is, and what the machine is for. The first node is the one
 /// that the cluster began with.
-fn machine_labels(shape: &Shape, index: usize, machine: &str) -> Value {
-    let mut all = json!({labels::MACHINE_NAME: machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER});
-    let mut label = |key: &str| all[key] = json!("true");
-    if shape.is_witness(index) {
-        label(ETCD_ROLE);
-        return all;
-    }
-    label(WORKER_ROLE);
-    if shape.is_control_plane(index) {
-        label(CONTROL_PLANE_ROLE);
-        label(ETCD_ROLE);
-    }
-    if index == 0 {
-        label(INIT_NODE);
+fn machine_labels(node: &NodeLayout) -> Value {
+    let mut all = json!({labels::MACHINE_NAME: node.machine, "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER});
+    for (is_so, key) in [
+        (node.is_etcd(), ETCD_ROLE),
+        (node.is_control_plane() && !node.is_witness(), CONTROL_PLANE_ROLE),
+        (!node.is_witness(), WORKER_ROLE),
+        (node.is_first, INIT_NODE),
+    ] {
+        if is_so {
+            all[key] = json!("true");
+        }
     }
     all
 }
 
 pub(super) fn objects(shape: &Shape) -> Vec<Value> {
     let mut objects = Vec::new();
-    for (index, name) in shape.node_names().iter().enumerate() {
-        let machine = machine_name(shape, name);
-        objects.push(node(shape, index, name, &machine));
+    for layout in shape.node_layouts() {
+        let NodeLayout { name, machine, .. } = &layout;
+        let plan = names::digest(&format!("{machine}/{}", shape.seed));
+        objects.push(node(shape, &layout));
         objects.push(json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": {"name": machine, "namespace": names::FLEET_NAMESPACE,
@@ -62,37 +114,28 @@ pub(super) fn objects(shape: &Shape) -> Vec<Value> {
             "apiVersion": "v1", "kind": "Secret", "type": annotations::MACHINE_PLAN_SECRET_TYPE,
             "metadata": {
                 "name": format!("{machine}-machine-plan"), "namespace": names::FLEET_NAMESPACE,
-                "labels": machine_labels(shape, index, &machine),
+                "labels": machine_labels(&layout),
                 "annotations": {REACHED: format!("0/{}", shape.installed().kubernetes)},
             },
             // Rancher's, and secret: it has the token that nodes join with. Hexadecimal is valid base64.
-            "data": {"plan": names::digest(&format!("{machine}/{}", shape.seed))},
+            "data": {"plan": plan, "appliedPlan": plan},
         }));
     }
     objects
 }
 
-fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
+fn node(shape: &Shape, layout: &NodeLayout) -> Value {
     let kubernetes = shape.installed().kubernetes;
-    let mut labels = Map::new();
-    let mut label = |key: &str, value: &str| labels.insert(key.to_owned(), json!(value));
-    label("kubernetes.io/hostname", name);
-    label("kubernetes.io/arch", "amd64");
-    label("kubernetes.io/os", "linux");
-    label(labels::MANAGED, "true");
-    let mut taints = Value::Null;
-    if shape.is_witness(index) {
-        label(labels::ETCD, "true");
-        label(labels::WITNESS, "true");
-        taints = json!([{"key": labels::ETCD, "value": "true", "effect": "NoExecute"}]);
-    } else {
-        label("node-role.kubernetes.io/worker", "true");
-        label("kubevirt.io/schedulable", "true");
-        if shape.is_control_plane(index) {
-            label(labels::CONTROL_PLANE, "true");
-            label(labels::ETCD, "true");
-        }
-    }
+    let NodeLayout {
+        name,
+        machine,
+        labels,
+        taints,
+        address,
+        capacity,
+        allocatable,
+        ..
+    } = layout;
     let id = digest(&format!("{}/{name}/boot", shape.seed), 32);
     let boot = format!(
         "{}-{}-4{}-8{}-{}",
@@ -109,10 +152,9 @@ fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
         })
     };
     let mut spec = json!({"providerID": format!("rke2://{name}")});
-    if !taints.is_null() {
-        spec["taints"] = taints;
+    if !taints.is_empty() {
+        spec["taints"] = json!(taints);
     }
-    let size = json!({"cpu": "16", "memory": "65536000Ki", "pods": "200", "ephemeral-storage": "206289024Ki"});
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
@@ -120,13 +162,13 @@ fn node(shape: &Shape, index: usize, name: &str, machine: &str) -> Value {
             "annotations": {
                 annotations::MACHINE: machine,
                 "cluster.x-k8s.io/cluster-name": names::LOCAL_CLUSTER,
-                "rke2.io/internal-ip": address(index), "rke2.io/hostname": name,
+                "rke2.io/internal-ip": address, "rke2.io/hostname": name,
             },
         },
         "spec": spec,
         "status": {
-            "capacity": size, "allocatable": size,
-            "addresses": [{"type": "InternalIP", "address": address(index)}, {"type": "Hostname", "address": name}],
+            "capacity": capacity, "allocatable": allocatable,
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
             "conditions": [
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
                 condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

@@ -12,10 +12,7 @@ use crate::{
     release::Installed,
 };
 
-use super::{
-    Shape, management,
-    nodes::{INSTALLED, address},
-};
+use super::{Shape, management, nodes::INSTALLED};
 
 /// Of the ISO of a release, as its Version says.
 pub(crate) const ISO_CHECKSUM: &str = "3c6f98efc02959da524828b0c44273c8375b7815ce5fcf1c11581479d979daa6e184f3d20535041137282c3d2b4a12d9ba3ce847b051e9aecb5310b73f19523c";
@@ -152,9 +149,10 @@ fn version(shape: &Shape) -> Value {
 }
 
 fn endpoints(shape: &Shape) -> Value {
-    let servers = (0..shape.nodes).filter(|index| shape.is_control_plane(*index) && !shape.is_witness(*index));
+    let servers = shape.node_layouts().into_iter();
+    let servers = servers.filter(|node| node.is_control_plane() && !node.is_witness());
     let servers: Vec<Value> = servers
-        .map(|index| json!({"addresses": [address(index)], "conditions": {"ready": true}}))
+        .map(|node| json!({"addresses": [node.address], "conditions": {"ready": true}}))
         .collect();
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -183,7 +181,7 @@ fn chart(name: &str, version: &str) -> [Value; 2] {
     [chart, bundle]
 }
 
-fn addon(namespace: &str, name: &str, enabled: bool, installed: &Installed) -> Value {
+pub(super) fn addon(namespace: &str, name: &str, enabled: bool, installed: &Installed) -> Value {
     json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
         "metadata": {"name": name, "namespace": namespace},

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 
 use crate::{
     actor::kubevirt::instance_conditions,
-    context::{Context, digest, label},
+    context::{Context, digest},
     inbox::Key,
+    index,
 };
 
-use super::{Shape, platform::DEV_NAMESPACE};
+use super::{Shape, layout::VolumeLayout, platform::DEV_NAMESPACE};
 
 /// On a virt-launcher pod: the VM.
 pub(crate) const VM_LABEL: &str = "vm.kubevirt.io/name";
@@ -169,6 +170,11 @@ impl Instance<'_> {
 
     /// The pod that runs the instance.
     pub(crate) fn pod(&self) -> Value {
+        // The pod mounts what the VM has its disks on.
+        let volumes = self.spec["volumes"].as_array().into_iter().flatten();
+        let claims: Vec<&Value> = volumes
+            .filter(|volume| volume.get("persistentVolumeClaim").is_some())
+            .collect();
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -179,16 +185,20 @@ impl Instance<'_> {
             "spec": {
                 "nodeName": self.node, "restartPolicy": "Never",
                 "containers": [{"name": "compute", "image": "registry.suse.com/suse/sles/15.7/virt-launcher:1.7.0"}],
+                "volumes": claims,
             },
         })
     }
 
     /// The pod, as it is when it has been running for long.
-    fn running_pod(&self) -> Value {
+    pub(super) fn running_pod(&self) -> Value {
         let mut pod = self.pod();
         pod["status"] = json!({
             "phase": "Running", "startTime": super::nodes::INSTALLED,
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": super::nodes::INSTALLED}],
+            "containerStatuses": [{
+                "name": "compute", "image": pod["spec"]["containers"][0]["image"], "imageID": "", "ready": true, "restartCount": 0,
+            }],
         });
         pod
     }
@@ -218,9 +228,7 @@ pub(crate) fn is_migratable(spec: &VirtualMachineInstanceSpec) -> bool {
 
 /// The pods of an instance: one, or two while it migrates.
 pub(crate) fn launchers(world: &Context, key: &Key) -> Vec<Arc<Pod>> {
-    world
-        .pods
-        .select(|pod| pod.metadata.namespace.as_ref() == Some(&key.0) && label(&pod.metadata, VM_LABEL) == Some(&key.1))
+    world.pods.found(&index::of_instance(key))
 }
 
 /// The status of a VM that users see.
@@ -229,19 +237,22 @@ pub(crate) fn vm_status(shown: &str) -> Value {
     json!({"printableStatus": shown, "ready": shown == "Running", "created": created})
 }
 
+/// What the claim of a VM's disk ends with.
+const DISK: &str = "-disk-0";
+
 fn claim_name(vm: &str) -> String {
-    format!("{vm}-disk-0")
+    format!("{vm}{DISK}")
 }
 
 /// The volume of a VM.
-pub(crate) fn volume_name(namespace: &str, vm: &str) -> String {
+fn volume_name(namespace: &str, vm: &str) -> String {
     format!("pvc-{}", digest(&format!("{namespace}/{}", claim_name(vm)), 12))
 }
 
 /// The VM of a volume.
 pub(crate) fn vm_of(volume: &Volume) -> Option<Key> {
     let claim = volume.status.kubernetes_status.as_ref()?;
-    let vm = claim.pvc_name.as_ref()?.strip_suffix("-disk-0")?;
+    let vm = claim.pvc_name.as_ref()?.strip_suffix(DISK)?;
     Some((claim.namespace.clone()?, vm.to_owned()))
 }
 
@@ -255,6 +266,7 @@ pub(crate) fn engine_name(volume: &str) -> String {
     format!("{volume}-e-0")
 }
 
+/// The volume of a generated VM: its copies are on the next nodes in turn.
 fn volume(
     nodes: &[String],
     index: usize,
@@ -263,54 +275,88 @@ fn volume(
     attached: Option<&str>,
     gigabytes: u64,
 ) -> Vec<Value> {
-    let name = volume_name(namespace, vm);
     let copies = nodes.len().min(3);
-    // The default class asks for three everywhere: on a single node they are one, and the volume is degraded for ever.
-    let wanted = if nodes.len() == 1 { 3 } else { copies };
-    let in_longhorn = |kind: &str, name: &str, spec: Value, status: Value| {
+    volume_objects(&VolumeLayout {
+        name: volume_name(namespace, vm),
+        claim: Some((namespace.to_owned(), claim_name(vm))),
+        bytes: gigabytes << 30,
+        // The default class asks for three everywhere: on a single node they are one, and the volume is degraded for ever.
+        wanted: if nodes.len() == 1 { 3 } else { copies },
+        copies: (0..copies)
+            .map(|copy| nodes[(index + copy) % nodes.len()].clone())
+            .collect(),
+        attached: attached.map(str::to_owned),
+    })
+}
+
+/// A volume with its engine and its copies. The names of these two follow from that of the volume.
+pub(super) fn volume_objects(volume: &VolumeLayout) -> Vec<Value> {
+    let name = &volume.name;
+    let in_longhorn = |kind: &str, of: &str, spec: Value, status: Value| {
         json!({
             "apiVersion": "longhorn.io/v1beta2", "kind": kind,
-            "metadata": {"name": name, "namespace": names::LONGHORN_NAMESPACE, "labels": {"longhornvolume": volume_name(namespace, vm)}},
+            "metadata": {"name": of, "namespace": names::LONGHORN_NAMESPACE, "labels": {"longhornvolume": name}},
             "spec": spec, "status": status,
         })
     };
-    let (state, robustness) = match attached {
-        Some(_) if copies < wanted => ("attached", "degraded"),
+    let copies = volume.copies.len();
+    let (state, robustness) = match &volume.attached {
+        Some(_) if copies == 0 => ("attached", "faulted"),
+        Some(_) if copies < volume.wanted => ("attached", "degraded"),
         Some(_) => ("attached", "healthy"),
         None => ("detached", "unknown"),
     };
-    let node = attached.unwrap_or_default();
-    let size = (gigabytes << 30).to_string();
+    let node = volume.attached.as_deref().unwrap_or_default();
+    let mut status = json!({"state": state, "robustness": robustness, "currentNodeID": node});
+    if let Some((namespace, claim)) = &volume.claim {
+        status["kubernetesStatus"] = json!({
+            "namespace": namespace, "pvcName": claim, "pvStatus": "Bound",
+            "workloadsStatus": workloads(volume.attached.as_ref().map(|_| claim.as_str())),
+        });
+    }
     let mut objects = vec![
         in_longhorn(
             "Volume",
-            &name,
-            json!({"numberOfReplicas": wanted, "nodeID": node, "size": size, "frontend": "blockdev", "accessMode": "rwx", "migratable": true}),
-            json!({
-                "state": state, "robustness": robustness, "currentNodeID": node,
-                "kubernetesStatus": {"namespace": namespace, "pvcName": claim_name(vm), "pvStatus": "Bound"},
-            }),
+            name,
+            json!({"numberOfReplicas": volume.wanted, "nodeID": node, "size": volume.bytes.to_string(), "frontend": "blockdev", "accessMode": "rwx", "migratable": true}),
+            status,
         ),
         in_longhorn(
             "Engine",
-            &engine_name(&name),
+            &engine_name(name),
             json!({"volumeName": name, "nodeID": node}),
             json!({
-                "currentState": if attached.is_some() { "running" } else { "stopped" },
-                "replicaModeMap": if attached.is_some() { whole_copies(&name, copies) } else { json!({}) },
+                "currentState": if volume.attached.is_some() { "running" } else { "stopped" },
+                "replicaModeMap": if volume.attached.is_some() { whole_copies(name, copies) } else { json!({}) },
             }),
         ),
     ];
-    for (number, copy) in (0_i64..).zip(0..copies) {
-        let on = &nodes[(index + copy) % nodes.len()];
+    for (number, on) in (0_i64..).zip(&volume.copies) {
         objects.push(in_longhorn(
             "Replica",
-            &replica_name(&name, number),
-            json!({"volumeName": name, "nodeID": on}),
+            &replica_name(name, number),
+            json!({"volumeName": name, "nodeID": on, "healthyAt": super::nodes::INSTALLED}),
             json!({"currentState": "running"}),
         ));
     }
     objects
+}
+
+/// The claim of a volume.
+pub(crate) fn claim_of(volume: &Volume) -> Option<&str> {
+    volume.status.kubernetes_status.as_ref()?.pvc_name.as_deref()
+}
+
+/// Who uses an attached volume, as Longhorn finds out from pods: the VM of its claim.
+pub(crate) fn workloads(claim: Option<&str>) -> Value {
+    let used_by = |claim: &str| {
+        let vm = claim.strip_suffix(DISK).unwrap_or(claim);
+        json!({
+            "podName": format!("virt-launcher-{vm}-0"), "podStatus": "Running",
+            "workloadName": vm, "workloadType": "VirtualMachineInstance",
+        })
+    };
+    claim.map(used_by).into_iter().collect()
 }
 
 /// What an engine says of copies that are all whole.

@@ -37,9 +37,11 @@ mod clean_images;
 mod cluster_upgrade;
 mod host;
 mod kubevirt;
+pub(crate) mod log;
 mod post_drain;
 mod pre_drain;
 mod prepare;
+pub(crate) mod repository;
 mod restore_vm;
 mod single_node;
 mod skip_manifests;
@@ -47,6 +49,8 @@ mod suspend_agent;
 mod walk;
 
 pub use board::ProgramStep;
+pub(crate) use log::LogSink;
+pub use log::PrintedLine;
 
 /// A pod whose program runs.
 #[derive(Clone)]
@@ -197,9 +201,10 @@ pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>, dies_at: Option<&'
     let ended = tokio::select! {
         biased;
         () = board.death() => Ok(()),
-        ended = program(&call, &report) => ended,
+        ended = log::logged(world, pod, program(&call, &report)) => ended,
     };
     if let Some(message) = board.died() {
+        world.print(pod, &message);
         return Ended {
             succeeded: false,
             message,
@@ -207,6 +212,7 @@ pub(crate) async fn run(world: &Arc<Context>, pod: &Arc<Pod>, dies_at: Option<&'
     }
     if let Err(error) = &ended {
         tracing::debug!(pod = pod.metadata.name, %error, "a program failed");
+        world.print_error(pod, error);
     }
     Ended {
         succeeded: ended.is_ok(),

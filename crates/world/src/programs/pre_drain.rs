@@ -4,6 +4,7 @@
 
 use api::{ProgramWait, annotations};
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Pod;
 use node::{
     limits::Limits,
     pre_drain,
@@ -17,11 +18,15 @@ use program::{
 };
 use rules::{
     drain_taint,
-    evacuation::{self, Act, Evacuation},
+    evacuation::{self, Act, Evacuation, MIGRATION_JOB_LABEL},
     longhorn_health::{self, Storage},
 };
 
-use crate::{actor::kubelet::started, inbox::Key};
+use crate::{
+    actor::kubelet::started,
+    context::{label, node_of},
+    inbox::Key,
+};
 
 use super::{
     Call, host,
@@ -94,6 +99,10 @@ async fn evacuate(call: &Call, ctx: StepContext<'_>) -> Result<()> {
     world.migrations.subscribe(&inbox);
     world.nodes.subscribe(&inbox);
     world.upgrade_plans.subscribe(&inbox);
+    let targets = || {
+        let is_target = |pod: &Pod| label(&pod.metadata, MIGRATION_JOB_LABEL).is_some() && node_of(pod).is_empty();
+        world.pods.select(is_target)
+    };
     let look = || {
         let plan = world.upgrade_plans.get("", &call.plan);
         let policy = plan.as_ref().and_then(|plan| plan.spec.on_migration_failure);
@@ -105,7 +114,7 @@ async fn evacuate(call: &Call, ctx: StepContext<'_>) -> Result<()> {
             began: Some(started(&call.pod)),
             instances: &world.vmis.list(),
             migrations: &world.migrations.list(),
-            target_pods: &[],
+            target_pods: &targets(),
             tainted: world
                 .nodes
                 .get("", &call.node)

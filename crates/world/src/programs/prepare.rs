@@ -91,14 +91,20 @@ fn read_lists(call: &Call) -> Result<()> {
 /// Brings the archives of a group, one after another, in the time that the step has of the whole. A program that was
 /// started again does not bring again what it brought before: its time is over.
 async fn bring(call: &Call, ctx: StepContext<'_>, doing: &str, group: &str, step: u32) -> Result<()> {
-    let archives = call.release()?.1.group(group);
+    let bundle = &call.release()?.1;
+    let archives = bundle.group(group);
+    let groups = if doing == "saving" {
+        progress::SAVED
+    } else {
+        progress::IMPORTED
+    };
     let share = call.world.durations.preload / SHARES;
     let count = u32::try_from(archives.len()).unwrap_or(u32::MAX).max(1);
     for (index, archive) in archives.iter().enumerate() {
         let name = archive.archive.as_str();
         let size = Facts(call.world.clone()).size(name).unwrap_or_default();
         let begins = share * step + share / count * u32::try_from(index).unwrap_or(u32::MAX);
-        let which = (index + 1, archives.len());
+        let which = progress::place(bundle, &groups, group, index);
         // The first one is the largest, and shows progress. More messages would not be read.
         let parts = if step == 0 { 2 } else { 1 };
         for part in 0..parts {
@@ -107,7 +113,7 @@ async fn bring(call: &Call, ctx: StepContext<'_>, doing: &str, group: &str, step
                 continue;
             }
             let at = size / u64::from(parts) * u64::from(part);
-            let waiting = progress::waiting(name, progress::sentence(doing, which, at, size));
+            let waiting = progress::waiting(name, progress::sentence(doing, name, which, at, size));
             ctx.report.waiting(&[waiting], Some(ctx.deadline));
             call.take(ends).await;
         }

@@ -12,6 +12,7 @@
 mod definitions;
 mod evacuation;
 mod jobs;
+mod logs;
 mod nodes;
 mod planner;
 mod platform;

@@ -23,6 +23,7 @@ fn every_table_is_run() {
 #[case::discovery("discovery")]
 #[case::errors("errors")]
 #[case::list("list")]
+#[case::logs("logs")]
 #[case::patch("patch")]
 #[case::schema("schema")]
 #[case::table("table")]

@@ -385,7 +385,11 @@ fn drain_evicts_and_auth_answers() {
         let path = cluster.file(name, &object.to_string());
         cluster.ok(&["create", "-f", path.to_str().unwrap()]);
     }
-    assert_eq!(cluster.ok(&["logs", "p"]), "");
+    let complaint = cluster.fails(&["logs", "p"]);
+    assert!(
+        complaint.contains("container \"c\" in pod \"p\" is waiting to start: ContainerCreating"),
+        "{complaint}"
+    );
     // No kubelet is simulated, which would end the pod and remove it.
     cluster.ok(&["drain", "n1", "--force", "--grace-period=0"]);
     assert!(cluster.server.store().get("", "pods", "default", "p").is_none());

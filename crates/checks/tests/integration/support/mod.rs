@@ -71,7 +71,8 @@ pub(crate) fn healthy(nodes: usize) -> Cluster {
     let mut cluster = Cluster::empty();
     cluster.nodes = Ok((1..=nodes).map(|number| read(node(number))).collect());
     cluster.machines = Ok((1..=nodes).map(|number| read(machine(number))).collect());
-    cluster.versions = Ok(vec![named(names::HARVESTER_NAMESPACE, VERSION, json!({}))]);
+    let spec = json!({"isoURL": "https://releases.example.com/v1.8.0.iso"});
+    cluster.versions = Ok(vec![named(names::HARVESTER_NAMESPACE, VERSION, json!({"spec": spec}))]);
     let ready = json!({"status": {"ready": true}});
     cluster.rancher_clusters = Ok(vec![named(names::FLEET_NAMESPACE, "local", ready)]);
     cluster

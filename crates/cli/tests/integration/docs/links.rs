@@ -67,6 +67,9 @@ fn links(page: &Page) -> Vec<(usize, String)> {
 fn anchors(page: &Page) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (_, line) in page.prose() {
+        // Rows of tables have anchors of their own.
+        let rows = line.split("<a id=\"").skip(1);
+        found.extend(rows.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
         let bare = line.trim_start_matches('#');
         if bare.len() == line.len() || !bare.starts_with(' ') {
             continue;

@@ -12,8 +12,8 @@ use crate::docs::page::{Page, root};
 
 /// The rows that files below a folder name: in the names of tests, and as such in texts.
 fn named(folder: &Path, rows: &mut BTreeSet<String>) {
-    let test = Regex::new(r"\bfn ([rswf])([0-9]{2})_").unwrap();
-    let text = Regex::new(r"\b([RSWF])-([0-9]{2})\b").unwrap();
+    let test = Regex::new(r"\bfn ([rswfu])([0-9]{2})_[a-z0-9]+_").unwrap();
+    let text = Regex::new(r"\b([RSWFU])-([0-9]{2})\b").unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -35,7 +35,7 @@ const NORUN: [(&str, usize); 8] = [
     // The embedded API has no streams: no port-forward.
     ("stream", 2),
     // Benchmarks build in release mode and take minutes.
-    ("long", 3),
+    ("long", 5),
     // What would run these tests inside these tests, or build the program that they use.
     ("itself", 1),
     ("build", 2),

@@ -394,3 +394,15 @@ fn the_readme_of_the_chart_has_the_values_of_the_chart() {
     let output = Command::new(hack("chart-readme")).arg("--check").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn u17_two_servers_on_one_port_are_refused() {
+    let Some(refused) = template(RELEASE, &["metrics.port=9443"]) else {
+        return;
+    };
+    assert!(!refused.status.success());
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("metrics.port and webhook.port must differ"), "{error}");
+    let without = template(RELEASE, &["metrics.port=9443", "webhook.enable=false"]).unwrap();
+    assert!(without.status.success());
+}

@@ -28,7 +28,11 @@ fn bash_completes_commands_and_flags() {
             words[words.len() - 1],
             words[words.len() - 2],
         );
-        let completed = printed(Command::new("bash").args(["--norc", "-c", &ask]));
+        let program = assert_cmd::cargo::cargo_bin("upgrade-toolkit");
+        let mut path = program.parent().unwrap().as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        let completed = printed(Command::new("bash").args(["--norc", "-c", &ask]).env("PATH", path));
         assert_eq!(completed.trim(), expected);
     }
 }

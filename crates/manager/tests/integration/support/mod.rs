@@ -21,6 +21,7 @@ use manager::{
     client::for_product,
     field_validation::Mode,
     tls::managed::Managed,
+    upgrade_record::Look,
     watched::Watched,
     webhook::{
         configurations,
@@ -107,6 +108,11 @@ pub(crate) async fn cluster() -> ApiServer {
 pub(crate) fn manager_client(server: &ApiServer) -> kube::Client {
     let client = server.client_as(Identity::service_account(names::HARVESTER_NAMESPACE, ACCOUNT));
     for_product(client, Mode::Strict).0
+}
+
+/// How a manager reads the cluster, before its caches hold anything.
+pub(crate) fn look(client: kube::Client) -> Look {
+    Look::new(client, Watched::default(), Clock::system())
 }
 
 /// What the certificate of the tests is for.

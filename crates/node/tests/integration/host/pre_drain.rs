@@ -133,7 +133,7 @@ async fn a_node_is_emptied_step_by_step_and_every_wait_has_a_name() {
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster
-                .until_waiting_for("degraded, 2 of 3 copies are whole, rebuilding 43 %")
+                .until_waiting_for("degraded, 2 of 3 replicas healthy, rebuilding 43 %")
                 .await;
             assert!(!cluster.is_tainted().await, "no VM moves while a volume lacks a copy");
             assert_eq!(cluster.harness.list(NODE).await, None, "and none is stopped");

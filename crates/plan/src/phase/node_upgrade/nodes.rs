@@ -46,7 +46,8 @@ pub(crate) fn look_at_jobs(draft: &mut Draft<'_>) {
             let (reason, message) = why_paused(draft, node);
             draft.reach(node, NodeState::UpgradePaused, Some(reason), Some(message));
         } else {
-            suc_plan::reach_by_job(draft, node, &job.outcome, states);
+            let outcome = suc_plan::with_last_message(draft, job);
+            suc_plan::reach_by_job(draft, node, &outcome, states);
         }
     }
 }

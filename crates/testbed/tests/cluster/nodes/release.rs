@@ -27,7 +27,8 @@ const OLD: [&str; 9] = [
 ];
 
 /// What both releases have.
-const BOTH: [&str; 2] = [
+const BOTH: [&str; 3] = [
+    "docker.io/rancher/system-upgrade-controller:v0.17.0",
     "docker.io/rancher/pause:3.6",
     "registry.suse.com/suse/sles/15.7/virt-launcher:1.7.0",
 ];

@@ -39,7 +39,9 @@ pub(crate) async fn test_cluster(shape: Shape, durations: Durations, troubles: T
     };
     let (client, _) = for_product(server.client(), mode);
     world::install_by(&client, definitions, &shape.objects()).await.unwrap();
-    let world = World::new(client.clone(), clock.clone(), shape.clone(), durations, troubles);
+    let logs = server.logs();
+    let world = World::new(client.clone(), clock.clone(), shape.clone(), durations, troubles)
+        .with_logs_to(move |line| print(&logs, line));
     let facts = world.facts();
     let proxied = facts.clone();
     server.set_node_proxy(Arc::new(move |node, path| proxied.kubelet(node, path)));
@@ -52,6 +54,18 @@ pub(crate) async fn test_cluster(shape: Shape, durations: Durations, troubles: T
         shape,
         world,
     }
+}
+
+/// Does what a container runtime does with what a container prints.
+fn print(logs: &apiserver::Logs, line: &world::PrintedLine<'_>) {
+    let of = apiserver::ContainerInstance {
+        namespace: line.namespace,
+        pod: line.pod,
+        uid: line.uid,
+        container: line.container,
+        restart: line.restart,
+    };
+    logs.append(&of, line.at, line.text);
 }
 
 /// `group/version/Kind`.

@@ -1,0 +1,28 @@
+//! The logs of an upgrade: which pods are read, how their lines are masked, kept and shown.
+//!
+//! [`collector`] decides what to read, [`store`] keeps it on a volume, [`archive`] and [`merged`] show it. Only
+//! [`shell`] talks to a cluster and only [`disk`] to a file system; nothing here decides anything about an upgrade.
+
+pub mod archive;
+pub mod collector;
+pub mod disk;
+pub mod key;
+pub mod line;
+pub mod mask;
+pub mod merged;
+pub mod metrics;
+#[cfg(feature = "cluster")]
+pub mod selection;
+#[cfg(feature = "cluster")]
+pub mod shell;
+pub mod store;
+
+pub use archive::{Archive, ArchiveError};
+pub use collector::{Collector, Settings};
+pub use disk::{Disk, Folder};
+pub use key::{Class, StreamInfo, StreamKey};
+pub use line::Nanos;
+pub use metrics::Metrics;
+#[cfg(feature = "cluster")]
+pub use selection::Selection;
+pub use store::{Limits, Store, StoreError, View};
