@@ -343,7 +343,14 @@ async fn attempt(
         }
     };
     let unchanged = same && managed::same_owners(&before, &managers);
-    let going = metadata::is_deleting(&new) && metadata::has_no_finalizers(&new) && !server.keeps_namespace(kind, &new);
+    // A pod that has time left to end stays until its kubelet deletes it without delay, whoever changes it before.
+    let has_time_left = old["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|left| left > 0);
+    let going = metadata::is_deleting(&new)
+        && metadata::has_no_finalizers(&new)
+        && !has_time_left
+        && !server.keeps_namespace(kind, &new);
     if unchanged && !going {
         let object = Arc::clone(old);
         return Ok(Some(Written {

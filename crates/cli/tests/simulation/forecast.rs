@@ -20,7 +20,7 @@ use snapshot::{Snapshot, kinds::KubeletDisk};
 use view::forecast::{Blocker, BlockerKind, Forecast, Verdict};
 use world::Shape;
 
-use crate::run::in_paused_time;
+use crate::{run::in_paused_time, watched::Watched};
 
 const GIB: u64 = 1 << 30;
 
@@ -75,13 +75,13 @@ fn seen(shape: &Shape) -> Snapshot {
     complete
 }
 
-async fn start(shape: &Shape) -> Rehearsal {
+async fn start(shape: &Shape) -> Watched {
     let scenario = Scenario {
         shape: shape.clone(),
         ..Scenario::default()
     };
     let clock = Clock::simulated(beginning(), 1.0);
-    let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+    let rehearsal = Watched::start(scenario, clock).await;
     rehearsal.clock.sleep(Duration::from_secs(60)).await;
     rehearsal
 }

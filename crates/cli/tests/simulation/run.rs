@@ -112,6 +112,8 @@ pub(crate) struct Ended {
 
 /// Longer than any upgrade of a small cluster takes.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
+/// So long a run goes on after its plan has ended.
+const AFTERWARDS: Duration = Duration::from_secs(300);
 
 /// Runs something in time that passes only while all tasks wait.
 pub(crate) fn in_paused_time<T>(future: impl Future<Output = T>) -> T {
@@ -173,7 +175,16 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
     };
     let plan = plan.map_err(|error| format!("{error:#}"))?;
     let name = plan.name_any();
-    let end = end_of(&rehearsal, &name, case);
+    let end = async {
+        let plan = end_of(&rehearsal, &name, case).await?;
+        // What follows a plan's end (garbage collection, VMs that start again, the comparison with before) takes its time
+        // too, and a manager that dies by then is followed by another one.
+        rehearsal.clock.sleep(AFTERWARDS).await;
+        Ok::<_, String>(match plan {
+            Some(_) => rehearsal.follow(&name, Some(Duration::ZERO), |_| true).await,
+            None => None,
+        })
+    };
     let users = futures::future::join_all(case.user.iter().map(|user| user::act(&rehearsal, &name, user)));
     tokio::pin!(end, users);
     let (mut generation, mut acting) = (1, true);
@@ -192,8 +203,6 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
             plan = &mut end => break plan?,
         }
     };
-    // What follows a plan's end (garbage collection, VMs that start again) takes its time too.
-    rehearsal.clock.sleep(Duration::from_secs(300)).await;
     manager.abort();
     if let Some(standby) = standby {
         standby.abort();

@@ -101,7 +101,12 @@ fn w13_a_repository_whose_endpoints_come_late_is_gone_on_with_as_soon_as_they_co
         endpoints.into_iter().any(|one| one["conditions"]["ready"] == true)
     };
     let slices = versions(&ended.store, "endpointslices").into_iter();
-    let mut ours = slices.filter(|(_, slice)| slice["metadata"]["namespace"] == names::HARVESTER_NAMESPACE);
+    // Harvester's own Services are served from the beginning.
+    let is_ours = |slice: &Value| {
+        let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str();
+        service.is_some_and(|service| service.ends_with("-repo"))
+    };
+    let mut ours = slices.filter(|(_, slice)| is_ours(slice));
     let (served, _) = ours.find(|(_, slice)| serves(slice)).unwrap();
     assert!(served.duration_since(deployed).as_secs() >= 60, "they were not late");
     let plan = serde_json::to_value(ended.plan.unwrap()).unwrap();
