@@ -14,6 +14,8 @@ pub struct Troubles {
     pub jobs: Vec<JobTrouble>,
     /// How often the import of an ISO fails before it works. More than the image's `retry` fails it for good.
     pub iso_failures: u32,
+    /// The scratch claim of the import of an ISO is not bound, so its importer does not start.
+    pub scratch_pending: bool,
     /// Nodes whose reboot fails.
     pub reboots: BTreeMap<String, RebootTrouble>,
     /// Nodes whose kubelet cannot end pods: those that are deleted stay, and run.

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use api::{Phase, UpgradePlan, Wait, foreign::suc::Plan, labels, names, quoted::quoted};
+use api::{Phase, UpgradePlan, Wait, foreign::suc::Plan, labels, names, quoted::quoted, reasons};
 use jiff::SignedDuration;
 
 use super::{
     Leads, Patient, Situation,
     found::{MOST, More, created, error, found, label, name, namespace, node_ref, warning},
+    patient::states,
     workloads::not_rolled_out,
 };
 use crate::finding::{Finding, Missing, ObjectRef, Severity, needed};
@@ -23,6 +24,9 @@ const WARNINGS: SignedDuration = SignedDuration::from_mins(60);
 
 /// The name of its Deployment.
 const NAME: &str = "system-upgrade-controller";
+/// What Kubernetes says of a Job that did not end in time.
+const DEADLINE_EXCEEDED: &str = "Job was active longer than specified deadline";
+const RETRY: &str = "kubectl annotate upgradeplan {} management.harvesterhci.io/retry=again --overwrite";
 /// Its label on Jobs: the Plan.
 const SUC_PLAN: &str = "upgrade.cattle.io/plan";
 
@@ -159,17 +163,36 @@ fn deadline(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         let finding = error(ObjectRef::of(job), message)
             .since(failed.last_transition_time.as_ref().map(|time| time.0))
             .command("kubectl -n {} logs job/{} --tail=50", &[namespace(job), name(job)])
-            .command(
-                "kubectl annotate upgradeplan {} management.harvesterhci.io/retry=again --overwrite",
-                &[name(plan)],
-            );
+            .command(RETRY, &[name(plan)]);
         let node = label(job, labels::SUC_NODE).or_else(|| label(job, labels::NODE));
         findings.push(match node {
             Some(node) => finding.also(node_ref(node)),
             None => finding,
         });
     }
+    if findings.is_empty() {
+        findings.extend(failed_by_deadline(plan));
+    }
     Ok(findings)
+}
+
+/// A plan that has failed removes its Plans, and system-upgrade-controller their Jobs. Why they failed is in the plan, in the
+/// Jobs' own words.
+fn failed_by_deadline(plan: &UpgradePlan) -> Option<Finding> {
+    let condition = plan
+        .condition(reasons::PROGRESSING)
+        .filter(|_| plan.phase() == Some(Phase::Failed))
+        .filter(|condition| condition.message.contains(DEADLINE_EXCEEDED))?;
+    let message = format!(
+        "A Job of the upgrade did not end before its deadline: {}",
+        quoted(&condition.message)
+    );
+    let finding = error(ObjectRef::of(plan), message)
+        .since(Some(condition.last_transition_time.0))
+        .command("kubectl describe upgradeplan {}", &[name(plan)])
+        .command(RETRY, &[name(plan)]);
+    let failed = states(plan).filter(|(_, entry)| entry.state().is_some_and(|state| state.ends_with("Failed")));
+    Some(failed.take(MOST).fold(finding, |finding, (node, _)| finding.also(node_ref(node))))
 }
 
 fn disk(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::{
     Leads, Patient, Situation,
-    found::{More, annotation, error, label, name, namespace, node_ref, warning},
+    found::{MOST, More, annotation, error, label, name, namespace, node_ref, warning},
     patient::{node_waits_since, states, waits_since},
 };
 use crate::finding::{Finding, Missing, ObjectRef};
@@ -231,12 +231,30 @@ fn gone(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         }
         let state = entry.state().unwrap_or_default();
         let message = format!("Node {name} is in the plan ({}), but not in the cluster", quoted(state));
-        findings.push(
-            warning(node_ref(name), message)
-                .since(waits_since(plan, Wait::Nodes.as_str(), Some(&format!("Node {name}"))))
-                .command("kubectl get nodes", &[])
-                .command("kubectl -n fleet-local get machines.cluster.x-k8s.io", &[]),
-        );
+        let since = waits_since(plan, Wait::Nodes.as_str(), Some(&format!("Node {name}")));
+        findings.push(removed(name, message).since(since));
     }
+    // The manager drops a node that is gone from the plan; its Machine stays until somebody deletes it.
+    let machines = patient.snapshot.machines.as_deref().unwrap_or_default();
+    for machine in machines.iter().filter(|one| one.metadata.deletion_timestamp.is_none()) {
+        let node = machine.status.node_ref.as_ref().and_then(|node| node.name.as_deref());
+        let Some(node) = node else { continue };
+        if patient.node(node)?.is_some() || states(plan).any(|(name, _)| name == node) {
+            continue;
+        }
+        let message = format!(
+            "Node {node} of Machine {}/{} is not in the cluster: the plan continues without it",
+            namespace(machine),
+            name(machine)
+        );
+        findings.push(removed(node, message).also(ObjectRef::of(machine)));
+    }
+    findings.truncate(MOST);
     Ok(findings)
+}
+
+fn removed(node: &str, message: String) -> Finding {
+    warning(node_ref(node), message)
+        .command("kubectl get nodes", &[])
+        .command("kubectl -n fleet-local get machines.cluster.x-k8s.io", &[])
 }

@@ -2,7 +2,7 @@
 //! import is tried again as often as the image says. Which volume it gets depends on its backend and on the annotation of
 //! upgrade images.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::{
     annotations,
@@ -19,6 +19,8 @@ use crate::{
 
 /// How often the progress is written on the way.
 const STEPS: u32 = 10;
+/// How soon an importer that cannot start is looked at again.
+const PENDING: Duration = Duration::from_secs(15);
 pub(crate) const ISO_BYTES: u64 = 7_516_192_768;
 
 pub(crate) async fn run(world: Arc<Context>) {
@@ -66,6 +68,18 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     let Some(began) = began(&image) else {
         return begin(world, key, failures(&image)).await;
     };
+    let (scratch, claim) = scratch_claim(&image, key);
+    if world.troubles().scratch_pending {
+        inbox.later(Kind::VirtualMachineImage, key.clone(), after(world.clock.now(), PENDING));
+        if world.claims.create(&claim).await? {
+            world.claims.patch_status(&scratch, &json!({"phase": "Pending"})).await?;
+        }
+        return Ok(());
+    }
+    if world.claims.at(&scratch).is_some() {
+        world.claims.delete(&scratch, false).await?;
+        return begin(world, key, failures(&image)).await;
+    }
     let total = world.durations.iso_import;
     let step = total / STEPS;
     let elapsed = u64::try_from(world.clock.now().duration_since(began).as_secs()).unwrap_or_default();
@@ -82,7 +96,7 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         inbox.later(
             Kind::VirtualMachineImage,
             key.clone(),
-            next.max(after(world.clock.now(), std::time::Duration::from_millis(1))),
+            next.max(after(world.clock.now(), Duration::from_millis(1))),
         );
         return Ok(());
     }
@@ -104,6 +118,18 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
         return world.images.patch_status(key, &status).await.map(drop);
     }
     begin(world, key, failed + 1).await
+}
+
+/// The claim that an importer writes to on its way. Its pod does not start before the claim is bound.
+fn scratch_claim(image: &VirtualMachineImage, key: &Key) -> (Key, Value) {
+    let uid = image.metadata.uid.as_deref().unwrap_or_default();
+    let name = format!("prime-{uid}-scratch");
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": key.0, "ownerReferences": controlled_by(image)},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": ISO_BYTES.to_string()}}},
+    });
+    ((key.0.clone(), name), claim)
 }
 
 async fn begin(world: &Context, key: &Key, failed: u64) -> Result<()> {

@@ -32,6 +32,13 @@ fn etcd(cluster: Cluster, status: &str, since: &str) -> Cluster {
     back_with(cluster, NEW, "boot-2").with("pods", pod("kube-system", "etcd-node-1", "node-1", labels, conditions))
 }
 
+fn machine(node: &str, deleted: Value) -> Value {
+    json!({
+        "metadata": {"name": "custom-9", "namespace": "fleet-local", "deletionTimestamp": deleted, "creationTimestamp": LONG_AGO},
+        "spec": {}, "status": {"phase": "Running", "nodeRef": {"name": node}},
+    })
+}
+
 fn lease(cluster: Cluster, namespace: &str, name: &str, renewed: &str) -> Cluster {
     cluster.with(
         "leases",
@@ -127,6 +134,15 @@ pub(super) fn cases() -> Vec<Case> {
                 preloading()
                     .plan_with(json!({"status": {"nodeUpgradeStatuses": {"node-2": {"state": "ImagePreloading"}}}})),
             )],
+        },
+        Case {
+            id: "D44",
+            object: "Node node-9",
+            found: preloading().with("machines", machine("node-9", Value::Null)),
+            near: vec![
+                ("it is there", preloading().with("machines", machine("node-2", Value::Null))),
+                ("it is being removed", preloading().with("machines", machine("node-9", json!("2026-03-13T04:00:00Z")))),
+            ],
         },
         Case {
             id: "D45",

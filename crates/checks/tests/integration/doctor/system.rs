@@ -31,6 +31,13 @@ fn suc_plan(created: &str, status: Value) -> Cluster {
     }))
 }
 
+fn failed_plan(why: &str) -> Value {
+    let failed = condition("Progressing", "False", LONG_AGO, why);
+    json!({"status": {
+        "currentPhase": "Failed", "conditions": [failed], "nodeUpgradeStatuses": {"node-1": {"state": "ImagePreloadFailed"}},
+    }})
+}
+
 fn job(labels: Value, condition: Option<Value>) -> Value {
     json!({
         "metadata": {"name": "apply-up-image-preload-on-node-1", "namespace": "cattle-system", "labels": labels},
@@ -147,6 +154,15 @@ pub(super) fn cases() -> Vec<Case> {
                 ("it failed otherwise", charts().with("jobs", job(ours("image-preload"), Some(failed("BackoffLimitExceeded"))))),
                 ("it is no Job of the upgrade", charts().with("jobs", job(json!({}), Some(failed("DeadlineExceeded"))))),
             ],
+        },
+        Case {
+            id: "D29",
+            object: "UpgradePlan up",
+            found: charts().plan_with(failed_plan("image-preload plan job(s) failed: node-1: Job was active longer than specified deadline")),
+            near: vec![(
+                "it failed otherwise",
+                charts().plan_with(failed_plan("image-preload plan job(s) failed: node-1: exit code 1")),
+            )],
         },
         Case {
             id: "D31",

@@ -141,6 +141,7 @@ fn concerns(chosen: &Chosen, change: &Change) -> bool {
         (_, "virtualmachines") => chosen.is(&namespaced),
         (_, "bundles") => name.strip_prefix("mcc-").is_some_and(|chart| chosen.is(chart)),
         (_, "managedcharts") => chosen.is(name),
+        (_, "persistentvolumeclaims") => name.ends_with("-scratch"),
         // What belongs to an upgrade, or Rancher.
         _ => !metadata["labels"][api::labels::UPGRADE_PLAN].is_null() || name == "rancher",
     }

@@ -48,6 +48,16 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "scratch-pending",
+        last: None,
+        happens: "The scratch claim of the importer stays pending, and the import of the ISO stays at 0 %.",
+        shows: Shows::Doctor(&["D32"], "PersistentVolumeClaim harvester-system/prime-"),
+        remedy: "Delete the claim, which stands for repairing the storage class here: kubectl -n harvester-system delete pvc CLAIM.",
+        lift: Lift::Touch(&["persistentvolumeclaims"]),
+        play: Play::World(|troubles, _| troubles.scratch_pending = true),
+        ..ROW
+    },
+    Row {
         name: "disk-full",
         object: Object::Node,
         default: "node-3",
@@ -164,7 +174,7 @@ pub(super) const ROWS: &[Row] = &[
         object: Object::Job,
         default: "image-preload",
         happens: "JOB does not end before its deadline.",
-        shows: Shows::Doctor(&["D29"], "Job "),
+        shows: Shows::Doctor(&["D29"], "UpgradePlan "),
         remedy: "Retry the plan: the Job then ends.",
         lift: Lift::Retry,
         play: Play::World(|troubles, chosen| jobs(troubles, chosen, JobFailure::Hangs)),

@@ -42,27 +42,6 @@ const ROW: Row = Row {
 
 pub(super) const ROWS: &[Row] = &[
     Row {
-        name: "scratch-pending",
-        begins: Moment::Phase(Phase::ISODownloading),
-        last: None,
-        happens: "The scratch claim of the importer stays pending. The import itself continues.",
-        shows: Shows::Doctor(
-            &["D32"],
-            "PersistentVolumeClaim harvester-system/prime-rehearsed-scratch",
-        ),
-        remedy: "Delete the claim: kubectl -n harvester-system delete pvc prime-rehearsed-scratch.",
-        play: Play::Writes(|hands, _| {
-            let claim = json!({
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                "metadata": {"name": "prime-rehearsed-scratch", "namespace": "harvester-system"},
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "7Gi"}}},
-                "status": {"phase": "Pending"},
-            });
-            async move { hands.create(claim).await }.boxed()
-        }),
-        ..ROW
-    },
-    Row {
         name: "storage-network-full",
         begins: Moment::Phase(Phase::RepoCreating),
         happens: "The storage network has no free address. The upgrade itself continues.",

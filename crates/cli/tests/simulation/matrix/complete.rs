@@ -136,6 +136,7 @@ fn words(troubles: &Troubles) -> Vec<String> {
     let Troubles {
         jobs,
         iso_failures,
+        scratch_pending,
         reboots,
         // Pods that stay when they are deleted, and look-alikes of our objects, must be distinguished from what is ours and has
         // ended (`stopping`, `trust`): neither makes an upgrade fail.
@@ -159,6 +160,7 @@ fn words(troubles: &Troubles) -> Vec<String> {
         .collect();
     for (is_there, word) in [
         (*iso_failures > 0, "ISO"),
+        (*scratch_pending, "scratch claim"),
         (!vms_that_do_not_start.is_empty(), "VM does not start"),
         (!late_kubelets.is_empty(), "late kubelet"),
         (*drain_taint_is_taken_away, "taint is taken away"),
@@ -194,6 +196,7 @@ fn everything_that_the_simulated_cluster_can_do_wrong_has_a_case() {
         "Hangs",
         "NoImage",
         "ISO",
+        "scratch claim",
         "VM does not start",
         "late kubelet",
         "taint is taken away",

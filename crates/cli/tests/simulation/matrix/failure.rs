@@ -173,7 +173,7 @@ impl Failure {
             Some(RepositoryTrouble::EmptyImageLists) => Phase::ImagePreloading,
             Some(RepositoryTrouble::NoImageLists) => Phase::CleaningUp,
             None if !troubles.full_disks.is_empty() || troubles.certificate_days.is_some() => Phase::Initializing,
-            None if troubles.iso_failures > 0 => Phase::ISODownloading,
+            None if troubles.iso_failures > 0 || troubles.scratch_pending => Phase::ISODownloading,
             None if !troubles.stuck_charts.is_empty() => Phase::ClusterUpgrading,
             None => Phase::NodeUpgrading,
         };

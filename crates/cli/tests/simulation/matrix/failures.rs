@@ -41,7 +41,12 @@ pub(super) fn before_the_cluster() -> Vec<Failure> {
         iso_failures: 100,
         ..Troubles::default()
     };
+    let scratch = Troubles {
+        scratch_pending: true,
+        ..Troubles::default()
+    };
     let mut failures = vec![
+        Failure::new(on, "the scratch claim of the importer is pending", scratch).with(Way::STALLED),
         Failure::new(on, "a full disk", full_disk),
         Failure::new(on, "certificates that expire", certificates),
         Failure::new(on, "the ISO cannot be imported", iso),
