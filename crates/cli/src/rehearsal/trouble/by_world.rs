@@ -266,9 +266,8 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "machine-plan-failed",
         object: Object::Node,
-        default: "node-2",
-        nodes: 2,
-        happens: "The last machine plan of NODE failed, so Rancher begins it together with another node. The upgrade still takes one after another.",
+        nodes: 3,
+        happens: "The last machine plan of NODE failed, so Rancher begins it while another such node is in progress. The upgrade still takes one after another.",
         remedy: NOT_NEEDED,
         play: Play::World(|troubles, chosen| troubles.failed_machine_plans.extend(chosen.objects())),
         ..ROW

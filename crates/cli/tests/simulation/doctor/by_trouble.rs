@@ -163,8 +163,7 @@ fn each_trouble_without_a_situation_of_doctor_shows_as_its_row_says() {
             if fault.is_none() { "seen" } else { "missed" }
         );
         faults.extend(fault.map(|fault| format!("{}: {fault}", row.name)));
-        // Rancher begins such a node early only while another one is past its limit: here it has none to pass. To be fixed.
-        if trace == untroubled && row.name != "machine-plan-failed" {
+        if trace == untroubled {
             faults.push(format!("{} does nothing", row.name));
         }
     }
