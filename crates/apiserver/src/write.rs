@@ -343,7 +343,7 @@ async fn attempt(
         }
     };
     let unchanged = same && managed::same_owners(&before, &managers);
-    // A pod that has time left to end stays until its kubelet deletes it without delay, whoever changes it before.
+    // A pod that has time left to end stays until its kubelet deletes it without delay.
     let has_time_left = old["metadata"]["deletionGracePeriodSeconds"]
         .as_i64()
         .is_some_and(|left| left > 0);

@@ -3,6 +3,7 @@
 //! Images are read as they are, without mounting them and without privileges. Whatever the bytes, reading ends in a
 //! value or an error. Texts are parsed by pure functions, so that texts from other sources are read in the same way.
 
+pub mod archive;
 pub mod bundle;
 pub mod image_list;
 pub mod inspect;
@@ -11,6 +12,7 @@ pub mod manifest;
 pub mod nginx;
 pub mod release_file;
 pub mod repo;
+pub mod squashfs;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tls;

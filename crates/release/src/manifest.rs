@@ -300,6 +300,21 @@ impl<'a> Hashing<'a> {
     }
 }
 
+/// The SHA-512 of all bytes, as `sha512sum` prints it.
+pub(crate) fn sha512_of<S: ReadAt>(source: &S) -> Result<Sha512Sum, IsoError> {
+    let mut hash = Sha512::new();
+    let mut buffer = vec![0; CHUNK as usize];
+    let mut at = 0;
+    while at < source.size() {
+        let length = CHUNK.min(source.size() - at);
+        let chunk = buffer.get_mut(..length as usize).unwrap_or_default();
+        read(source, chunk, at)?;
+        hash.update(&*chunk);
+        at += length;
+    }
+    Ok(Sha512Sum(bundle::hexadecimal(hash.finalize().as_slice())))
+}
+
 fn read<S: ReadAt>(source: &S, chunk: &mut [u8], offset: u64) -> Result<(), IsoError> {
     let length = chunk.len() as u64;
     source

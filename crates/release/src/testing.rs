@@ -12,7 +12,10 @@ use std::{
     process::Command,
 };
 
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+
+use crate::bundle;
 
 /// `harvester-release.yaml` of the sample release.
 pub const SAMPLE_RELEASE: &str = "harvester: v1.8.0\nharvesterChart: 1.8.0\nos: Harvester v1.8.0\n\
@@ -33,20 +36,19 @@ pub const SAMPLE_BUNDLE: &str = "images:\n  common:\n  - list: /harvester/images
 #[must_use]
 pub fn sample_files() -> Vec<(&'static str, Vec<u8>)> {
     let list = |images: &[&str]| (images.join("\n") + "\n").into_bytes();
-    let harvester = list(&["docker.io/rancher/harvester:v1.8.0", "docker.io/rancher/pause:3.6"]);
-    let rke2 = list(&["docker.io/rancher/rke2-runtime:v1.35.2-rke2r1"]);
-    let agent = list(&["docker.io/rancher/rancherd:v0.4.0"]);
+    let of_harvester = ["docker.io/rancher/harvester:v1.8.0", "docker.io/rancher/pause:3.6"];
+    let of_rke2 = ["docker.io/rancher/rke2-runtime:v1.35.2-rke2r1"];
+    let of_agent = ["docker.io/rancher/rancherd:v0.4.0"];
+    let (harvester, rke2, agent) = (list(&of_harvester), list(&of_rke2), list(&of_agent));
     let all = [harvester.clone(), agent.clone(), rke2.clone()].concat();
-    // No two parts are alike, so that bytes from a wrong place are seen.
-    let archive: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     vec![
         ("harvester-release.yaml", SAMPLE_RELEASE.into()),
-        ("rootfs.squashfs", archive.clone()),
+        ("rootfs.squashfs", sample_system()),
         ("bundle/metadata.yaml", SAMPLE_BUNDLE.into()),
         ("bundle/harvester/images-lists/harvester-images-v1.8.0.txt", harvester),
         (
             "bundle/harvester/images/harvester-images-v1.8.0.tar.zst",
-            archive.clone(),
+            sample_archive(&of_harvester),
         ),
         (
             "bundle/harvester/images-lists/rke2-images.linux-amd64-v1.35.2-rke2r1.txt",
@@ -54,12 +56,12 @@ pub fn sample_files() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "bundle/harvester/images/rke2-images.linux-amd64-v1.35.2-rke2r1.tar.zst",
-            archive.clone(),
+            sample_archive(&of_rke2),
         ),
         ("bundle/rancherd/images/rancherd-bootstrap-images-v1.8.0.txt", agent),
         (
             "bundle/rancherd/images/rancherd-bootstrap-images-v1.8.0.tar.zst",
-            archive,
+            sample_archive(&of_agent),
         ),
         (
             "bundle/harvester/images-lists-archive/current/image_list_all.txt",
@@ -67,6 +69,63 @@ pub fn sample_files() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("bundle/harvester/images-lists-archive/v1.7.1/image_list_all.txt", all),
     ]
+}
+
+/// The bytes of each large file.
+const LARGE: usize = 800_000;
+
+/// No two parts are alike, so that bytes from a wrong place are seen.
+fn filling() -> impl Iterator<Item = u8> {
+    (0..200_000_u32).flat_map(u32::to_le_bytes)
+}
+
+/// A file with the superblock of a squashfs.
+#[must_use]
+pub fn sample_system() -> Vec<u8> {
+    let mut bytes: Vec<u8> = filling().take(LARGE).collect();
+    let size = (LARGE as u64).to_le_bytes();
+    let fields: [(usize, &[u8]); 6] = [
+        (0, b"hsqs"),
+        (12, &131_072_u32.to_le_bytes()),
+        (20, &4_u16.to_le_bytes()),
+        (22, &17_u16.to_le_bytes()),
+        (28, &4_u16.to_le_bytes()),
+        (40, &size),
+    ];
+    for (at, field) in fields {
+        bytes[at..at + field.len()].copy_from_slice(field);
+    }
+    bytes
+}
+
+/// An archive of images without layers, as `docker save` writes it.
+#[must_use]
+pub fn sample_archive(images: &[&str]) -> Vec<u8> {
+    let config = br#"{"rootfs":{"type":"layers","diff_ids":[]}}"#;
+    let name = bundle::hexadecimal(Sha256::digest(config).as_slice()) + ".json";
+    let tags: Vec<&str> = images
+        .iter()
+        .map(|image| image.trim_start_matches("docker.io/"))
+        .collect();
+    let manifest = serde_json::json!([{"Config": name, "RepoTags": tags, "Layers": []}]).to_string();
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, content) in [
+        (name.as_str(), config.as_slice()),
+        ("manifest.json", manifest.as_bytes()),
+    ] {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, content).expect("an entry");
+    }
+    let tar = tar.into_inner().expect("a tar");
+    let mut bytes = zstd::encode_all(tar.as_slice(), 3).expect("a compressed tar");
+    // The rest is a frame that readers skip.
+    let rest = u32::try_from(LARGE - bytes.len() - 8).expect("a small archive");
+    bytes.extend(0x184D_2A50_u32.to_le_bytes());
+    bytes.extend(rest.to_le_bytes());
+    bytes.extend(filling().take(rest as usize));
+    bytes
 }
 
 /// Files to build an image from, in a folder that goes away.

@@ -234,7 +234,7 @@ fn gone(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         let since = waits_since(plan, Wait::Nodes.as_str(), Some(&format!("Node {name}")));
         findings.push(removed(name, message).since(since));
     }
-    // The manager drops a node that is gone from the plan; its Machine stays until somebody deletes it.
+    // The manager drops a node that is gone from the plan; its Machine stays until it is deleted.
     let machines = patient.snapshot.machines.as_deref().unwrap_or_default();
     for machine in machines.iter().filter(|one| one.metadata.deletion_timestamp.is_none()) {
         let node = machine.status.node_ref.as_ref().and_then(|node| node.name.as_deref());

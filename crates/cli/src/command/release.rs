@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use clap::ValueEnum;
 use release::{
-    inspect::{Inspection, inspect},
+    inspect::{Depth, Inspection, inspect},
     iso::Iso,
     manifest::{Manifest, Sha512Sum},
 };
@@ -43,15 +43,23 @@ pub(super) struct ManifestArgs {
 /// Which ISO to inspect.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The image is read as it is: nothing is mounted, no privileges are needed.\n\
-    Exit code: 0 the ISO can upgrade a cluster, 1 it cannot, 2 wrong usage.\n\n\
+    after_help = "The image is read as it is: nothing is mounted, no privileges are needed. All of it is read, and its \
+    archives are unpacked, which takes a minute or more; --quick reads the beginning of each file.\n\
+    Exit code: 0 nothing is wrong with what was checked, 1 the ISO cannot upgrade a cluster, 2 wrong usage.\n\n\
     Examples:\n  \
     upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso\n  \
+    upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso --quick\n  \
     upgrade-toolkit release inspect harvester-v1.8.0-amd64.iso -o json | jq .release.kubernetes"
 )]
 pub(super) struct Args {
     /// The ISO
     file: PathBuf,
+    /// Read only the beginning of each file, and the lists
+    #[arg(long, conflicts_with = "checksum")]
+    quick: bool,
+    /// SHA-512 that the ISO should have
+    #[arg(long, value_name = "DIGEST")]
+    checksum: Option<Sha512Sum>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -74,7 +82,8 @@ pub(super) fn run(command: &Release) -> anyhow::Result<ExitCode> {
     };
     let context = || format!("failed to inspect {}", args.file.display());
     let iso = Iso::open(&args.file).with_context(context)?;
-    let found = inspect(&iso).with_context(context)?;
+    let depth = if args.quick { Depth::Quick } else { Depth::Whole };
+    let found = inspect(&iso, depth, args.checksum.as_ref()).with_context(context)?;
     let text = match args.output {
         Output::Text => text(&found),
         Output::Json => serde_json::to_string_pretty(&found)? + "\n",
@@ -118,7 +127,18 @@ fn text(found: &Inspection) -> String {
     ];
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     lines.extend(rows.map(|(name, value)| format!("  {name:<17} {value}")));
-    lines.push(format!("  {:<17} {}", "rootfs.squashfs", size(found.os_size)));
+    let compression = found
+        .os_compression
+        .map(|name| format!(" ({name})"))
+        .unwrap_or_default();
+    lines.push(format!(
+        "  {:<17} {}{compression}",
+        "rootfs.squashfs",
+        size(found.os_size)
+    ));
+    if let Some(sum) = &found.sha512 {
+        lines.push(format!("  {:<17} {sum}", "SHA-512"));
+    }
     if !found.archives.is_empty() {
         lines.extend([String::new(), "Image archives".to_owned()]);
     }
@@ -139,6 +159,8 @@ fn text(found: &Inspection) -> String {
     for list in &found.image_lists {
         lines.push(format!("  {:<20} {:>4} images", list.version, list.images));
     }
+    lines.extend([String::new(), "Not checked".to_owned()]);
+    lines.extend(found.not_checked.iter().map(|part| format!("  {part}")));
     if !found.problems.is_empty() {
         lines.extend([String::new(), "No cluster can be upgraded with this ISO".to_owned()]);
         lines.extend(found.problems.iter().map(|problem| format!("  {problem}")));

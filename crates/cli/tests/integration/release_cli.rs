@@ -38,7 +38,9 @@ fn an_iso_is_shown_to_people() {
         "Harvester v1.8.0, ",
         "  Upgrades from     v1.7.0",
         "  Kubernetes        v1.35.2+rke2r1",
-        "  rootfs.squashfs   781.3 KiB",
+        "  rootfs.squashfs   781.3 KiB (xz)\n",
+        "  SHA-512           ",
+        "Not checked\n  the files in /rootfs.squashfs: only its superblock is read\n",
         "  common    781.3 KiB     2 images  harvester-images-v1.8.0.tar.zst",
         "  v1.7.1                  4 images",
     ] {
@@ -57,6 +59,35 @@ fn an_iso_is_shown_to_programs() {
     let yaml = inspect(&iso, &["-o", "yaml"]).stdout;
     let yaml: Value = serde_saphyr::from_str(text(&yaml)).unwrap();
     assert_eq!(yaml, json);
+}
+
+#[test]
+fn u12_random_bytes_as_system_and_archive_fail_and_a_quick_look_reports_what_it_did_not_check() {
+    let sources = Sources::sample();
+    let noise: Vec<u8> = (0..100_000_u32)
+        .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    sources.add("rootfs.squashfs", &noise);
+    sources.add("bundle/harvester/images/harvester-images-v1.8.0.tar.zst", &noise);
+    for options in [&[][..], &["--quick"]] {
+        let failed = inspect(&sources.iso(), options);
+        assert_eq!(failed.status.code(), Some(1), "{options:?}");
+        let shown = text(&failed.stdout);
+        assert!(
+            shown.contains("it is no squashfs: it begins with") && shown.contains("no archive of images"),
+            "{shown}"
+        );
+    }
+    let quick = inspect(&Sources::sample().iso(), &["--quick"]);
+    assert_eq!(quick.status.code(), Some(0));
+    assert!(
+        text(&quick.stdout).contains("\n  the SHA-512 of the image\n"),
+        "{}",
+        text(&quick.stdout)
+    );
+    let other = inspect(&Sources::sample().iso(), &["--checksum", &"0".repeat(128)]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stdout).contains("the file is damaged, or of another release"));
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub(crate) struct Ended {
 
 /// Longer than any upgrade of a small cluster takes.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
-/// So long a run goes on after its plan has ended.
+/// So long a run continues after its plan has ended.
 const AFTERWARDS: Duration = Duration::from_secs(300);
 
 /// Runs something in time that passes only while all tasks wait.

@@ -9,8 +9,8 @@ use std::{
 use release::bundle::Promise;
 use serde::{Deserialize, Serialize};
 
-use crate::images::archive::has_sum;
 use program::error::{Error, Result};
+use release::archive::has_sum;
 
 use super::{HostRoot, UPGRADE_DIR};
 

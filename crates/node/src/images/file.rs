@@ -6,10 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use release::bundle::{Archive, Sha256Sum};
+use release::{
+    archive::{has_sum, tar_of},
+    bundle::{Archive, Sha256Sum},
+};
 
 use super::{
-    archive::{TRIES, has_sum, promised, tar_of},
+    archive::{TRIES, promised},
     download::Download,
     pipe::{PipeReader, pipe},
     progress::Progress,

@@ -2,7 +2,6 @@
 //! removes those of the release before.
 
 pub mod archive;
-mod blobs;
 pub mod clean;
 pub mod cleanup;
 pub mod crictl;

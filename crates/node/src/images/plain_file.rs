@@ -8,7 +8,10 @@ use std::{
 
 use api::{ProgramWait, names};
 use futures::future::BoxFuture;
-use release::bundle::{Promise, Sha256Sum};
+use release::{
+    archive::has_sum,
+    bundle::{Promise, Sha256Sum},
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     fs::{File, OpenOptions},
@@ -16,7 +19,6 @@ use tokio::{
 };
 
 use super::{
-    archive::has_sum,
     download::Download,
     repository::{Head, Repository},
 };

@@ -130,6 +130,18 @@ impl<S: ReadAt> Iso<S> {
         }
     }
 
+    /// The bytes of a file, as a stream.
+    pub fn reader<'a>(&'a self, content: &'a Content) -> impl std::io::Read + Send + use<'a, S>
+    where
+        S: Sync,
+    {
+        FileReader {
+            source: &self.source,
+            extents: content.extents(),
+            done: 0,
+        }
+    }
+
     /// Reads a text of at most `limit` bytes.
     ///
     /// # Errors
@@ -150,6 +162,32 @@ impl<S: ReadAt> Iso<S> {
             text.append(&mut part);
         }
         String::from_utf8(text).map_err(|_| IsoError::NotText { path: path.to_owned() })
+    }
+}
+
+/// Reads the parts of a file one after another.
+struct FileReader<'a, S> {
+    source: &'a S,
+    extents: &'a [Extent],
+    /// Bytes of the first one that have been read.
+    done: u64,
+}
+
+impl<S: ReadAt> std::io::Read for FileReader<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while let Some((extent, rest)) = self.extents.split_first() {
+            let left = extent.length.saturating_sub(self.done);
+            if left == 0 {
+                (self.extents, self.done) = (rest, 0);
+                continue;
+            }
+            let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            let part = buffer.get_mut(..length).unwrap_or_default();
+            self.source.read_exact_at(part, extent.offset + self.done)?;
+            self.done += length as u64;
+            return Ok(length);
+        }
+        Ok(0)
     }
 }
 

@@ -24,6 +24,7 @@ fn default(row: &Row) -> &'static str {
         Object::None => "–",
         Object::MigratableVm => "all VMs that can be migrated",
         Object::StoppedVm => "all VMs that are shut down",
+        Object::Node if row.default.is_empty() => "all nodes",
         _ => row.default,
     }
 }

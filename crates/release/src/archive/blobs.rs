@@ -83,6 +83,11 @@ impl<R: Read> Blobs<R> {
         }
     }
 
+    /// The names of the images that have passed, as far as the archive names them.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        self.found.names()
+    }
+
     fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             bytes = match &mut self.at {
@@ -246,9 +251,26 @@ impl<R: Read> Read for Blobs<R> {
 #[serde(rename_all = "PascalCase")]
 struct Saved {
     config: String,
+    repo_tags: Option<Vec<String>>,
     #[serde(default)]
     layers: Vec<String>,
 }
+
+/// The images of an archive in the layout of OCI.
+#[derive(Deserialize)]
+struct Index {
+    #[serde(default)]
+    manifests: Vec<Descriptor>,
+}
+
+#[derive(Deserialize)]
+struct Descriptor {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// The annotation by which containerd and Docker name an image in an index.
+const IMAGE_NAME: &str = "io.containerd.image.name";
 
 #[derive(Deserialize)]
 struct Config {
@@ -290,14 +312,31 @@ impl Found {
         Ok(())
     }
 
+    /// The names of the images that have passed.
+    fn names(&self) -> io::Result<Vec<String>> {
+        if let Some(list) = self.texts.get("manifest.json") {
+            let images = saved(list)?.into_iter();
+            return Ok(images.flat_map(|image| image.repo_tags.unwrap_or_default()).collect());
+        }
+        let Some(index) = self.texts.get("index.json") else {
+            return Err(wrong(
+                "it has neither a manifest.json nor an index.json, so it is no archive of images",
+            ));
+        };
+        let index: Index = serde_json::from_slice(index).map_err(|error| wrong(format!("index.json: {error}")))?;
+        let names = index
+            .manifests
+            .into_iter()
+            .map(|mut one| one.annotations.remove(IMAGE_NAME));
+        Ok(names.flatten().collect())
+    }
+
     /// All has passed: images must be made of their own layers. An archive in the layout of OCI names all parts by digest.
     fn images(&self) -> io::Result<()> {
         let Some(list) = self.texts.get("manifest.json") else {
             return Ok(());
         };
-        let images: Vec<Saved> =
-            serde_json::from_slice(list).map_err(|error| wrong(format!("manifest.json: {error}")))?;
-        images.iter().try_for_each(|image| self.image(image))
+        saved(list)?.iter().try_for_each(|image| self.image(image))
     }
 
     fn image(&self, image: &Saved) -> io::Result<()> {
@@ -334,6 +373,10 @@ impl Found {
         }
         Ok(())
     }
+}
+
+fn saved(list: &[u8]) -> io::Result<Vec<Saved>> {
+    serde_json::from_slice(list).map_err(|error| wrong(format!("manifest.json: {error}")))
 }
 
 /// A name without what means nothing in it.
