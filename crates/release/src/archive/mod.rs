@@ -1,6 +1,7 @@
 //! An archive of images: a tar, compressed with zstd. It is read as a stream, and never treated as complete when it is not.
 
 mod blobs;
+mod found;
 
 use std::io::{self, Read};
 

@@ -1,9 +1,16 @@
 //! Situations that the simulated cluster cannot play: they are written into a snapshot of a moment of an upgrade. Without the
 //! change, the same snapshot has no such finding.
 
+mod vms;
+mod volumes;
+
 use checks::doctor::examine;
 use serde_json::{Value, json};
 
+use self::{
+    vms::{cpu, denied, foreign_budget, no_target, zombie},
+    volumes::{VOLUME, backing_image, instance_manager, last_replica, no_place, rebuild, stale, volume},
+};
 use super::{
     Injected,
     edit::{Edit, condition, only},
@@ -172,182 +179,6 @@ pub(super) fn run() -> Vec<Injected> {
         injected
     };
     CHANGES.iter().map(run).collect()
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "json! makes values")]
-fn volume(node: &str, status: Value) -> Value {
-    let mut volume = json!({
-        "metadata": {"name": "pvc-injected", "namespace": "longhorn-system"},
-        "spec": {"numberOfReplicas": 3, "backingImage": "default-image"},
-        "status": {"state": "attached", "robustness": "degraded", "currentNodeID": node},
-    });
-    for (key, value) in status.as_object().into_iter().flatten() {
-        volume["status"][key] = value.clone();
-    }
-    volume
-}
-
-const VOLUME: &str = "Volume longhorn-system/pvc-injected";
-
-fn instance_manager(edit: Edit) -> (Edit, String) {
-    let node = edit.node();
-    let name = "instance-manager-injected";
-    let edit = edit
-        .with(
-            "pods",
-            json!({
-                "metadata": {"name": name, "namespace": "longhorn-system"},
-                "spec": {"nodeName": node, "containers": [{"name": "c"}]}, "status": {"phase": "Running"},
-            }),
-        )
-        .with(
-            "budgets",
-            json!({
-                "metadata": {"name": name, "namespace": "longhorn-system"}, "spec": {"minAvailable": 1},
-                "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
-            }),
-        )
-        .with(
-            "instance_managers",
-            json!({
-                "metadata": {"name": name, "namespace": "longhorn-system"}, "spec": {"nodeID": node},
-                "status": {"instanceEngines": {"pvc-gone-e-0": {"status": {"state": "running"}}}},
-            }),
-        );
-    (edit, format!("PodDisruptionBudget longhorn-system/{name}"))
-}
-
-fn last_replica(edit: Edit) -> (Edit, String) {
-    let node = edit.node();
-    let mut single = volume("another-node", json!({"robustness": "healthy"}));
-    single["spec"]["numberOfReplicas"] = json!(1);
-    let replica = json!({
-        "metadata": {"name": "pvc-injected-r", "namespace": "longhorn-system"},
-        "spec": {"volumeName": "pvc-injected", "nodeID": node},
-    });
-    (
-        edit.with("volumes", single).with("replicas", replica),
-        VOLUME.to_owned(),
-    )
-}
-
-fn rebuild(edit: Edit) -> (Edit, String) {
-    let engine = json!({
-        "metadata": {"name": "pvc-injected-e", "namespace": "longhorn-system"},
-        "spec": {"volumeName": "pvc-injected", "nodeID": "node-2"},
-        "status": {"currentState": "running", "rebuildStatus": {"tcp://10.0.0.1": {"isRebuilding": true, "progress": 43}}},
-    });
-    (
-        edit.with("volumes", volume("node-2", json!({})))
-            .with("engines", engine),
-        VOLUME.to_owned(),
-    )
-}
-
-fn no_place(edit: Edit) -> (Edit, String) {
-    let conditions = json!([condition("Scheduled", "False", &edit.ago(30), "insufficient storage")]);
-    (
-        edit.with("volumes", volume("node-2", json!({"conditions": conditions}))),
-        VOLUME.to_owned(),
-    )
-}
-
-fn backing_image(edit: Edit) -> (Edit, String) {
-    let conditions = json!([condition("WaitForBackingImage", "True", &edit.ago(30), "waiting")]);
-    (
-        edit.with("volumes", volume("node-2", json!({"conditions": conditions}))),
-        VOLUME.to_owned(),
-    )
-}
-
-fn stale(edit: Edit) -> (Edit, String) {
-    let node = edit.node();
-    let claim = json!({"namespace": "default", "pvcName": "unused"});
-    let volume = volume(&node, json!({"robustness": "healthy", "kubernetesStatus": claim}));
-    (edit.with("volumes", volume), VOLUME.to_owned())
-}
-
-/// A VM on the node in flight, and its pod.
-fn vm(edit: Edit) -> Edit {
-    let node = edit.node();
-    let created = edit.ago(60 * 24);
-    edit.with("vmis", json!({
-        "metadata": {"name": "injected", "namespace": "default", "uid": "vmi-injected", "creationTimestamp": created},
-        "status": {"phase": "Running", "nodeName": node},
-    }))
-    .with("pods", json!({
-        "metadata": {
-            "name": "virt-launcher-injected-1", "namespace": "default",
-            "labels": {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "injected"},
-        },
-        "spec": {"nodeName": node, "containers": [{"name": "compute"}]}, "status": {"phase": "Running"},
-    }))
-}
-
-const VMI: &str = "VirtualMachineInstance default/injected";
-
-fn no_target(edit: Edit) -> (Edit, String) {
-    let created = edit.ago(4);
-    let target = json!({
-        "metadata": {
-            "name": "virt-launcher-injected-2", "namespace": "default", "creationTimestamp": created,
-            "labels": {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "injected", "kubevirt.io/migrationJobUID": "m-injected"},
-        },
-        "spec": {"containers": [{"name": "compute"}]},
-        "status": {"phase": "Pending", "conditions": [condition("PodScheduled", "False", &created, "0/3 nodes are available")]},
-    });
-    let migration = json!({
-        "metadata": {"name": "kubevirt-evacuation-injected", "namespace": "default", "uid": "m-injected"},
-        "spec": {"vmiName": "injected"}, "status": {"phase": "Scheduling"},
-    });
-    (
-        vm(edit).with("pods", target).with("migrations", migration),
-        VMI.to_owned(),
-    )
-}
-
-fn denied(edit: Edit) -> (Edit, String) {
-    let since = edit.ago(60);
-    let edit = vm(edit).change(
-        "vmis",
-        only("injected", |vmi| {
-            vmi["status"]["conditions"] =
-                json!([condition("LiveMigratable", "False", &since, "DisksNotLiveMigratable")]);
-        }),
-    );
-    (edit, VMI.to_owned())
-}
-
-fn cpu(edit: Edit) -> (Edit, String) {
-    let edit = vm(edit).change(
-        "pods",
-        only("virt-launcher-injected-1", |pod| {
-            pod["spec"]["nodeSelector"] = json!({"cpu-feature.node.kubevirt.io/ipred-ctrl": "true"});
-        }),
-    );
-    (edit, VMI.to_owned())
-}
-
-fn zombie(edit: Edit) -> (Edit, String) {
-    let edit = vm(edit).change(
-        "pods",
-        only("virt-launcher-injected-1", |pod| {
-            pod["status"]["phase"] = json!("Failed");
-        }),
-    );
-    (edit, VMI.to_owned())
-}
-
-fn foreign_budget(edit: Edit) -> (Edit, String) {
-    let name = "kubevirt-migration-pdb-kubevirt-evacuation-injected";
-    let created = edit.ago(60);
-    let budget = json!({
-        "metadata": {"name": name, "namespace": "default", "creationTimestamp": created}, "spec": {"minAvailable": 2},
-    });
-    (
-        edit.with("budgets", budget),
-        format!("PodDisruptionBudget default/{name}"),
-    )
 }
 
 fn rancher(edit: Edit) -> (Edit, String) {

@@ -3,7 +3,7 @@
 
 mod by_snapshot;
 mod by_trouble;
-mod edit;
+pub(crate) mod edit;
 mod healthy;
 pub(crate) mod play;
 mod repaired;
