@@ -1,11 +1,14 @@
 //! What a check finds: an id, what it is about, why, and what to do. The same for `preflight`, `doctor` and `postflight`.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use jiff::Timestamp;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use snapshot::{ListedOnce, NoAnswer};
+
+/// Namespaces that are named one by one.
+const NAMESPACES: usize = 6;
 
 /// How bad it is. The worst is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,6 +139,21 @@ pub fn needed<'a, K>(list: &'a ListedOnce<K>, kind: &str) -> Result<&'a [K], Mis
             why: why.clone(),
         }),
     }
+}
+
+/// What was found; or, when nothing was and objects of some namespaces are not known, that these are missing.
+///
+/// # Errors
+/// Nothing was found, and something may be in these namespaces.
+pub fn all_known<F>(found: Vec<F>, unknown: &BTreeSet<String>, kind: &str) -> Result<Vec<F>, Missing> {
+    if unknown.is_empty() || !found.is_empty() {
+        return Ok(found);
+    }
+    let names: Vec<&str> = unknown.iter().take(NAMESPACES).map(String::as_str).collect();
+    Err(Missing {
+        kind: kind.to_owned(),
+        why: format!("not known in namespaces {}", names.join(", ")).into(),
+    })
 }
 
 /// What all checks of a table found.

@@ -22,6 +22,17 @@ use crate::{
 
 /// What is said of a list that a bundle does not have.
 const NOT_IN_IT: &str = "not in the support bundle";
+/// Kinds of which every cluster has objects: a bundle without them is not one of a cluster without them.
+const IN_EVERY_CLUSTER: [&str; 8] = [
+    "nodes",
+    "rancher_clusters",
+    "machines",
+    "managed_charts",
+    "kubevirts",
+    "longhorn_nodes",
+    "addons",
+    "deployments",
+];
 /// Namespaces that are named one by one.
 const NAMED: usize = 6;
 
@@ -88,6 +99,9 @@ fn load(mut archive: Archive, path: &Path) -> Result<Snapshot, ArchiveError> {
         snapshot.set_unknown(field, &why);
     }
     snapshot.sort();
+    if missing.as_ref().is_none_or(|missing| !missing.is_empty()) {
+        snapshot.only_namespaces = Some(files.iter().filter_map(|file| file.namespace.clone()).collect());
+    }
     mark_partial(&mut snapshot, &kinds, &missing);
     let nodes = snapshot.nodes.as_ref().map_or(&[][..], |nodes| nodes);
     let nodes: Vec<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
@@ -146,6 +160,12 @@ fn missing_namespaces(archive: &mut Archive, files: &[YamlFile]) -> Result<Optio
 /// Why objects of this kind are not in the bundle; nothing when they are, or when there are none. A bundle has no file for a kind
 /// of which there are no objects.
 fn absence(kind: &Kind, files: &[YamlFile], missing: &Option<BTreeSet<String>>) -> Option<String> {
+    let is_there = files.iter().any(|file| is_in(kind, file));
+    if !is_there && IN_EVERY_CLUSTER.contains(&kind.field) {
+        return Some(format!(
+            "{NOT_IN_IT}: every cluster has some, so they could not be collected"
+        ));
+    }
     if files.iter().any(|file| is_in(kind, file)) {
         // Of Secrets, only those that control nodes' agents are there.
         return (kind.kind == "Secret" && kind.field != "machine_plans").then(|| NOT_IN_IT.to_owned());

@@ -1,7 +1,10 @@
 //! Every kind that a snapshot has, in one table: from a row follow the field, where it is listed, and how an object from a file
 //! finds its place.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use api::{
     UpgradePlan,
@@ -111,6 +114,9 @@ macro_rules! kinds {
             /// Lists that are known to lack objects, by field, and why.
             #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
             pub partial: BTreeMap<String, String>,
+            /// The only namespaces whose objects are known; all when unset.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub only_namespaces: Option<BTreeSet<String>>,
             /// What kubelets say about their disks, by node.
             #[serde(default)]
             pub kubelet_disks: BTreeMap<String, Result<KubeletDisk, NoAnswer>>,
@@ -125,6 +131,14 @@ macro_rules! kinds {
         }
 
         impl Snapshot {
+            /// Objects of the namespace are known: one that is not here does not exist.
+            #[must_use]
+            pub fn knows_namespace(&self, namespace: &str) -> bool {
+                self.only_namespaces
+                    .as_ref()
+                    .is_none_or(|known| known.contains(namespace))
+            }
+
             /// All kinds, in the order in which they are listed.
             #[must_use]
             pub fn kinds() -> Vec<Kind> {
@@ -138,6 +152,7 @@ macro_rules! kinds {
                     taken_at,
                     source: Source::default(),
                     partial: BTreeMap::new(),
+                    only_namespaces: None,
                     kubelet_disks: BTreeMap::new(),
                     certificates: BTreeMap::new(),
                     $($field: Err(why.into()),)*
@@ -151,6 +166,7 @@ macro_rules! kinds {
                     taken_at,
                     source: Source::default(),
                     partial: BTreeMap::new(),
+                    only_namespaces: None,
                     kubelet_disks: BTreeMap::new(),
                     certificates: BTreeMap::new(),
                     $($field: Ok(Shared::default()),)*
@@ -238,7 +254,7 @@ kinds! {
     /// All Nodes.
     nodes: Node, EVERYWHERE, Which::All, prune::node;
     /// The Versions of namespace `harvester-system`.
-    versions: harvester::Version, HARVESTER, Which::All, prune::nothing;
+    versions: harvester::Version, HARVESTER, Which::All, prune::version;
     /// The settings of Harvester.
     settings: harvester::Setting, EVERYWHERE, Which::All, prune::setting;
     /// The Rancher clusters of namespace `fleet-local`.
@@ -294,7 +310,7 @@ kinds! {
     /// The Addons of all namespaces.
     addons: harvester::Addon, EVERYWHERE, Which::All, prune::addon;
     /// The VM images of namespace `harvester-system`.
-    images: harvester::VirtualMachineImage, HARVESTER, Which::All, prune::nothing;
+    images: harvester::VirtualMachineImage, HARVESTER, Which::All, prune::image;
     /// Imports of disks in namespace `harvester-system`.
     data_volumes: cdi::DataVolume, HARVESTER, Which::All, prune::nothing;
     /// The upgrades of the older kind (V1), of namespace `harvester-system`.

@@ -1,5 +1,7 @@
 //! A snapshot of the cluster itself. Only lists and gets; what may not be read is named.
 
+use std::time::Duration;
+
 use futures::{StreamExt, stream};
 use http::Request;
 use jiff::Timestamp;
@@ -13,6 +15,8 @@ use crate::{
     listed::Listed,
 };
 
+/// The longest time that one answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Objects per page.
 const PAGE: usize = 500;
 /// Kinds and kubelets that are asked at once.
@@ -161,13 +165,19 @@ async fn disk(client: &Client, node: &str) -> Result<KubeletDisk, NoAnswer> {
 
 async fn get(client: &Client, path: &str) -> kube::Result<Value> {
     let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
+    let answer = tokio::time::timeout(PATIENCE, client.request(request)).await;
+    answer.unwrap_or_else(|_| {
+        let late = format!("no answer within {} seconds", PATIENCE.as_secs());
+        Err(kube::Error::Service(late.into()))
+    })
 }
 
 /// The API server's own message, if there is one.
 fn no_answer(error: &kube::Error) -> NoAnswer {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.as_str().into(),
+        // What went wrong below says more than that something did.
+        kube::Error::Service(error) => error.to_string().into(),
         error => error.to_string().into(),
     }
 }

@@ -23,6 +23,31 @@ pub(crate) fn metadata(object: &mut Value) {
 
 pub(crate) fn nothing(_: &mut Value) {}
 
+/// The address of an image may have credentials in it.
+pub(crate) fn image(object: &mut Value) {
+    without_credentials(&mut object["spec"]["url"]);
+}
+
+/// The address of an ISO too.
+pub(crate) fn version(object: &mut Value) {
+    without_credentials(&mut object["spec"]["isoURL"]);
+}
+
+/// Removes user, password and query of an address.
+fn without_credentials(address: &mut Value) {
+    let Some(text) = address.as_str() else { return };
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let plain = match text.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        None => text.to_owned(),
+    };
+    *address = Value::String(plain);
+}
+
 pub(crate) fn node(object: &mut Value) {
     drop_fields(
         object,

@@ -30,8 +30,8 @@ const RULES: [Rule; 8] = [
     ),
     (
         MIN_CERTS_EXPIRATION_IN_DAY,
-        |plan, _| plan.certificate_days().is_some(),
-        "must be a number of days",
+        |plan, _| plan.certificate_days().is_some_and(|days| days >= 0),
+        "must be a number of days, 0 or more",
     ),
     (
         REPO_SERVER,
@@ -80,6 +80,7 @@ mod tests {
     #[case(ALLOW_DELETION, "ja", "true")]
     #[case(SKIP_GC_THRESHOLD_CHECK, "notabool", "T")]
     #[case(MIN_CERTS_EXPIRATION_IN_DAY, "soon", "30")]
+    #[case(MIN_CERTS_EXPIRATION_IN_DAY, "-3", "0")]
     #[case(REPO_SERVER, "apache", "nginx")]
     fn u10_a_value_that_is_not_understood_is_refused_by_name(
         #[case] key: &str,

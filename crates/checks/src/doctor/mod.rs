@@ -17,6 +17,7 @@ mod preload;
 mod reboot;
 mod repository;
 mod selector;
+mod unexplained;
 mod vms;
 mod volumes;
 mod workloads;
@@ -26,7 +27,7 @@ use snapshot::Snapshot;
 
 pub use patient::Patient;
 
-use crate::finding::{Finding, Missing, NotChecked, Report};
+use crate::finding::{Finding, Missing, NotChecked, Report, Severity};
 
 /// What a plan waits for when it is in a situation: a name of `status.waitingFor[].what`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,19 @@ pub fn examine(snapshot: &Snapshot) -> Report {
         }
     }
     report.sort();
+    report
+}
+
+/// The same for people: a plan that failed or is stalled, and that no situation explains, is found with its own words.
+#[must_use]
+pub fn explain(snapshot: &Snapshot) -> Report {
+    let mut report = examine(snapshot);
+    if report.count(Severity::Error) == 0
+        && let Some(finding) = unexplained::look(&Patient::of(snapshot))
+    {
+        report.findings.push(finding);
+        report.sort();
+    }
     report
 }
 

@@ -17,7 +17,7 @@ use super::{
     found::{MOST, More, error, found, info, name, node_ref, warning},
     patient::{condition, condition_since, node_waits_since, started, waits_since, words},
 };
-use crate::finding::{Finding, Missing, ObjectRef, Severity, needed};
+use crate::finding::{Finding, Missing, ObjectRef, Severity, all_known, needed};
 
 /// VMs that use a volume need so long to leave, at least.
 const LAST_REPLICA: SignedDuration = SignedDuration::from_mins(5);
@@ -333,7 +333,7 @@ fn stale_attachment(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
     }
     let volumes = needed(&patient.snapshot.volumes, "volumes.longhorn.io")?;
     let used: BTreeSet<String> = claims_in_use(patient.pods()?);
-    let mut findings = Vec::new();
+    let (mut findings, mut unknown) = (Vec::new(), BTreeSet::new());
     for volume in volumes.iter().filter(|volume| is_attached(volume)) {
         let on = volume.status.current_node_id.as_deref();
         let Some((node, began)) = leaving.iter().find(|(node, _)| Some(*node) == on) else {
@@ -342,6 +342,12 @@ fn stale_attachment(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         let Some(claim) = claim(volume).filter(|claim| !used.contains(claim)) else {
             continue;
         };
+        // Pods of a namespace that is not known may use it.
+        let namespace = claim.split('/').next().unwrap_or_default();
+        if !patient.snapshot.knows_namespace(namespace) {
+            unknown.insert(namespace.to_owned());
+            continue;
+        }
         let object = of(volume).to_string();
         let said = waits_since(plan, ProgramWait::StaleAttachment.as_str(), Some(&object));
         let drained = node_waits_since(plan, Wait::RancherUpdate, node);
@@ -365,7 +371,7 @@ fn stale_attachment(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         );
     }
     findings.extend(undeleted(patient, &leaving)?);
-    Ok(findings)
+    all_known(findings, &unknown, "pods")
 }
 
 /// Attachments that Kubernetes wants to be gone, and that are not.

@@ -1,6 +1,6 @@
 //! Workloads that do not start or do not roll out, and webhooks that block the API.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use api::{Phase, ProgramWait, Wait, labels, names};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ use super::{
     found::{MOST, More, created, error, found, label, name, namespace},
     migration::unscheduled,
 };
-use crate::finding::{Finding, Missing, ObjectRef, Severity, needed};
+use crate::finding::{Finding, Missing, ObjectRef, Severity, all_known, needed};
 
 /// A pod starts within this time.
 const START: SignedDuration = SignedDuration::from_mins(2);
@@ -242,7 +242,7 @@ fn webhook(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         services.extend(hooks.map(|hook| (ObjectRef::of(configuration), &hook.client_config)));
     }
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    let mut findings = Vec::new();
+    let (mut findings, mut unknown) = (Vec::new(), BTreeSet::new());
     for (configuration, config) in services {
         let Some(service) = config.service.as_ref() else {
             continue;
@@ -252,6 +252,10 @@ fn webhook(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
             continue;
         }
         seen.push(key);
+        if !patient.snapshot.knows_namespace(key.0) {
+            unknown.insert(key.0.to_owned());
+            continue;
+        }
         let since = unready_since(patient, key.0, &endpoints.pods(key))?;
         if since.is_some() && !patient.is_past(since, WEBHOOK) {
             continue;
@@ -270,7 +274,7 @@ fn webhook(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {
         );
     }
     findings.truncate(MOST);
-    Ok(findings)
+    all_known(findings, &unknown, "endpointslices")
 }
 
 /// Since when the last of these pods is not ready.

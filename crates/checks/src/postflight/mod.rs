@@ -14,11 +14,14 @@ mod workloads;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use api::{Phase, UpgradePlan};
+use snapshot::Snapshot;
 
 pub use record::Record;
 
-use crate::finding::{Finding, Missing, NotChecked, ObjectRef, Report, Severity};
+use crate::finding::{Finding, Missing, NotChecked, ObjectRef, Report, Severity, all_known};
 
 /// Where each check is explained.
 const LINK: &str = "docs/postflight.md";
@@ -118,6 +121,36 @@ pub fn compare(before: &Record, after: &Record, target: &Target) -> Report {
         }
     }
     report.sort();
+    report
+}
+
+/// Compares the cluster before an upgrade with a snapshot of it. VMs of namespaces that the snapshot does not have are not compared,
+/// and the report says so.
+#[must_use]
+pub fn compare_with(before: &Record, after: &Snapshot, target: &Target) -> Report {
+    let mut before = before.clone();
+    let mut unknown = BTreeSet::new();
+    if let Ok(vms) = &mut before.vms {
+        vms.retain(|name, _| {
+            let namespace = name.split('/').next().unwrap_or_default();
+            let is_known = after.knows_namespace(namespace);
+            if !is_known {
+                unknown.insert(namespace.to_owned());
+            }
+            is_known
+        });
+    }
+    let mut report = compare(&before, &Record::of(after), target);
+    if let Err(missing) = all_known(Vec::<Finding>::new(), &unknown, "virtualmachines") {
+        for check in [&vms::F01, &vms::F02] {
+            report.not_checked.push(NotChecked {
+                id: check.id.to_owned(),
+                title: check.title.to_owned(),
+                why: missing.to_string(),
+            });
+        }
+        report.sort();
+    }
     report
 }
 

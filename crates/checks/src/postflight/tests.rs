@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use snapshot::Snapshot;
 
 use super::{
-    CHECKS, Record, Target, compare,
+    CHECKS, Record, Target, compare, compare_with,
     stored::{StoredError, config_maps, record},
 };
 use crate::finding::{Report, Severity};
@@ -92,6 +92,24 @@ fn a_cluster_that_is_as_before_has_no_finding_and_every_check_looked() {
     let report = changed(|_, _, _| true);
     assert_eq!(ids(&report), [""; 0]);
     assert_eq!((report.checked, report.not_checked.len()), (CHECKS.len(), 0));
+}
+
+#[test]
+fn vms_of_namespaces_that_a_snapshot_lacks_are_not_compared() {
+    let before = Record::of(&cluster(|_, _, _| true));
+    let mut after = cluster(|field, _, _| !["vms", "vmis"].contains(&field));
+    let report = compare_with(&before, &after, &target());
+    assert_eq!(ids(&report), ["F02"]);
+    after.only_namespaces = Some(["longhorn-system".to_owned()].into());
+    let report = compare_with(&before, &after, &target());
+    assert_eq!(ids(&report), [""; 0]);
+    let not: Vec<(&str, &str)> = report
+        .not_checked
+        .iter()
+        .map(|not| (not.id.as_str(), not.why.as_str()))
+        .collect();
+    let why = "virtualmachines: not known in namespaces default";
+    assert_eq!(not, [("F01", why), ("F02", why)]);
 }
 
 type Change = fn(&str, &str, &mut Value) -> bool;

@@ -17,7 +17,7 @@ use super::{
     found::{listed, together},
     full_name, missing,
 };
-use crate::finding::{Missing, ObjectRef, needed};
+use crate::finding::{Missing, ObjectRef, all_known, needed};
 
 /// Deployments without which an upgrade stops: of these, those that exist must be available.
 const CONTROLLERS: [(&str, &str); 14] = [
@@ -149,11 +149,20 @@ pub(super) fn webhooks_answer(question: &Question<'_>) -> Result<Vec<Found>, Mis
     )?;
     let mutating = needed(&question.snapshot.mutating_webhooks, "mutatingwebhookconfigurations")?;
     let answering = answering(question)?;
+    let knows = |namespace: &str| question.snapshot.knows_namespace(namespace);
     let is_dead = |policy: Option<&str>, client: &WebhookClientConfig| {
         let service = client.service.as_ref();
         policy != Some("Ignore")
-            && service.is_some_and(|service| !answering.contains(&(service.namespace.as_str(), service.name.as_str())))
+            && service.is_some_and(|service| {
+                knows(&service.namespace) && !answering.contains(&(service.namespace.as_str(), service.name.as_str()))
+            })
     };
+    let of_validating = validating.iter().flat_map(|one| one.webhooks.iter().flatten());
+    let of_mutating = mutating.iter().flat_map(|one| one.webhooks.iter().flatten());
+    let clients = of_validating.map(|hook| &hook.client_config);
+    let clients = clients.chain(of_mutating.map(|hook| &hook.client_config));
+    let namespaces = clients.filter_map(|client| Some(client.service.as_ref()?.namespace.clone()));
+    let unknown: BTreeSet<String> = namespaces.filter(|namespace| !knows(namespace)).collect();
     let mut found = Vec::new();
     for configuration in validating {
         let webhooks = configuration.webhooks.iter().flatten();
@@ -167,7 +176,7 @@ pub(super) fn webhooks_answer(question: &Question<'_>) -> Result<Vec<Found>, Mis
         let dead: Vec<String> = dead.map(|webhook| webhook.name.clone()).collect();
         found.extend(no_endpoint(dead).map(|text| Found::of(configuration, text)));
     }
-    Ok(found)
+    all_known(found, &unknown, "endpointslices")
 }
 
 fn no_endpoint(webhooks: Vec<String>) -> Option<String> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use checks::{
-    doctor::examine,
+    doctor::explain,
     finding::{Report, Severity},
 };
 use clap::ValueEnum;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(COULD_NOT_LOOK));
         }
     };
-    let found = examine(&snapshot);
+    let found = explain(&snapshot);
     let mut out = io::stdout().lock();
     let text = match args.output {
         Output::Text => report::text(&found, snapshot.taken_at, colours::style()),
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn the_exit_code_distinguishes_nothing_found_from_findings_and_from_a_cluster_that_could_not_be_read() {
-        assert_eq!(code(&examine(&Snapshot::empty(Timestamp::default()))), 0);
+        assert_eq!(code(&explain(&Snapshot::empty(Timestamp::default()))), 0);
         assert_eq!(
-            code(&examine(&Snapshot::unknown(Timestamp::default(), "forbidden"))),
+            code(&explain(&Snapshot::unknown(Timestamp::default(), "forbidden"))),
             COULD_NOT_LOOK
         );
         let mut paused = Snapshot::empty(Timestamp::default());
@@ -105,6 +105,6 @@ mod tests {
             "metadata": {"name": "harvester", "namespace": "fleet-local"}, "spec": {"paused": true},
         });
         assert!(paused.add("managed_charts", chart).is_ok());
-        assert_eq!(code(&examine(&paused)), 1);
+        assert_eq!(code(&explain(&paused)), 1);
     }
 }

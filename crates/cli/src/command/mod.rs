@@ -1,6 +1,6 @@
 //! The commands.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
@@ -208,6 +208,17 @@ fn report(error: &anyhow::Error) {
     let text = format!("{error:#}");
     let lines = text.lines().map(|line| api::quoted::printable(line, LONGEST_ERROR));
     eprintln!("Error: {}", lines.collect::<Vec<_>>().join("\n  "));
+}
+
+/// Prints what was asked for. A reader that has gone (`| head`) is no error; a full disk is.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("failed to write to standard output"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Says on standard error what is no failure.

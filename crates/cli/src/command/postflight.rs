@@ -2,7 +2,7 @@
 //! the cluster as it is. It reads and changes nothing.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::PathBuf,
     process::ExitCode,
 };
@@ -78,7 +78,7 @@ fn compare(args: &Args, snapshot: &Snapshot, plan: &UpgradePlan) -> anyhow::Resu
         Some(path) => Record::of(&snapshot::load(path)?),
         None => recorded(snapshot, plan)?,
     };
-    Ok(postflight::compare(&before, &Record::of(snapshot), &Target::of(plan)))
+    Ok(postflight::compare_with(&before, snapshot, &Target::of(plan)))
 }
 
 /// The record of the plan.
@@ -109,8 +109,5 @@ fn print(args: &Args, snapshot: &Snapshot, plan: &UpgradePlan, found: &Report) -
             format!("{note}{}", report::text(found, snapshot.taken_at, style))
         }
     };
-    // A reader that has gone (`| head`) is no error.
-    let mut out = io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    Ok(())
+    super::print(&text)
 }

@@ -1,7 +1,7 @@
 //! `status`: how far an upgrade is, what it does, what it waits for, and when it ends. It reads and changes nothing.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     process::ExitCode,
     time::Duration,
 };
@@ -33,6 +33,8 @@ use crate::rehearsal::{Bars, follow::View};
 pub(super) const CANNOT_SHOW: u8 = 3;
 /// How often the clock on a terminal moves.
 const TICK: Duration = Duration::from_millis(250);
+/// How old the picture of nodes and VMs may be that documents are made from.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Columns of what is no terminal.
 const WIDTH: usize = 100;
 
@@ -134,7 +136,7 @@ pub(super) fn chosen<'a>(snapshot: &'a Snapshot, name: Option<&str>) -> Result<&
 
 /// What doctor finds in the cluster.
 fn insights(snapshot: &Snapshot) -> Option<Report> {
-    Some(checks::doctor::examine(snapshot))
+    Some(checks::doctor::explain(snapshot))
 }
 
 fn print(args: &Args, snapshot: &Snapshot, view: &StatusView) -> anyhow::Result<ExitCode> {
@@ -151,7 +153,7 @@ fn print(args: &Args, snapshot: &Snapshot, view: &StatusView) -> anyhow::Result<
             let mut text = status::text::text(view, layout);
             if let Some(report) = insights.as_ref() {
                 text.push_str("\nInsights\n");
-                if report.findings.is_empty() {
+                if report.findings.is_empty() && report.not_checked.is_empty() {
                     text.push_str("nothing is wrong\n");
                 } else {
                     text.push_str(&report::text(report, view.at, layout.style));
@@ -160,7 +162,7 @@ fn print(args: &Args, snapshot: &Snapshot, view: &StatusView) -> anyhow::Result<
             text
         }
     };
-    write(&text);
+    super::print(&text)?;
     let found = insights.is_some_and(|report| report.count(Severity::Error) > 0);
     Ok(code(view, found))
 }
@@ -183,12 +185,6 @@ fn layout() -> Layout {
     }
 }
 
-/// A reader that has gone (`| head`) is no error.
-fn write(text: &str) {
-    let mut out = io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
 async fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     let clock = Clock::system();
     let client = args.cluster.client().await?;
@@ -199,7 +195,13 @@ async fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     let mut plans = plans(&client, &newest.name_any());
     let mut ticks = tokio::time::interval(TICK);
     let mut was_lost = false;
+    let mut taken = clock.elapsed();
     loop {
+        // Nodes and VMs change with the plan: documents show both as they are.
+        if args.output != Output::Text && clock.elapsed().saturating_sub(taken) >= AGAIN {
+            snapshot = look(&client).await;
+            taken = clock.elapsed();
+        }
         snapshot.taken_at = now(&client).await;
         let (looked_at, looked) = (snapshot.taken_at, clock.elapsed());
         // The time of the cluster, as far as this machine knows it between two answers.
@@ -299,15 +301,16 @@ impl Shown {
         // What was shown never decreases either.
         view.percent = view.percent.max(before.as_ref().map_or(0, |before| before.percent));
         let changes = lines::changes(before.as_deref(), &view);
+        let insights = insights(snapshot).filter(|_| output != Output::Text && !changes.is_empty());
         let document = Document {
             view: &view,
-            insights: None,
+            insights: insights.as_ref(),
         };
         match output {
             _ if changes.is_empty() => {}
-            Output::Text => write(&(changes.join("\n") + "\n")),
-            Output::Json => write(&(serde_json::to_string(&document)? + "\n")),
-            Output::Yaml => write(&format!("---\n{}", serde_saphyr::to_string(&document)?)),
+            Output::Text => super::print(&(changes.join("\n") + "\n"))?,
+            Output::Json => super::print(&(serde_json::to_string(&document)? + "\n"))?,
+            Output::Yaml => super::print(&format!("---\n{}", serde_saphyr::to_string(&document)?))?,
         }
         *before = Some(Box::new(view));
         Ok(())

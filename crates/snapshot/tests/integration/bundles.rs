@@ -180,6 +180,47 @@ fn a_bundle_of_all_namespaces_lacks_nothing() {
 }
 
 #[test]
+fn what_every_cluster_has_and_a_bundle_lacks_was_not_collected() {
+    let mut entries = entries();
+    entries.retain(|(name, _)| !name.ends_with("/nodes.yaml"));
+    let (_folder, path) = saved(&zip_of(&entries));
+    let snapshot = load(&path).unwrap();
+    assert_eq!(
+        unknown(&snapshot, "nodes").unwrap(),
+        "not in the support bundle: every cluster has some, so they could not be collected"
+    );
+    assert!(snapshot.knows_namespace("default") && !snapshot.knows_namespace("tenants"));
+}
+
+#[test]
+fn addresses_are_kept_without_credentials() {
+    let mut snapshot = Snapshot::empty(jiff::Timestamp::UNIX_EPOCH);
+    for (field, kind, key) in [
+        ("images", "VirtualMachineImage", "url"),
+        ("versions", "Version", "isoURL"),
+    ] {
+        for (address, expected) in [
+            (
+                "https://user:pass@example.org/a.iso?token=x#y",
+                "https://example.org/a.iso",
+            ),
+            ("https://example.org:8443/a@b.iso", "https://example.org:8443/a@b.iso"),
+            ("https://user@example.org", "https://example.org"),
+            ("not a url", "not a url"),
+        ] {
+            let object = serde_json::json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": kind, "metadata": {"name": address, "namespace": "harvester-system"},
+                "spec": {key: address},
+            });
+            snapshot.add(field, object).unwrap();
+            let kept = serde_json::to_value(&snapshot).unwrap();
+            let last = kept[field]["Ok"].as_array().unwrap().last().unwrap()["spec"][key].clone();
+            assert_eq!(last, expected);
+        }
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_makes_its_kind_unknown_and_no_other() {
     let mut entries = entries();
     entries.push((

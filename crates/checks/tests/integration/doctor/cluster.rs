@@ -73,6 +73,12 @@ impl Cluster {
         self
     }
 
+    /// With objects of these namespaces only; of the others nothing is known.
+    pub(crate) fn only(mut self, namespaces: &[&str]) -> Self {
+        self.0.only_namespaces = Some(namespaces.iter().map(|name| (*name).to_owned()).collect());
+        self
+    }
+
     /// With a part of an object replaced, by name.
     pub(crate) fn patched(mut self, field: &str, name: &str, patch: Value) -> Self {
         let mut whole = serde_json::to_value(&self.0).unwrap();

@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 
 use api::UpgradePlan;
 use checks::{
-    doctor::{SITUATIONS, examine, for_plan},
+    doctor::{SITUATIONS, examine, explain, for_plan},
     finding::Severity,
 };
+use rstest::rstest;
 use serde_json::json;
 use snapshot::Snapshot;
 
@@ -162,6 +163,46 @@ fn of_several_findings_the_one_about_the_object_that_is_waited_for_explains_a_pl
     assert_eq!(
         (finding.id.as_str(), finding.objects[0].name.as_str()),
         ("D07", "pvc-b")
+    );
+}
+
+#[test]
+fn what_is_not_known_of_a_namespace_is_not_checked() {
+    let cluster = Cluster::node_since("PreDraining", cluster::LONG_AGO).only(&["default"]);
+    let claim = json!({"namespace": "dev", "pvcName": "disk"});
+    let cluster = cluster.with("volumes", json!({
+        "metadata": {"name": "pvc-1", "namespace": "longhorn-system"}, "spec": {},
+        "status": {"state": "attached", "robustness": "healthy", "currentNodeID": "node-1", "kubernetesStatus": claim},
+    }));
+    let report = examine(&cluster.0);
+    let not = report.not_checked.iter().find(|not| not.id == "D07").unwrap();
+    assert_eq!(not.why, "pods: not known in namespaces dev");
+}
+
+#[rstest]
+#[case::failed("Failed", "Progressing", "False", "has failed")]
+#[case::stalled("ClusterUpgrading", "Degraded", "True", "does not continue")]
+fn a_plan_that_no_situation_explains_is_found_with_its_own_words(
+    #[case] phase: &str,
+    #[case] type_: &str,
+    #[case] status: &str,
+    #[case] expected: &str,
+) {
+    let said = cluster::condition(type_, status, cluster::LONG_AGO, "the disk of node-3 will reach 91 %");
+    let cluster = Cluster::in_phase(phase, json!({"conditions": [said]}));
+    assert_eq!(examine(&cluster.0).count(Severity::Error), 0);
+    let report = explain(&cluster.0);
+    let found = &report.findings[0];
+    assert_eq!((found.id.as_str(), found.severity), ("D00", Severity::Error));
+    assert!(
+        found.message.contains(expected) && found.message.contains("node-3 will reach 91 %"),
+        "{}",
+        found.message
+    );
+    assert!(!found.remedy.is_empty() && found.commands.len() == 2);
+    assert_eq!(
+        explain(&Cluster::in_phase(phase, json!({})).0).count(Severity::Error),
+        usize::from(phase == "Failed")
     );
 }
 

@@ -173,7 +173,11 @@ pub(super) fn cases() -> Vec<Case> {
             id: "D19",
             object: "ValidatingWebhookConfiguration rancher.cattle.io",
             found: webhook("Fail", false),
-            near: vec![("an endpoint is ready", webhook("Fail", true)), ("it need not answer", webhook("Ignore", false))],
+            near: vec![
+                ("an endpoint is ready", webhook("Fail", true)),
+                ("it need not answer", webhook("Ignore", false)),
+                ("its endpoints are not known", webhook("Fail", false).only(&["default"])),
+            ],
         },
         Case {
             id: "D20",

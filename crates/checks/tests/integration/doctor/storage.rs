@@ -160,6 +160,7 @@ pub(super) fn cases() -> Vec<Case> {
             near: vec![
                 ("a pod uses it", attached(draining(), "node-1").with("pods", user_pod())),
                 ("it is attached elsewhere", attached(draining(), "node-2")),
+                ("its pods are not known", attached(draining(), "node-1").only(&["longhorn-system"])),
                 ("the node has just begun", attached(Cluster::node_since("PreDraining", JUST_NOW), "node-1")),
             ],
         },
