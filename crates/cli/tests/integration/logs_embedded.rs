@@ -267,8 +267,9 @@ async fn namespaces_that_may_not_be_read_keep_nothing_else_from_being_read() {
         "{failures:?}"
     );
     assert_eq!(lines(&once.store.get_mut().view(), "own"), ["one"]);
+    cluster.print("own", &uid, 0, "two");
     let collector = cluster.start_collector(reader);
     seconds(60).await;
     collector.abort();
-    assert_eq!(lines(&cluster.kept(), "own"), ["one"]);
+    assert_eq!(lines(&cluster.kept(), "own"), ["one", "two"]);
 }

@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufWriter, Write},
     path::PathBuf,
+    pin::pin,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -153,12 +154,17 @@ async fn show(args: &ShowArgs) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    let (collected, printed) = tokio::join!(collected, async {
-        // The collector ends with the upgrade, a closed pipe at once.
-        printed.await
-    });
-    collected?;
-    printed
+    let mut printed = pin!(printed);
+    tokio::select! {
+        biased;
+        // A reader that has seen enough.
+        result = &mut printed => result,
+        result = collected => {
+            result?;
+            // What was read last.
+            printed.await
+        }
+    }
 }
 
 /// Prints lines in order of time.
