@@ -13,11 +13,12 @@ use clock::Clock;
 use kube::ResourceExt;
 use logs::{Collection, Folder, Limits, program::Options, store};
 use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
 
 use super::{
     super::{
         cluster_args::{LiveArgs, block_on},
-        manager::{start_log, terminated},
+        manager::terminated,
         verbs,
     },
     collected,
@@ -51,7 +52,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    start_log("console");
+    start_log();
     // Logs are for those who may read them in the cluster.
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&args.dir);
     created.with_context(|| format!("failed to create {}", args.dir.display()))?;
@@ -68,6 +69,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bytes.div_ceil(1024)
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says on standard error what is wrong. A node that reboots is part of an upgrade: that its logs cannot be read meanwhile is not.
+fn start_log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// Two collectors in one folder would write over each other.
