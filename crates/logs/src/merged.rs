@@ -39,12 +39,14 @@ pub struct Line {
 }
 
 impl Filter {
-    fn has(&self, stream: &Stream) -> bool {
+    /// It has lines of this log.
+    #[must_use]
+    pub fn has(&self, key: &StreamKey, info: &StreamInfo) -> bool {
         let is =
             |wanted: &Option<String>, value: Option<&str>| wanted.as_deref().is_none_or(|wanted| value == Some(wanted));
-        let key = &stream.key.container;
-        is(&self.node, stream.info.node.as_deref())
-            && is(&self.component, Some(&stream.info.component))
+        let key = &key.container;
+        is(&self.node, info.node.as_deref())
+            && is(&self.component, Some(&info.component))
             && (is(&self.pod, Some(&key.pod)) || is(&self.pod, Some(&key.pod_name())))
     }
 }
@@ -68,7 +70,10 @@ impl<'a> Merged<'a> {
     /// The lines that a filter has.
     #[must_use]
     pub fn new(view: &'a View, filter: &Filter) -> Self {
-        let streams = view.streams().into_iter().filter(|stream| filter.has(stream));
+        let streams = view
+            .streams()
+            .into_iter()
+            .filter(|stream| filter.has(&stream.key, &stream.info));
         let sources: Vec<_> = streams
             .map(|stream| Source {
                 stream,

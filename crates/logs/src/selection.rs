@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{Component, JobType, component, labels};
+use api::{Component, JobType, component, labels, names};
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -19,6 +19,9 @@ use crate::{
 
 /// On mirrors of static pods: the hash of the file, which stays when the mirror is created again.
 const STATIC_POD: &str = "kubernetes.io/config.hash";
+
+/// A label of the manager's pods, as the chart sets it.
+const MANAGER: (&str, &str) = ("control-plane", "controller-manager");
 
 /// A set of pods of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct Selection {
     pub manager: Option<(String, (String, String))>,
     /// Components of the cluster.
     pub system: Vec<SystemPods>,
+    /// Without the components of the cluster.
+    pub own_only: bool,
 }
 
 impl Selection {
@@ -77,14 +82,21 @@ impl Selection {
         Self {
             plan: plan.to_owned(),
             owners: BTreeSet::from([uid.to_owned()]),
-            manager: None,
+            manager: Some((
+                names::HARVESTER_NAMESPACE.to_owned(),
+                (MANAGER.0.to_owned(), MANAGER.1.to_owned()),
+            )),
             system: system.collect(),
+            own_only: false,
         }
     }
 
     /// The namespaces whose pods must be known.
     #[must_use]
     pub fn namespaces(&self) -> BTreeSet<&str> {
+        if self.own_only {
+            return BTreeSet::from([names::HARVESTER_NAMESPACE, names::CATTLE_NAMESPACE]);
+        }
         let system = self.system.iter().map(|pods| pods.namespace.as_str());
         let manager = self.manager.iter().map(|(namespace, _)| namespace.as_str());
         system.chain(manager).collect()
@@ -98,7 +110,7 @@ impl Selection {
         let is_ours = self.is_own(meta) || self.is_manager(meta);
         let is_labelled = label(meta, labels::UPGRADE_PLAN) == Some(self.plan.as_str());
         let system = self.system.iter().find(|pods| pods.has(meta));
-        if !is_ours && !is_labelled && system.is_none() {
+        if !is_ours && (self.own_only || (!is_labelled && system.is_none())) {
             return None;
         }
         let only = system

@@ -15,6 +15,7 @@ mod go_flags;
 mod help;
 mod job_command;
 mod listen;
+mod logs;
 mod man;
 mod manager;
 mod manager_webhook;
@@ -26,6 +27,7 @@ mod node_images;
 mod postflight;
 mod preflight;
 mod rehearse;
+mod rehearse_logs;
 mod rehearse_run;
 mod rehearse_serve;
 mod rehearse_snapshot;
@@ -43,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   upgrade-toolkit upgrade --version v1.8.0 --restore-vm  upgrade the cluster of the kubeconfig
   upgrade-toolkit wait                                   follow the upgrade to its end
   upgrade-toolkit doctor                                 why an upgrade does not continue
+  upgrade-toolkit logs -f                                what its pods say
   upgrade-toolkit release inspect harvester-v1.8.0.iso   what an ISO contains, and if it is whole
   kubectl upgrade-toolkit status                         the same as a plugin of kubectl
 
@@ -77,6 +80,8 @@ enum Command {
     Status(status::Args),
     /// Find out why an upgrade does not get on, and what helps
     Doctor(doctor::Args),
+    /// Show the logs of an upgrade, or keep them in an archive or a folder
+    Logs(logs::Args),
     /// Wait for the end of an upgrade; the exit code says how it ended
     Wait(verbs::wait::Args),
     /// Pause nodes before their upgrade
@@ -136,6 +141,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let result = match cli.command {
         Command::Upgrade(args) => verbs::upgrade::run(&args),
+        Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => verbs::wait::run(&args),
         Command::Pause(args) => verbs::pause::pause(&args),
         Command::Resume(args) => verbs::pause::resume(&args),

@@ -3,6 +3,7 @@
 use std::{
     io::{self, IsTerminal, Write},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -38,6 +39,7 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 0.01..=3600.0;
     upgrade-toolkit rehearse --nodes 5 --vms 20                 more of everything\n  \
     upgrade-toolkit rehearse --steps                            with every step of every program\n  \
     upgrade-toolkit rehearse --nodes 1 -o yaml                  a single node; prints the final UpgradePlan\n  \
+    upgrade-toolkit rehearse --logs logs.zip                    and keep what its pods say\n  \
     upgrade-toolkit rehearse --trouble list                     what can go wrong\n  \
     upgrade-toolkit rehearse --trouble drain-blocked=node-2     practise a failure\n  \
     upgrade-toolkit rehearse --speed 60 --serve 127.0.0.1:8001  a minute per second, for kubectl\n  \
@@ -94,6 +96,9 @@ pub(super) struct Args {
     /// Also print every step that the programs on nodes and in Jobs begin, as their logs do in a real cluster
     #[arg(long)]
     steps: bool,
+    /// Write the logs of the upgrade to this archive, as `logs download` does for a real one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "snapshot"], value_hint = clap::ValueHint::FilePath)]
+    logs: Option<PathBuf>,
     /// What to print on standard output at the end; progress then goes to standard error
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
@@ -163,6 +168,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         token: args.token.clone(),
         no_plan: args.no_plan,
         steps: args.steps,
+        logs: args.logs.clone(),
         output: args.output,
     };
     let unfinished = Arc::default();

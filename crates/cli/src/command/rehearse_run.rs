@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,7 +20,7 @@ use world::{ProgramStep, Shape};
 
 use super::{
     rehearse::{Output, print},
-    rehearse_serve,
+    rehearse_logs, rehearse_serve,
 };
 use crate::rehearsal::{
     Rehearsal, Scenario, administrator,
@@ -47,6 +48,7 @@ pub(super) struct Request {
     pub(super) token: Option<String>,
     pub(super) no_plan: bool,
     pub(super) steps: bool,
+    pub(super) logs: Option<PathBuf>,
     pub(super) output: Output,
 }
 
@@ -135,6 +137,10 @@ async fn once(
     view: &Arc<Mutex<View>>,
 ) -> anyhow::Result<ExitCode> {
     let limit = longest(request.shape.nodes, request.shape.vms);
+    let logs = match &request.logs {
+        Some(file) => Some(rehearse_logs::Collecting::start(rehearsal, name, file.clone()).await?),
+        None => None,
+    };
     let said = |text: &str| {
         let view = view.lock().unwrap_or_else(PoisonError::into_inner);
         view.say(rehearsal.clock.now(), text);
@@ -153,6 +159,9 @@ async fn once(
         say_that_it_gives_up(limit);
     }
     settle(rehearsal).await;
+    if let Some(logs) = logs {
+        logs.finish(rehearsal, &plan).await?;
+    }
     show_result(rehearsal, &plan, request.output)?;
     Ok(if plan.phase() == Some(Phase::Succeeded) {
         ExitCode::SUCCESS

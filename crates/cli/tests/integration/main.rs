@@ -14,6 +14,8 @@ mod forecast_cli;
 mod hostile;
 mod images_end_to_end;
 mod insight;
+mod logs_cli;
+mod logs_embedded;
 mod manager_process;
 mod packaging;
 mod programs_cli;

@@ -18,7 +18,7 @@ spec:
 ";
 
 /// A served rehearsal with that plan.
-fn served() -> Served {
+pub(crate) fn served() -> Served {
     let served = Served::start(&["--speed", "600", "--no-plan"]);
     let (succeeded, text) = served.kubectl_with(&["create", "-f", "-"], PLAN);
     assert!(succeeded, "{text}");
@@ -41,7 +41,7 @@ fn messages(text: &str) -> Vec<String> {
 }
 
 /// The name of the first pod that a part of its name finds and that is in a phase.
-fn pod(served: &Served, part: &str, phase: &str) -> String {
+pub(crate) fn pod(served: &Served, part: &str, phase: &str) -> String {
     let columns = "custom-columns=NAME:.metadata.name,PHASE:.status.phase";
     let watch = ["get", "pods", "-n", NAMESPACE, "-w", "--no-headers", "-o", columns];
     served.kubectl_lines(&watch, |lines| {

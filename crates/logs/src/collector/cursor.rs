@@ -68,6 +68,15 @@ impl Mark {
     }
 }
 
+/// An earlier start whose log may have been that of a later one: the status that said which one it was could have been old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Which one.
+    pub instance: u32,
+    /// No line was taken for it.
+    pub is_empty: bool,
+}
+
 /// How far a container was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
@@ -82,7 +91,7 @@ pub struct Cursor {
     /// Files that were read for this start.
     #[serde(default)]
     pub files: u32,
-    /// The start before had several files: one may be of this start, which the kubelet knew earlier than the API.
+    /// Lines of this start may have been taken for the start before: the kubelet knew of it earlier than the API.
     #[serde(default)]
     pub is_suspect: bool,
     /// The container had ended when its log was read to the end.
@@ -97,6 +106,12 @@ pub struct Cursor {
     /// The file may have been of a later start, and this start was left: lines before the first one can be missing.
     #[serde(default)]
     pub lacks_beginning: bool,
+    /// The start before was read to its end while the status was not proven to be new.
+    #[serde(default)]
+    pub doubt: Option<Doubt>,
+    /// The newest start that the status showed, if it is later than this one: its log was not read yet.
+    #[serde(default)]
+    pub seen: Option<u32>,
     /// Whether the next line is part of a private key.
     #[serde(default)]
     pub masker: Masker,
@@ -116,6 +131,10 @@ impl Cursor {
             instance,
             marks: self.marks.clone(),
             is_suspect: self.files > 1,
+            doubt: (self.confirmed && !self.is_proven).then_some(Doubt {
+                instance: self.instance,
+                is_empty: self.taken == 0,
+            }),
             ..Self::default()
         }
     }
@@ -124,6 +143,27 @@ impl Cursor {
     /// proven to be of this start can be of the next one.
     pub(super) fn leave(&mut self) {
         self.lacks_beginning |= self.taken > 0 && !self.is_proven;
+    }
+
+    /// The start before, if its log may have been that of a later one: the status changed again before it was proven.
+    pub(super) fn take_doubt(&mut self) -> Option<Doubt> {
+        self.doubt.take().filter(|_| !self.is_proven)
+    }
+
+    /// Of a start that was read to its end, and whose first lines can be missing.
+    pub(super) fn without_beginning(instance: u32) -> Self {
+        Self {
+            instance,
+            ended: true,
+            confirmed: true,
+            lacks_beginning: true,
+            ..Self::default()
+        }
+    }
+
+    /// What is known of the start besides its lines. It is kept when it changes, also without a line.
+    pub(super) fn notes(&self) -> (u32, bool, bool) {
+        (self.files, self.is_suspect, self.is_proven)
     }
 
     pub(super) fn mark(&self) -> Option<&Mark> {

@@ -13,7 +13,7 @@ mod tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use cursor::{Cursor, Mark};
+pub use cursor::{Cursor, Doubt, Mark};
 pub use exchange::{Counters, Request, Response, Step};
 pub use observed::{ContainerFacts, ContainerState, Observed, PodFacts};
 pub use settings::Settings;
@@ -61,6 +61,8 @@ impl Collector {
         if has_room {
             self.request(now, &mut step);
         }
+        step.appends
+            .extend(self.tails.values_mut().filter_map(Tail::note_start));
         self.count(&step.appends);
         step
     }
@@ -121,9 +123,13 @@ impl Collector {
     /// Pods that were deleted while no collector ran: what is known of the collector before is not among the pods.
     fn close_unseen(&mut self, now: Nanos, step: &mut Step) {
         for (container, (info, mut cursor)) in std::mem::take(&mut self.known) {
-            if cursor.ended {
+            let is_left_behind = cursor.seen.take().is_some_and(|seen| seen > cursor.instance);
+            if cursor.ended && !is_left_behind {
                 continue;
             }
+            let doubt = cursor.take_doubt();
+            step.appends
+                .extend(doubt.map(|doubt| tail::doubted(&container, &info, doubt, now)));
             cursor.ended = true;
             cursor.leave();
             let mut taken = Taken::default();
@@ -153,6 +159,7 @@ impl Collector {
             let Some(mut tail) = self.tails.remove(&key) else {
                 continue;
             };
+            step.appends.extend(tail.doubted(now));
             let was_started = tail.container.readable().current.is_some();
             let has_ended = tail
                 .cursor
@@ -233,6 +240,7 @@ impl Collector {
         let key = self.open.get(&id)?.clone();
         let tail = self.tails.get_mut(&key)?;
         let mut taken = Taken::default();
+        let before = tail.cursor.as_ref().map(Cursor::notes);
         if let Response::Bytes(bytes) = response {
             let (Some(open), Some(cursor)) = (&mut tail.open, &mut tail.cursor) else {
                 return None;
@@ -246,7 +254,7 @@ impl Collector {
             self.counters.failed_requests += u64::from(has_failed);
         }
         let is_ended = tail.cursor.as_ref().is_some_and(|cursor| cursor.ended);
-        if taken.text.is_empty() && !is_ended {
+        if taken.text.is_empty() && !is_ended && tail.cursor.as_ref().map(Cursor::notes) == before {
             return None;
         }
         let append = tail.append(taken);
@@ -358,6 +366,8 @@ fn finish(
         } else {
             settings.limit
         };
+        // The next request reads more: a follow would wait for a line that it has passed.
+        tail.failures = 1;
         tail.due = now;
         return Some(false);
     }

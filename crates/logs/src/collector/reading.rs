@@ -177,8 +177,10 @@ impl Reading {
         let is_noted = cursor.forget_empty();
         let before = cursor.mark().map(|mark| mark.newest).filter(|_| !is_noted);
         if cursor.select(line::identity(line)) {
-            cursor.is_suspect &= cursor.taken > 0;
             let is_empty = cursor.mark().is_some_and(|mark| mark.count == 0);
+            // Its lines were taken, maybe for the start before: if another file follows, some of it can be missing.
+            cursor.is_suspect = !is_empty;
+            cursor.files = cursor.files.max(1);
             self.mode = if is_empty { Mode::Take } else { Mode::Search(0) };
             return;
         }

@@ -1,7 +1,7 @@
 //! One container whose log is read: what to read of it next, and when.
 
 use super::{
-    cursor::Cursor,
+    cursor::{Cursor, Doubt},
     observed::{ContainerFacts, ContainerState, PodFacts},
     reading::{Reading, Taken},
     settings::Settings,
@@ -218,7 +218,7 @@ impl Tail {
 
     /// Goes to another start of the container.
     pub(super) fn start(&mut self, instance: u32, missing: Option<String>, now: Nanos) -> Vec<Append> {
-        let mut appends = Vec::new();
+        let mut appends: Vec<Append> = self.doubted(now).into_iter().collect();
         if let Some(cursor) = self.cursor.as_mut().filter(|cursor| !cursor.confirmed) {
             cursor.leave();
             if cursor.lacks_beginning {
@@ -235,6 +235,25 @@ impl Tail {
         // Also without a line: a collector after this one then knows what it did not read.
         appends.extend(self.append(taken));
         appends
+    }
+
+    /// What is to be said of the start before, when this one is left and nothing has proven which one was read.
+    pub(super) fn doubted(&mut self, now: Nanos) -> Option<Append> {
+        let doubt = self.cursor.as_mut()?.take_doubt()?;
+        Some(doubted(&self.key, &self.info, doubt, now))
+    }
+
+    /// A start that the status shows and that is not read yet, to be kept once: a collector after this one then knows that it
+    /// is missing if the pod is gone by then.
+    pub(super) fn note_start(&mut self) -> Option<Append> {
+        let newest = self.container.instance;
+        self.container.readable().current?;
+        let cursor = self.cursor.as_mut()?;
+        if cursor.seen.unwrap_or(cursor.instance) >= newest {
+            return None;
+        }
+        cursor.seen = Some(newest);
+        self.append(Taken::default())
     }
 
     /// What was taken, as the store keeps it.
@@ -254,6 +273,29 @@ impl Tail {
             last: taken.last,
             gaps: taken.gaps,
         })
+    }
+}
+
+/// A start whose log may have been that of a later one: lines of it can be missing before those that were taken for it.
+pub(super) fn doubted(container: &ContainerKey, info: &StreamInfo, doubt: Doubt, now: Nanos) -> Append {
+    let mut taken = Taken::default();
+    let mut cursor = Cursor::without_beginning(doubt.instance);
+    if doubt.is_empty {
+        cursor.lacks_beginning = false;
+        taken.add_gap(now, not_readable(doubt.instance, doubt.instance));
+    }
+    Append {
+        key: StreamKey {
+            container: container.clone(),
+            instance: doubt.instance,
+        },
+        info: info.clone(),
+        cursor,
+        text: taken.text,
+        lines: taken.lines,
+        first: taken.first,
+        last: taken.last,
+        gaps: taken.gaps,
     }
 }
 

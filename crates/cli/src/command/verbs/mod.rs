@@ -15,7 +15,7 @@ pub(super) mod upgrade;
 pub(super) mod wait;
 
 /// The plan of this name; without a name the one that runs, else the newest.
-async fn plan(client: &Client, name: Option<&str>) -> anyhow::Result<UpgradePlan> {
+pub(super) async fn plan(client: &Client, name: Option<&str>) -> anyhow::Result<UpgradePlan> {
     let plans: Api<UpgradePlan> = Api::all(client.clone());
     if let Some(name) = name {
         return plans
@@ -63,7 +63,7 @@ fn refused(doing: &str, error: kube::Error) -> anyhow::Error {
 }
 
 /// Prints a line on standard output.
-fn say(line: &str) -> anyhow::Result<()> {
+pub(super) fn say(line: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout(), "{line}") {
         // A reader that has seen enough is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -58,6 +58,14 @@ impl Lines {
     }
 }
 
+/// The first answer. Each look takes its time: it runs a process.
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let mut looks = std::iter::repeat_with(look).take(1000);
+    looks
+        .find_map(|found| found)
+        .unwrap_or_else(|| panic!("{what}: not in time"))
+}
+
 /// A process that ends with the test.
 struct Process(Child);
 
@@ -145,6 +153,35 @@ impl Served {
     /// Runs kubectl in the background, calls `look` with its lines, and ends it.
     pub(crate) fn kubectl_lines<T>(&self, arguments: &[&str], look: impl FnOnce(&Lines) -> T) -> T {
         let mut child = self.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        let _process = Process(child);
+        look(&lines)
+    }
+
+    fn toolkit_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_upgrade-toolkit"));
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        command
+    }
+
+    /// Runs a command of ours, which must succeed, and returns what it printed.
+    pub(crate) fn toolkit(&self, arguments: &[&str]) -> String {
+        let output = self.toolkit_command(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs a command of ours, which must fail, and returns what it printed as its error.
+    pub(crate) fn toolkit_fails(&self, arguments: &[&str]) -> String {
+        let output = self.toolkit_command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Runs a command of ours in the background, calls `look` with its lines, and ends it.
+    pub(crate) fn toolkit_lines<T>(&self, arguments: &[&str], look: impl FnOnce(&Lines) -> T) -> T {
+        let mut child = self.toolkit_command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         let _process = Process(child);
         look(&lines)

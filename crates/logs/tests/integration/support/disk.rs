@@ -48,6 +48,11 @@ impl SimulatedDisk {
         self.state().budget = Some(writes);
     }
 
+    /// The power stays.
+    pub(crate) fn keep_power(&self) {
+        self.state().budget = None;
+    }
+
     pub(crate) fn has_crashed(&self) -> bool {
         self.state().has_crashed
     }
