@@ -21,6 +21,11 @@ pub struct CheckSummary {
     /// How many other checks found something that needs attention.
     #[schemars(range(min = 0))]
     pub warnings: i32,
+    /// How many checks could not be made, because they need what the manager does not read. `upgrade-toolkit` makes them with the rights
+    /// of its user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub not_checked: Option<i32>,
     /// What they found, the worst first, one of each check. If there are more than ten, the others are only counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

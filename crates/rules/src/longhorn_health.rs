@@ -254,7 +254,7 @@ impl<'a> InUse<'a> {
         let user = self.node().unwrap_or("another node");
         if here == self.copies.len() {
             let why = format!(
-                "the only whole copy is on {node}, and it is used on {user}: add a copy on another node, or stop what uses it"
+                "the only healthy replica is on {node}, and it is used on {user}: add a replica on another node, or stop what uses it"
             );
             return Some(self.waiting(&why));
         }
@@ -272,7 +272,7 @@ impl<'a> InUse<'a> {
         let cordoned = cordoned.into_iter().collect::<Vec<_>>().join(", ");
         let why = format!(
             "its other whole copies are on {cordoned}, which is cordoned, so Longhorn keeps the disruption budget of the \
-             instance manager on {node}: finish or uncordon {cordoned}, or add a copy on another node"
+             instance manager on {node}: finish or uncordon {cordoned}, or add a replica on another node"
         );
         Some(self.waiting(&why))
     }

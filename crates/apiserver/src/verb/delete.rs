@@ -63,6 +63,7 @@ impl Options {
             );
             return Err(ApiError::new(422, "Invalid", message));
         }
+        let in_query = call.query.get("gracePeriodSeconds").and_then(|text| text.parse().ok());
         let dry_list = sent["dryRun"]
             .as_array()
             .is_some_and(|list| list.iter().any(|entry| entry == "All"));
@@ -70,7 +71,7 @@ impl Options {
             uid: text(&sent["preconditions"]["uid"]),
             resource_version: text(&sent["preconditions"]["resourceVersion"]),
             propagation,
-            grace: sent["gracePeriodSeconds"].as_i64(),
+            grace: sent["gracePeriodSeconds"].as_i64().or(in_query),
             dry_run: dry_list || call.dry_run()?,
             raw: sent.clone(),
         })

@@ -211,7 +211,8 @@ fn name_commands() {
 #[allow(clippy::print_stderr, reason = "the edge, where errors reach a person")]
 fn report(error: &anyhow::Error) {
     // A message may have text of the cluster in it.
-    let text = format!("{error:#}");
+    // The client names the layer that failed before what failed.
+    let text = format!("{error:#}").replace("ServiceError: ", "");
     let lines = text.lines().map(|line| api::quoted::printable(line, LONGEST_ERROR));
     eprintln!("Error: {}", lines.collect::<Vec<_>>().join("\n  "));
 }

@@ -52,6 +52,9 @@ pub(super) struct Args {
     /// The VirtualMachineImage with the ISO to upgrade to
     #[arg(long, value_name = "IMAGE", conflicts_with = "target_version")]
     image: Option<String>,
+    /// Check for a plan with spec.restoreVM: VMs that cannot move are shut down and started again
+    #[arg(long)]
+    restore_vm: bool,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -89,7 +92,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(COULD_NOT_CHECK));
         }
     };
-    let plan = preflight::hypothetical(args.version.as_deref(), args.image.as_deref());
+    let mut plan = preflight::hypothetical(args.version.as_deref(), args.image.as_deref());
+    plan.spec.restore_vm = args.restore_vm.then_some(true);
     let found = preflight::run_with(&Question::new(&snapshot, &plan), &known);
     let mut out = io::stdout().lock();
     let text = match args.output {
@@ -164,6 +168,12 @@ mod tests {
         assert_eq!(of(&some), COULD_NOT_CHECK, "a kind that the cluster does not have");
         let version = serde_json::json!({"metadata": {"name": "v1.8.0", "namespace": "harvester-system"}});
         assert!(some.add("versions", version).is_ok() || some.add("settings", serde_json::json!({})).is_ok());
-        assert_eq!(of(&some), 0);
+        assert_eq!(
+            of(&some),
+            COULD_NOT_CHECK,
+            "a cluster that does not let its nodes be listed"
+        );
+        some.source = Source::SupportBundle;
+        assert_eq!(of(&some), 0, "a bundle never has everything");
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long)]
     witness: bool,
     /// VMs in the cluster; two per node when not given
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     vms: Option<u16>,
     /// Version that runs before the upgrade; v1.7.1 when not given, or that of the snapshot
     #[arg(long, value_name = "VERSION")]

@@ -40,6 +40,7 @@ pub(super) fn of(report: &Report, at: Timestamp) -> CheckSummary {
         at: Time(at),
         errors: count(Severity::Error),
         warnings: count(Severity::Warning),
+        not_checked: i32::try_from(report.not_checked.len()).ok().filter(|count| *count > 0),
         findings: shown.collect(),
     }
 }

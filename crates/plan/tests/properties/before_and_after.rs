@@ -29,6 +29,7 @@ fn summary(at: Timestamp, findings: usize, warnings: i32) -> CheckSummary {
     CheckSummary {
         at: Time(at),
         errors: 0,
+        not_checked: None,
         warnings,
         findings: (0..findings).map(finding).collect(),
     }

@@ -136,6 +136,7 @@ fn answer(observed: &mut Observed, need: Need, now: Timestamp) {
                 preflight: CheckSummary {
                     at: Time(now),
                     errors: 0,
+                    not_checked: None,
                     warnings: 0,
                     findings: Vec::new(),
                 },

@@ -124,8 +124,8 @@ fn a_degraded_volume_whose_last_whole_copy_is_here_is_waited_for_before_and_afte
     assert_eq!(
         after,
         [
-            "volume v of claim default/disk-of-v: the only whole copy is on node-1, and it is used on node-2: add a \
-          copy on another node, or stop what uses it"
+            "volume v of claim default/disk-of-v: the only healthy replica is on node-1, and it is used on node-2: add a \
+          replica on another node, or stop what uses it"
         ]
     );
 }

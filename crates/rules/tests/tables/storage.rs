@@ -226,7 +226,7 @@ fn after_the_evacuation_a_copy_must_be_left_on_a_schedulable_node() {
     assert_eq!(says(&["node-2"]), "");
     assert_eq!(says(&["node-1", "node-2"]), "");
     assert_eq!(says(&["node-1", "node-2", "node-3"]), "");
-    assert!(says(&["node-1"]).contains("the only whole copy is on node-1, and it is used on node-2"));
+    assert!(says(&["node-1"]).contains("the only healthy replica is on node-1, and it is used on node-2"));
     assert!(says(&["node-1", "node-3"]).contains("its other whole copies are on node-3, which is cordoned"));
     let mut allowed = World::new("node-2", &["node-1", "node-3"]);
     allowed.always_allowed = true;

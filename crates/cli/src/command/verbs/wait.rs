@@ -33,7 +33,7 @@ pub(in super::super) struct Args {
     #[arg(value_name = "PLAN")]
     plan: Option<String>,
     /// How long to wait, as in 90s, 45m or 1h30m; without it until the end
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = duration)]
     timeout: Option<Duration>,
     /// Report nothing but the end
     #[arg(short, long)]

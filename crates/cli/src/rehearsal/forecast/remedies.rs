@@ -145,7 +145,7 @@ async fn add_copies(rehearsal: &Rehearsal, plan: &UpgradePlan, volume: &str) -> 
     for (number, node) in (there..).zip(&free) {
         let copy: Replica = serde_json::from_value(world::added_copy(volume, number, node))?;
         let created = replicas.create(&PostParams::default(), &copy).await;
-        created.with_context(|| format!("failed to add a copy of volume {volume}"))?;
+        created.with_context(|| format!("failed to add a replica of volume {volume}"))?;
     }
     let wanted = there + i64::try_from(free.len()).unwrap_or_default();
     let patch = json!({"spec": {"numberOfReplicas": wanted}});

@@ -372,7 +372,7 @@ async fn a_volume_of_one_copy_whose_vm_moved_away_keeps_the_node() {
     let (ended, ()) = cluster
         .run_while(steps, async {
             cluster
-                .until_waiting_for("the only whole copy is on node-1, and it is used on node-2")
+                .until_waiting_for("the only healthy replica is on node-1, and it is used on node-2")
                 .await;
             assert!(
                 cluster
