@@ -192,7 +192,11 @@ fn failed_by_deadline(plan: &UpgradePlan) -> Option<Finding> {
         .command("kubectl describe upgradeplan {}", &[name(plan)])
         .command(RETRY, &[name(plan)]);
     let failed = states(plan).filter(|(_, entry)| entry.state().is_some_and(|state| state.ends_with("Failed")));
-    Some(failed.take(MOST).fold(finding, |finding, (node, _)| finding.also(node_ref(node))))
+    Some(
+        failed
+            .take(MOST)
+            .fold(finding, |finding, (node, _)| finding.also(node_ref(node))),
+    )
 }
 
 fn disk(patient: &Patient<'_>) -> Result<Vec<Finding>, Missing> {

@@ -70,9 +70,16 @@ async fn sync(world: &Context, inbox: &Inbox, key: &Key) -> Result<()> {
     };
     let (scratch, claim) = scratch_claim(&image, key);
     if world.troubles().scratch_pending {
-        inbox.later(Kind::VirtualMachineImage, key.clone(), after(world.clock.now(), PENDING));
+        inbox.later(
+            Kind::VirtualMachineImage,
+            key.clone(),
+            after(world.clock.now(), PENDING),
+        );
         if world.claims.create(&claim).await? {
-            world.claims.patch_status(&scratch, &json!({"phase": "Pending"})).await?;
+            world
+                .claims
+                .patch_status(&scratch, &json!({"phase": "Pending"}))
+                .await?;
         }
         return Ok(());
     }

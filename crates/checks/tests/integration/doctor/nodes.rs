@@ -140,8 +140,14 @@ pub(super) fn cases() -> Vec<Case> {
             object: "Node node-9",
             found: preloading().with("machines", machine("node-9", Value::Null)),
             near: vec![
-                ("it is there", preloading().with("machines", machine("node-2", Value::Null))),
-                ("it is being removed", preloading().with("machines", machine("node-9", json!("2026-03-13T04:00:00Z")))),
+                (
+                    "it is there",
+                    preloading().with("machines", machine("node-2", Value::Null)),
+                ),
+                (
+                    "it is being removed",
+                    preloading().with("machines", machine("node-9", json!("2026-03-13T04:00:00Z"))),
+                ),
             ],
         },
         Case {
