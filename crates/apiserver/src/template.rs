@@ -45,3 +45,53 @@ impl ApiServer {
         server
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{
+        Api,
+        api::{ObjectMeta, PostParams},
+    };
+
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            seed: 7,
+            ..Config::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH))
+        }
+    }
+
+    async fn create(server: &ApiServer, name: &str) {
+        let api: Api<ConfigMap> = Api::namespaced(server.client(), "default");
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let object = ConfigMap {
+            metadata,
+            ..ConfigMap::default()
+        };
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_begins_with_a_template_continues_as_the_first_and_leaves_it_alone() {
+        let first = ApiServer::new(config());
+        create(&first, "before").await;
+        let template = first.template();
+        create(&first, "after").await;
+        let second = ApiServer::from_template(config(), &template);
+        let names = |server: &ApiServer| server.store().list("", "configmaps", None).len();
+        assert_eq!((names(&first), names(&second)), (2, 1));
+        create(&second, "after").await;
+        let of = |server: &ApiServer| server.store().list("", "configmaps", None);
+        assert_eq!(of(&first), of(&second));
+        assert_eq!(first.store().counters(), second.store().counters());
+        assert_eq!(first.store().history().len(), second.store().history().len());
+        create(&second, "more").await;
+        assert_eq!((names(&first), names(&second)), (2, 3));
+        assert_eq!(names(&ApiServer::from_template(config(), &template)), 1);
+    }
+}
