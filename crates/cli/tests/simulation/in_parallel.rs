@@ -15,10 +15,9 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R 
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     let work = || {
-        while let Some((index, item)) = {
+        loop {
             let index = next.fetch_add(1, Ordering::SeqCst);
-            items.get(index).map(|item| (index, item))
-        } {
+            let Some(item) = items.get(index) else { return };
             let result = each(item);
             results.lock().unwrap().push((index, result));
         }
