@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kind::ResourceId,
-    match_conditions,
+    match_conditions::{self, Subject},
     patch::apply_json_patch,
     request::Call,
     selector::LabelSelector,
@@ -189,7 +189,8 @@ fn addresses(hook: &Value) -> Vec<String> {
     ]
 }
 
-fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&Value>) -> Value {
+/// What a webhook is asked, but for the objects: most are not asked after all, and the objects may be large.
+fn asked(server: &Server, call: &Call, request: &Request<'_>, object: Option<&Value>) -> Value {
     let kind = call.kind();
     let subject = object.or(request.old).unwrap_or(&Value::Null);
     let name = subject["metadata"]["name"].as_str().unwrap_or_else(|| call.name());
@@ -202,8 +203,8 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
         "name": name,
         "operation": request.operation.name(),
         "userInfo": {"username": call.user, "groups": call.groups},
-        "object": object.cloned().unwrap_or_default(),
-        "oldObject": request.old.cloned().unwrap_or_default(),
+        "object": null,
+        "oldObject": null,
         "dryRun": call.query.get("dryRun").is_some(),
         "options": request.options,
     });
@@ -213,7 +214,7 @@ fn review(server: &Server, call: &Call, request: &Request<'_>, object: Option<&V
     if let Some(subresource) = call.subresource() {
         asked["subResource"] = json!(subresource);
     }
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    asked
 }
 
 /// Calls one webhook. None when its conditions do not match, or it is down and may be ignored.
@@ -225,8 +226,13 @@ async fn ask(
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Option<Value>> {
-    let review = review(server, call, request, object);
-    if !match_conditions::hold(hook, &review)? {
+    let mut asked = asked(server, call, request, object);
+    let subject = Subject {
+        request: &asked,
+        object,
+        old: request.old,
+    };
+    if !match_conditions::hold(hook, &subject)? {
         return Ok(None);
     }
     let name = hook["name"].as_str().unwrap_or_default();
@@ -241,6 +247,10 @@ async fn ask(
             "failed calling webhook \"{name}\": failed to call webhook: Post \"{target}\": connection refused"
         )));
     };
+    asked["object"] = object.cloned().unwrap_or_default();
+    asked["oldObject"] = request.old.cloned().unwrap_or_default();
+    let mut review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"});
+    review["request"] = asked;
     let response = handler(review).await["response"].take();
     for warning in response["warnings"]
         .as_array()

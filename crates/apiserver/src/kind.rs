@@ -156,7 +156,7 @@ impl Kind {
 }
 
 /// All served kinds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     kinds: BTreeMap<(String, String, String), Arc<Kind>>,
     /// Counts changes, so that derived documents can be cached.

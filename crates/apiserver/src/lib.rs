@@ -40,6 +40,7 @@ mod server;
 mod status;
 mod store;
 mod table;
+mod template;
 mod verb;
 mod write;
 
@@ -52,6 +53,7 @@ pub use logs::{ContainerInstance, Logs};
 pub use response::Body;
 pub use server::{ApiServer, Config, NodeProxy, Now, WeakApiServer};
 pub use store::Store;
+pub use template::Template;
 
 /// Bodies larger than this are refused with 413, as by a real server.
 pub const BODY_LIMIT: usize = serving::Limits::REHEARSAL.body_bytes;

@@ -1,19 +1,29 @@
 //! `matchConditions` of webhooks: CEL expressions about a request, which all have to be true for the webhook to be called.
 
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
 use kube::core::cel::{
     KubeCelExt,
     cel::{Context, ExecutionError, ParseErrors, Program, SerializationError, Value as CelValue},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::status::{ApiError, ApiResult};
 
+/// What conditions are about.
+pub(crate) struct Subject<'a> {
+    /// The request of a review, in which both objects are null: they may be large, and most conditions are about the user.
+    pub(crate) request: &'a Value,
+    pub(crate) object: Option<&'a Value>,
+    pub(crate) old: Option<&'a Value>,
+}
+
 /// Whether a webhook is called. One false condition decides, whatever the errors of the others.
 /// Otherwise a condition that cannot be evaluated counts like a webhook that is down.
-pub(crate) fn hold(hook: &Value, review: &Value) -> ApiResult<bool> {
+pub(crate) fn hold(hook: &Value, subject: &Subject<'_>) -> ApiResult<bool> {
     let mut broken = None;
     for condition in hook["matchConditions"].as_array().into_iter().flatten() {
-        match holds(condition, &review["request"]) {
+        match holds(condition, subject) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(why) => broken = Some((condition, why)),
@@ -29,9 +39,6 @@ pub(crate) fn hold(hook: &Value, review: &Value) -> ApiResult<bool> {
         }
     }
 }
-
-/// What a request has besides what it is: each is a variable of its own.
-const OBJECTS: [&str; 2] = ["object", "oldObject"];
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -54,30 +61,59 @@ enum CelError {
     NoBoolean,
 }
 
-fn holds(condition: &Value, request: &Value) -> Result<bool, CelError> {
-    let expression = text(&condition["expression"]);
-    let program = Program::compile(expression)?;
-    let mut context = Context::default();
-    context.register_all();
-    // Objects may be large, and most conditions are about the user: only what a condition names is made a value of it.
-    let names = program.references();
-    for name in OBJECTS {
-        if names.has_variable(name) {
-            context.add_variable(name, request[name].clone())?;
+/// How many compiled conditions are kept: more than the webhooks of a cluster have.
+const KEPT: usize = 100;
+
+/// What evaluating has in common, whatever is evaluated.
+struct Evaluator {
+    /// All functions, and no variable.
+    functions: Context<'static>,
+    compiled: RefCell<HashMap<String, Rc<Program>>>,
+}
+
+thread_local! {
+    // To register all functions takes longer than to call some.
+    static EVALUATOR: Evaluator = Evaluator {
+        functions: Context::default().with_all(),
+        compiled: RefCell::default(),
+    };
+}
+
+impl Evaluator {
+    fn program(&self, expression: &str) -> Result<Rc<Program>, ParseErrors> {
+        let mut compiled = self.compiled.borrow_mut();
+        if let Some(known) = compiled.get(expression) {
+            return Ok(Rc::clone(known));
+        }
+        let program = Rc::new(Program::compile(expression)?);
+        if compiled.len() >= KEPT {
+            compiled.clear();
+        }
+        compiled.insert(expression.to_owned(), Rc::clone(&program));
+        Ok(program)
+    }
+
+    fn holds(&self, expression: &str, subject: &Subject<'_>) -> Result<bool, CelError> {
+        let program = self.program(expression)?;
+        let mut context = self.functions.new_inner_scope();
+        // Only what a condition names is made a value of it.
+        let names = program.references();
+        for (name, object) in [("object", subject.object), ("oldObject", subject.old)] {
+            if names.has_variable(name) {
+                context.add_variable(name, object.unwrap_or(&Value::Null))?;
+            }
+        }
+        context.add_variable("request", subject.request)?;
+        match program.execute(&context) {
+            Ok(CelValue::Bool(holds)) => Ok(holds),
+            Ok(_) => Err(CelError::NoBoolean),
+            Err(error) => Err(error.into()),
         }
     }
-    let about = request.as_object().into_iter().flatten();
-    let about = about.map(|(name, value)| match OBJECTS.contains(&name.as_str()) {
-        true => (name.clone(), Value::Null),
-        false => (name.clone(), value.clone()),
-    });
-    let about: Map<String, Value> = about.collect();
-    context.add_variable("request", about)?;
-    match program.execute(&context) {
-        Ok(CelValue::Bool(holds)) => Ok(holds),
-        Ok(_) => Err(CelError::NoBoolean),
-        Err(error) => Err(error.into()),
-    }
+}
+
+fn holds(condition: &Value, subject: &Subject<'_>) -> Result<bool, CelError> {
+    EVALUATOR.with(|evaluator| evaluator.holds(text(&condition["expression"]), subject))
 }
 
 #[cfg(test)]
@@ -92,9 +128,14 @@ mod tests {
             .map(|expression| json!({"name": "c", "expression": expression}))
             .collect();
         let hook = json!({"name": "h", "failurePolicy": policy, "matchConditions": conditions});
-        let review = json!({"request": {"userInfo": {"username": "jane", "groups": ["a"]}, "operation": "UPDATE",
-            "object": {"spec": {"x": 1}}, "oldObject": {"spec": {"x": 2}}}});
-        hold(&hook, &review).map_err(|error| error.message)
+        let request = json!({"userInfo": {"username": "jane", "groups": ["a"]}, "operation": "UPDATE"});
+        let (object, old) = (json!({"spec": {"x": 1}}), json!({"spec": {"x": 2}}));
+        let subject = Subject {
+            request: &request,
+            object: Some(&object),
+            old: Some(&old),
+        };
+        hold(&hook, &subject).map_err(|error| error.message)
     }
 
     #[test]

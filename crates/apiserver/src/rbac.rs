@@ -63,7 +63,8 @@ fn subject_is(subject: &Value, who: &Identity, binding_namespace: &str) -> bool 
         Some("ServiceAccount") => {
             let namespace = subject["namespace"].as_str().unwrap_or(binding_namespace);
             let name = subject["name"].as_str().unwrap_or_default();
-            who.user == format!("system:serviceaccount:{namespace}:{name}")
+            let account = who.user.strip_prefix("system:serviceaccount:");
+            account.and_then(|account| account.split_once(':')) == Some((namespace, name))
         }
         _ => false,
     }

@@ -231,6 +231,11 @@ impl Server {
         read(&self.registry)
     }
 
+    /// Serves these kinds and no others.
+    pub(crate) fn serve_kinds(&self, kinds: Registry) {
+        *write(&self.registry) = kinds;
+    }
+
     pub(crate) fn faults(&self) -> FaultPlan {
         read(&self.faults).clone()
     }

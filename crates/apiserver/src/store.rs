@@ -2,6 +2,7 @@
 //!
 //! One resourceVersion for all; a log and a notifier per resource, so that a write wakes only those who watch it.
 
+mod copy;
 mod counts;
 
 use std::{

@@ -194,8 +194,12 @@ impl Watch {
     }
 
     fn is_delayed(&self) -> bool {
-        let delayed = (self.call.user.clone(), self.call.kind().resource.clone());
-        self.server.0.store.lock().delayed.contains(&delayed)
+        let state = self.server.0.store.lock();
+        if state.delayed.is_empty() {
+            return false;
+        }
+        let watch = (self.call.user.clone(), self.call.kind().resource.clone());
+        state.delayed.contains(&watch)
     }
 
     /// Turns what is new in the log into lines.

@@ -35,11 +35,8 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Installs the webhooks and makes the API server call them.
-    ///
-    /// # Errors
-    /// The API server refused their configurations.
-    pub(super) async fn install(server: &ApiServer) -> anyhow::Result<Self> {
+    /// Makes the API server call the webhooks, once they are configured.
+    pub(super) fn start(server: &ApiServer) -> Self {
         let account = Identity::service_account(names::HARVESTER_NAMESPACE, SERVICE_ACCOUNT);
         // Caches that stay empty: everything is listed on request, as before a manager's caches are filled.
         // It waits for answers of this process: in the time of this machine, however fast that of the cluster runs.
@@ -56,7 +53,14 @@ impl Admission {
         });
         server.set_webhook_handler(&address(VALIDATING_PATH), validate);
         server.set_webhook_handler(&address(MUTATING_PATH), mutate);
-        let up = Self { server: server.clone() };
+        Self { server: server.clone() }
+    }
+
+    /// Configures the webhooks.
+    ///
+    /// # Errors
+    /// The API server refused their configurations.
+    pub(super) async fn configure(server: &ApiServer) -> anyhow::Result<()> {
         let client = server.client();
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), names::HARVESTER_NAMESPACE);
         slices
@@ -68,7 +72,7 @@ impl Admission {
                 .await
                 .context("failed to install the webhook configurations")?;
         }
-        Ok(up)
+        Ok(())
     }
 }
 

@@ -8,16 +8,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use api::names;
 use apiserver::{ApiServer, ContainerInstance, Identity};
 use clock::Clock;
 use futures::FutureExt;
 use jiff::Timestamp;
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
-};
+use kube::api::DynamicObject;
 use manager::{
     client::for_product,
     field_validation::Mode,
@@ -40,13 +36,16 @@ pub mod from_snapshot;
 pub mod kubeconfig;
 mod plans;
 mod screen;
+mod setup;
 pub mod summary;
 pub mod trouble;
 
 pub use bars::Bars;
 pub use plans::has_ended;
+pub use setup::{Templates, install_roles};
 
 use admission::Admission;
+use setup::Beginning;
 
 /// The service account that the manager runs as: it may do what the shipped roles allow, and nothing else.
 pub const SERVICE_ACCOUNT: &str = "harvester-upgrade-manager-controller-manager";
@@ -93,27 +92,6 @@ pub struct Rehearsal {
 
 /// The listener for steps of programs.
 type StepListeners = Arc<Mutex<Vec<Box<dyn Fn(&ProgramStep) + Send + Sync>>>>;
-
-/// Gives a service account of the manager the roles that ship, and nothing else, and installs the accounts that ship in addition to
-/// it. Their names begin with a prefix.
-///
-/// # Errors
-/// The API server refused one.
-pub async fn install_roles(client: &kube::Client, prefix: &str, account: &str) -> anyhow::Result<()> {
-    let mut objects = manager::rbac::accounts(prefix, names::HARVESTER_NAMESPACE);
-    objects.extend(manager::rbac::objects(prefix, names::HARVESTER_NAMESPACE, account));
-    for object in objects {
-        let object: DynamicObject = serde_json::from_value(object)?;
-        let kind = object.types.clone().unwrap_or_default();
-        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&kind)?);
-        let api: Api<DynamicObject> = match object.metadata.namespace.as_deref() {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        api.create(&PostParams::default(), &object).await?;
-    }
-    Ok(())
-}
 
 /// The container that printed a line.
 fn container_of<'a>(line: &PrintedLine<'a>) -> ContainerInstance<'a> {
@@ -167,6 +145,18 @@ impl Rehearsal {
     /// # Errors
     /// The cluster's objects were refused.
     pub async fn start(scenario: Scenario, clock: Clock) -> anyhow::Result<Self> {
+        Self::begin(scenario, clock, None).await
+    }
+
+    /// The same for many clusters: one that was set up before is copied.
+    ///
+    /// # Errors
+    /// The cluster's objects were refused.
+    pub async fn start_again(scenario: Scenario, clock: Clock, templates: &Templates) -> anyhow::Result<Self> {
+        Self::begin(scenario, clock, Some(templates)).await
+    }
+
+    async fn begin(scenario: Scenario, clock: Clock, templates: Option<&Templates>) -> anyhow::Result<Self> {
         let Scenario {
             shape,
             durations,
@@ -178,33 +168,21 @@ impl Rehearsal {
             Definitions::Ours => Mode::Warn,
             Definitions::Given(_) => Mode::Strict,
         };
-        let now = {
-            let clock = clock.clone();
-            Arc::new(move || clock.now())
+        let templates = templates.map(|known| (known, Beginning::new(&shape, open, definitions, &clock)));
+        let known = templates.as_ref().and_then(|(known, beginning)| known.find(beginning));
+        let config = setup::config(shape.seed, open, &clock);
+        let server = match &known {
+            Some(template) => ApiServer::from_template(config, template),
+            None => ApiServer::new(config),
         };
-        let server = ApiServer::new(apiserver::Config {
-            seed: shape.seed,
-            enforce_rbac: true,
-            // Every watch here follows closely, and a large plan has large versions.
-            watch_log: 500,
-            watch_log_per_object: 5,
-            // Clients restart a watch that is silent for 295 s, from a version that may have left the log by then.
-            bookmark_every: Duration::from_mins(4),
-            shortest_watch: Duration::from_hours(1),
-            track_owners: open,
-            // kubectl sends no token over plain HTTP; every client that reaches the loopback port may do everything.
-            without_token: Some(Identity::admin()),
-            ..apiserver::Config::new(now)
-        });
         let (plan_writes, plan_changes) = watch_plans(&server);
-        let (client, _) = for_product(server.client(), validation);
-        world::install_by(&client, definitions, &shape.objects())
-            .await
-            .context("failed to set the cluster up")?;
-        install_roles(&client, PREFIX, SERVICE_ACCOUNT)
-            .await
-            .context("failed to install the manager's roles")?;
-        let admission = Admission::install(&server).await?;
+        let admission = Admission::start(&server);
+        if known.is_none() {
+            setup::install(&server, &shape, definitions, validation).await?;
+            if let Some((known, beginning)) = templates {
+                known.keep(beginning, server.template());
+            }
+        }
         let world_client = server.client_as(Identity {
             user: "system:world".to_owned(),
             groups: vec!["system:masters".to_owned()],

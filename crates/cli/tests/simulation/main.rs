@@ -22,6 +22,7 @@ mod failing_writes;
 mod failure;
 mod forecast;
 mod forged;
+mod in_parallel;
 mod invariants;
 mod leftovers;
 mod log;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{Phase, UpgradePlan, annotations};
-use cli::rehearsal::{Rehearsal, Scenario, beginning, manager_user};
+use cli::rehearsal::{Rehearsal, Scenario, Templates, beginning, manager_user};
 use clock::Clock;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -110,6 +110,9 @@ pub(crate) struct Ended {
     pub requests: apiserver::Counters,
 }
 
+/// The clusters that runs begin with.
+pub(crate) static TEMPLATES: Templates = Templates::new();
+
 /// Longer than any upgrade of a small cluster takes.
 const LIMIT: Duration = Duration::from_secs(12 * 3600);
 /// So long a run continues after its plan has ended.
@@ -146,7 +149,7 @@ async fn simulate(case: &Case) -> Result<Ended, String> {
         definitions: definitions(),
         ..case.scenario.clone()
     };
-    let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+    let rehearsal = Rehearsal::start_again(scenario, clock, &TEMPLATES).await.unwrap();
     if let Some((role, rule)) = &case.without_rule {
         rbac::take_away(&rehearsal, role, *rule).await;
     }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     failure::{failing_job, old_system},
+    in_parallel::in_parallel,
     perturbation::Perturbation,
     run::{Case, Ended, run},
     user::User,
@@ -130,35 +131,33 @@ fn number_of(variable: &str) -> Option<u64> {
 
 /// Runs a case once for every write of its clean run, or every `stride`-th, perturbed as `how` says, and compares the
 /// ends.
-fn sweep(case: &Case, same: Same, stride: usize, how: impl Fn(u64) -> Perturbation) {
+fn sweep(case: &Case, same: Same, stride: usize, how: impl Fn(u64) -> Perturbation + Sync) {
     let only = number_of("SWEEP_ONLY");
     let clean = run(case);
     assert_eq!(clean.violations, [""; 0]);
-    let (mut runs, mut failures) = (0_u64, Vec::new());
-    for number in (1..=clean.writes.len() as u64).step_by(stride) {
-        if only.is_some_and(|only| only != number) {
-            continue;
-        }
-        let perturbation = how(number);
+    let numbers = (1..=clean.writes.len() as u64).step_by(stride);
+    let numbers: Vec<u64> = numbers
+        .filter(|number| only.is_none_or(|only| only == *number))
+        .collect();
+    let failures = in_parallel(&numbers, |number| {
+        let (number, perturbation) = (*number, how(*number));
         let perturbed = Case {
             perturbed: Some((number, perturbation)),
             ..case.clone()
         };
         let write = &clean.writes[usize::try_from(number - 1).unwrap()];
         let what = format!("write {number} ({write}) × {perturbation:?}");
-        let ended = std::panic::catch_unwind(|| run(&perturbed));
-        runs += 1;
-        match ended {
-            Err(_) => failures.push(format!("{what}: did not end")),
-            Ok(ended) if !ended.violations.is_empty() => failures.push(format!("{what}: {:?}", ended.violations)),
-            Ok(ended) => {
-                let differences = difference("", &compared(&clean, same), &compared(&ended, same));
-                if !differences.is_empty() {
-                    failures.push(format!("{what}: {}", differences.join("; ")));
-                }
-            }
+        let Ok(ended) = std::panic::catch_unwind(|| run(&perturbed)) else {
+            return Some(format!("{what}: did not end"));
+        };
+        if !ended.violations.is_empty() {
+            return Some(format!("{what}: {:?}", ended.violations));
         }
-    }
+        let differences = difference("", &compared(&clean, same), &compared(&ended, same));
+        (!differences.is_empty()).then(|| format!("{what}: {}", differences.join("; ")))
+    });
+    let runs = numbers.len() as u64;
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
     let so_far = RUNS.fetch_add(runs, Ordering::SeqCst) + runs;
     println!(
         "{runs} perturbed runs of {} writes, {so_far} in all sweeps so far",

@@ -8,7 +8,7 @@ use std::{
 use cli::rehearsal::{Rehearsal, Scenario};
 use clock::Clock;
 
-use crate::invariants;
+use crate::{invariants, run::TEMPLATES};
 
 /// A cluster in which nothing happens that must never be; a test that ends otherwise fails.
 pub(crate) struct Watched {
@@ -31,7 +31,7 @@ impl Watched {
         let troubles = &scenario.troubles;
         let past = troubles.unhealthy_machines.iter().chain(&troubles.failed_machine_plans);
         let past = past.cloned().collect();
-        let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+        let rehearsal = Rehearsal::start_again(scenario, clock, &TEMPLATES).await.unwrap();
         let violations = invariants::watch_past(&rehearsal, retried, past);
         Self { rehearsal, violations }
     }
@@ -80,7 +80,8 @@ fn no_rehearsal_here_begins_unwatched() {
             files += 1;
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path).unwrap();
-            if text.contains("Rehearsal::start(") && !THEMSELVES.contains(&name.as_str()) {
+            let begins = ["start(", "start_again("].map(|begins| format!("Rehearsal::{begins}"));
+            if begins.iter().any(|begins| text.contains(begins)) && !THEMSELVES.contains(&name.as_str()) {
                 unwatched.push(name);
             }
         }

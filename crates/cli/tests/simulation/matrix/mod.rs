@@ -20,7 +20,9 @@ mod ways;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use failure::Failure;
-use ways::PENDING;
+use ways::{PENDING, Way};
+
+use crate::in_parallel::in_parallel;
 
 /// How many cases of all tests of this process have been run, and how many of them wait for a repair.
 static RUN: AtomicUsize = AtomicUsize::new(0);
@@ -30,41 +32,43 @@ static LATE: AtomicUsize = AtomicUsize::new(0);
 /// is to be taken off the list.
 fn play_all(what: &str, failures: &[Failure]) {
     let only = std::env::var("MATRIX_ONLY").unwrap_or_default();
-    let (mut wrong, mut count) = (Vec::new(), 0);
     #[allow(
         clippy::disallowed_methods,
         reason = "how long the cases take is part of what is printed"
     )]
     let began = std::time::Instant::now();
-    for failure in failures {
-        for way in failure.ways() {
-            let name = format!("{}, {failure} × {way}", failure.cluster);
-            if !name.contains(&only) {
-                continue;
+    let cases = failures.iter().flat_map(|failure| {
+        let name = move |way: &Way| format!("{}, {failure} × {way}", failure.cluster);
+        failure.ways().iter().map(move |way| (failure, *way, name(way)))
+    });
+    let cases: Vec<(&Failure, Way, String)> = cases.filter(|(.., name)| name.contains(&only)).collect();
+    let wrong = in_parallel(&cases, |(failure, way, name)| {
+        let pending = PENDING
+            .iter()
+            .find(|(parts, ways, _)| parts.iter().all(|part| name.contains(part)) && ways.contains(way));
+        let played = std::panic::catch_unwind(|| play::play(failure, *way));
+        let played = played.unwrap_or_else(|_| Err(vec!["it panicked".to_owned()]));
+        match (played, pending) {
+            (Ok(took), None) => {
+                println!("ended    {name} (after {took})");
+                None
             }
-            count += 1;
-            let pending = PENDING
-                .iter()
-                .find(|(parts, ways, _)| parts.iter().all(|part| name.contains(part)) && ways.contains(way));
-            let played = std::panic::catch_unwind(|| play::play(failure, *way));
-            let played = played.unwrap_or_else(|_| Err(vec!["it panicked".to_owned()]));
-            match (played, pending) {
-                (Ok(took), None) => println!("ended    {name} (after {took})"),
-                (Err(why), Some((.., blocked_by))) => {
-                    LATE.fetch_add(1, Ordering::SeqCst);
-                    println!("pending  {name}: {blocked_by}: {}", why.join("; "));
-                }
-                (Ok(_), Some((.., blocked_by))) => {
-                    println!("ENDED    {name}");
-                    wrong.push(format!("{name}: it ends well now; take it off the list ({blocked_by})"));
-                }
-                (Err(why), None) => {
-                    println!("FAILED   {name}: {}", why.join("; "));
-                    wrong.push(format!("{name}: {}", why.join("; ")));
-                }
+            (Err(why), Some((.., blocked_by))) => {
+                LATE.fetch_add(1, Ordering::SeqCst);
+                println!("pending  {name}: {blocked_by}: {}", why.join("; "));
+                None
+            }
+            (Ok(_), Some((.., blocked_by))) => {
+                println!("ENDED    {name}");
+                Some(format!("{name}: it ends well now; take it off the list ({blocked_by})"))
+            }
+            (Err(why), None) => {
+                println!("FAILED   {name}: {}", why.join("; "));
+                Some(format!("{name}: {}", why.join("; ")))
             }
         }
-    }
+    });
+    let (count, wrong) = (cases.len(), wrong.into_iter().flatten().collect::<Vec<String>>());
     let so_far = RUN.fetch_add(count, Ordering::SeqCst) + count;
     let late = LATE.load(Ordering::SeqCst);
     let took = began.elapsed().as_secs();

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     invariants,
-    run::in_paused_time,
+    run::{TEMPLATES, in_paused_time},
     user::{is_at, until_gone},
 };
 
@@ -59,7 +59,7 @@ async fn simulate(failure: &Failure, way: Way) -> Result<String, Vec<String>> {
         definitions: crate::run::definitions(),
         ..Scenario::default()
     };
-    let rehearsal = Rehearsal::start(scenario, clock).await.unwrap();
+    let rehearsal = Rehearsal::start_again(scenario, clock, &TEMPLATES).await.unwrap();
     let before = Cluster::of(&rehearsal);
     let violations = invariants::watch_past(&rehearsal, way.tries_again(), past_the_limit(&failure.troubles()));
     let manager = rehearsal.start_only_manager();
