@@ -37,10 +37,10 @@ pub fn images_of<R: Read + Send>(compressed: R, largest: u64) -> io::Result<Vec<
     tar.inner.names()
 }
 
-fn whole_tar<R: Read + Send>(
-    compressed: R,
-    sum: Option<&Sha256Sum>,
-) -> io::Result<WholeTar<Blobs<zstd::stream::read::Decoder<'static, io::BufReader<Summed<R>>>>>> {
+/// A tar on its way out of its compression, with the checks that it must pass.
+type Unpacked<R> = WholeTar<Blobs<zstd::stream::read::Decoder<'static, io::BufReader<Summed<R>>>>>;
+
+fn whole_tar<R: Read + Send>(compressed: R, sum: Option<&Sha256Sum>) -> io::Result<Unpacked<R>> {
     let summed = Summed {
         inner: compressed,
         sum: sum.map(|sum| (Sha256::new(), sum.clone())),
