@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// All objects of a server, their history and the kinds that are served. Not its clients, faults, webhook handlers, tokens and
-/// logs: whoever begins with a template adds his own. Cheap to clone.
+/// logs: a server that begins with a template has its own. Cheap to clone.
 #[derive(Clone)]
 pub struct Template(Arc<Saved>);
 

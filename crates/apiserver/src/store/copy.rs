@@ -1,11 +1,11 @@
-//! Copies of all that is stored. Objects are shared: whoever changes one replaces it.
+//! Copies of all that is stored. Objects are shared: a change replaces an object.
 
 use std::sync::Arc;
 
 use super::{Partition, State, Store};
 
 impl Partition {
-    /// The same objects and log; nobody waits for changes of the copy yet.
+    /// The same objects and log; no client waits for changes of the copy yet.
     fn copy(&self) -> Self {
         Self {
             objects: self.objects.clone(),
@@ -37,7 +37,7 @@ impl State {
 }
 
 impl Store {
-    /// Replaces all that is stored. Observers are not told.
+    /// Replaces all that is stored. Observers are not notified.
     pub(crate) fn begin_with(&self, state: &State) {
         *self.lock() = state.copy();
     }

@@ -68,7 +68,7 @@ fn exit_codes_are_those_that_callers_know() {
     }
     let unknown = toolkit(&["nonsense"]);
     assert!(
-        text(&unknown.stderr).contains("Commands: preflight, upgrade, status, doctor, wait"),
+        text(&unknown.stderr).contains("Commands: preflight, upgrade, status, doctor, logs, wait"),
         "{}",
         text(&unknown.stderr)
     );

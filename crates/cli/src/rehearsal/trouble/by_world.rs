@@ -48,16 +48,6 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        name: "scratch-pending",
-        last: None,
-        happens: "The scratch claim of the importer stays pending, and the import of the ISO stays at 0 %.",
-        shows: Shows::Doctor(&["D32"], "PersistentVolumeClaim harvester-system/prime-"),
-        remedy: "Delete the claim, which stands for repairing the storage class here: kubectl -n harvester-system delete pvc CLAIM.",
-        lift: Lift::Touch(&["persistentvolumeclaims"]),
-        play: Play::World(|troubles, _| troubles.scratch_pending = true),
-        ..ROW
-    },
-    Row {
         name: "disk-full",
         object: Object::Node,
         default: "node-3",
@@ -68,6 +58,16 @@ pub(super) const ROWS: &[Row] = &[
         remedy: "Retry the plan: the rehearsal then has room on the disk.",
         lift: Lift::Retry,
         play: Play::World(|troubles, chosen| troubles.full_disks.extend(chosen.objects())),
+        ..ROW
+    },
+    Row {
+        name: "scratch-pending",
+        last: None,
+        happens: "The scratch claim of the importer stays pending, and the import of the ISO stays at 0 %.",
+        shows: Shows::Doctor(&["D32"], "PersistentVolumeClaim harvester-system/prime-"),
+        remedy: "Delete the claim, which stands for repairing the storage class here: kubectl -n harvester-system delete pvc CLAIM.",
+        lift: Lift::Touch(&["persistentvolumeclaims"]),
+        play: Play::World(|troubles, _| troubles.scratch_pending = true),
         ..ROW
     },
     Row {
