@@ -350,6 +350,7 @@ fn digest(rehearsal: &Rehearsal, had: &[Value], plan: Option<&UpgradePlan>) -> V
         .objects("", "events")
         .iter()
         .map(|event| format!("{} {}", event.data["reason"], event.data["message"]))
+        .map(|event| timeline::without_pod_ids(&event))
         .collect();
     events.sort();
     json!({

@@ -1,10 +1,11 @@
 //! What was written when: the history of a run, as tests ask it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api::UpgradePlanStatus;
 use apiserver::Store;
 use jiff::Timestamp;
+use regex::Regex;
 use serde_json::{Value, json};
 
 /// Every version that writes left of the objects of a kind, oldest first, each with its moment.
@@ -32,15 +33,25 @@ pub(crate) fn holds<'a>(object: &'a Value, type_: &str) -> Option<&'a str> {
         .flatten()
 }
 
+/// A text in which pods of Jobs are named without what their names have of the uid of their Job: each is another one.
+pub(crate) fn without_pod_ids(text: &str) -> String {
+    static POD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"-[0-9a-f]{5}(-[0-9]+)\b").unwrap());
+    POD.replace_all(text, "-UID$1").into_owned()
+}
+
 /// A status without its times.
 pub(crate) fn without_times(status: &Option<UpgradePlanStatus>) -> Value {
     let mut status = serde_json::to_value(status).unwrap();
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         condition["lastTransitionTime"] = Value::Null;
         condition["observedGeneration"] = Value::Null;
+        condition["message"] = without_pod_ids(condition["message"].as_str().unwrap_or_default()).into();
     }
     for change in status["phaseTransitionTimestamps"].as_array_mut().into_iter().flatten() {
         change["phaseTransitionTimestamp"] = Value::Null;
+        if let Some(message) = change["message"].as_str().map(without_pod_ids) {
+            change["message"] = message.into();
+        }
     }
     for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
         node["startedAt"] = json!(node["startedAt"].is_string());
