@@ -56,6 +56,9 @@ pub(crate) fn without_times(status: &Option<UpgradePlanStatus>) -> Value {
     for (_, node) in status["nodeUpgradeStatuses"].as_object_mut().into_iter().flatten() {
         node["startedAt"] = json!(node["startedAt"].is_string());
         node["finishedAt"] = json!(node["finishedAt"].is_string());
+        if let Some(message) = node["message"].as_str().map(without_pod_ids) {
+            node["message"] = message.into();
+        }
     }
     // How far a failed upgrade was, and when it would have ended, depends on when it failed.
     if status["progress"]["percent"] != 100 {
